@@ -1,0 +1,3 @@
+"""escounts counts repetitions in videos: how many, when, and how sure."""
+
+__version__ = "0.1.0"
