@@ -1,0 +1,73 @@
+"""What every encoder declares and does: frames of one window in, tokens T'×H'×W'×C out.
+
+Tensor suffixes: B windows, T frames in (time cells out), C channels, H W space.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+
+
+@dataclass(frozen=True)
+class EncoderSpec:
+    """How frames reach an encoder and what comes out; nothing about these is assumed elsewhere.
+
+    name: its name in the registry. channels: C of a token. window_frames: frames of one window, `every` raw
+    frames apart. size: height and width of a frame in pixels. mean, std: per RGB channel, of values in 0..1.
+    cells, grid: T' and (H', W') of one window's tokens. exemplar_frames: frames of an exemplar, spread evenly
+    over its span. fps: None when windows are cut in raw frames, else the rate at which frames are sampled.
+    """
+
+    name: str
+    channels: int
+    window_frames: int = 16
+    every: int = 4
+    size: int = 224
+    mean: tuple[float, float, float] = IMAGENET_MEAN
+    std: tuple[float, float, float] = IMAGENET_STD
+    cells: int = 8
+    grid: tuple[int, int] = (14, 14)
+    exemplar_frames: int = 16
+    fps: float | None = None
+
+    @property
+    def window_raw_frames(self) -> int:
+        """Raw frames a window spans (64 for every encoder of the paper)."""
+        return self.window_frames * self.every
+
+    @property
+    def cell_raw_frames(self) -> int:
+        """Raw frames a time cell stands for."""
+        return self.window_raw_frames // self.cells
+
+
+class Encoder(nn.Module):
+    """Base of all encoders: a spec, a normalisation, and a forward from pixels to tokens."""
+
+    spec: EncoderSpec
+
+    def __init__(self, spec: EncoderSpec) -> None:
+        super().__init__()
+        self.spec = spec
+
+    def forward(self, frames_BTCHW: Tensor) -> Tensor:
+        """Tokens (B, T', H', W', C) of normalised float frames (B, T, 3, H, W)."""
+        raise TypeError(f"{type(self).__name__} does not define forward")
+
+    def normalise(self, frames: Tensor) -> Tensor:
+        """Float frames on this encoder's device from uint8 RGB frames (..., 3, H, W) of 0..255."""
+        device = next(self.parameters()).device
+        mean = torch.tensor(self.spec.mean, device=device).mul(255.0).view(3, 1, 1)
+        inverse = torch.tensor(self.spec.std, device=device).mul(255.0).reciprocal().view(3, 1, 1)
+        return (frames.to(device, torch.float32) - mean) * inverse
+
+
+def parameter_count(module: nn.Module) -> int:
+    """Values in all parameters of a module (buffers such as running means are not counted)."""
+    return sum(parameter.numel() for parameter in module.parameters())
