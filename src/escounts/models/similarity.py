@@ -1,6 +1,6 @@
 """Self-similarity features: how much every time cell looks like the cells before and after it.
 
-Zero-shot, a repetition has no defined phase, but it returns: the distance of a cell to the cells around it falls
+Zero-shot, a repetition has no defined phase, but it returns: the distance of a cell to its neighbours falls
 at every multiple of the period. The features read exactly that and are added to the decoder's tokens.
 """
 
@@ -27,7 +27,7 @@ class SimilarityConfig:
 
 
 class SelfSimilarity(nn.Module):
-    """tokens_BTHWC → features_BTC. Distances are computed in float32: they are small differences of large sums."""
+    """tokens_BTHWC → features_BTC. Distances in float32: small differences of large sums."""
 
     def __init__(self, config: SimilarityConfig, channels: int) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class SelfSimilarity(nn.Module):
         return features_BTC
 
     def bands(self, tokens_BTHWC: Tensor) -> Tensor:
-        """Similarity to the cells `lag` before and after, and whether that cell exists: (B, 2·heads+1, T, lags)."""
+        """Similarity to the cells `lag` before and after, and which exist: (B, 2·heads+1, T, lags)."""
         distance_BHTT = self.distances(tokens_BTHWC)
         batch, heads, cells, _ = distance_BHTT.shape
         time = torch.arange(cells, device=distance_BHTT.device)[:, None]

@@ -1,0 +1,140 @@
+"""`lite`: the default model's encoder. Small, trained with the decoder, fast on a CPU.
+
+Two stages. The frame stage looks at one frame and its change to the next, so it runs once a frame however
+many windows share it. The window stage takes the still scene out (mean over the window) and mixes over time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from escounts.models.encoders.interface import Encoder, EncoderSpec
+
+_DIFFERENCE_GAIN = 3.0
+"""Frame differences are small beside the frames; this brings both to one scale."""
+
+
+@dataclass(frozen=True)
+class LiteConfig:
+    """widths: channels of the four strided stages of the frame stage; residual: extra residual blocks in each
+    of stages 2 to 4; channels, dilations: width and temporal dilations of the window stage's blocks."""
+
+    widths: tuple[int, int, int, int] = (32, 48, 80, 112)
+    residual: tuple[int, int, int] = (0, 0, 0)
+    channels: int = 192
+    dilations: tuple[int, ...] = (1, 1, 2)
+    size: int = 128
+    window_frames: int = 128
+
+
+class LiteEncoder(Encoder):
+    """Frames (B, T, 3, S, S) → tokens (B, T, S/32, S/32, channels): one time cell a frame."""
+
+    def __init__(self, config: LiteConfig | None = None) -> None:
+        config = config or LiteConfig()
+        grid = config.size // 32
+        spec = EncoderSpec(
+            name="lite",
+            channels=config.channels,
+            window_frames=config.window_frames,
+            every=1,
+            size=config.size,
+            mean=(127 / 255,) * 3,
+            std=(64 / 255,) * 3,
+            cells=config.window_frames,
+            grid=(grid, grid),
+            fps=10.0,
+        )
+        super().__init__(spec)
+        self.config = config
+        self.frame_stage = _frame_stage(config)
+        self.reduce = nn.Conv2d(config.widths[-1], config.channels, 3, stride=2, padding=1)
+        self.blocks = nn.ModuleList([WindowBlock(config.channels, d) for d in config.dilations])
+
+    def forward(self, frames_BTCHW: Tensor) -> Tensor:
+        return self.window_tokens(self.frame_features(frames_BTCHW))
+
+    def frame_features(self, frames_BTCHW: Tensor, following_BCHW: Tensor | None = None) -> Tensor:
+        """Per-frame features (B, T, C, S/16, S/16) of normalised frames.
+
+        following: the frame after the last, when the video goes on; without it the last change is zero.
+        """
+        last_B1CHW = frames_BTCHW[:, -1:] if following_BCHW is None else following_BCHW[:, None]
+        change_BTCHW = torch.cat([frames_BTCHW[:, 1:], last_B1CHW], 1) - frames_BTCHW
+        x_BTCHW = torch.cat([frames_BTCHW, _DIFFERENCE_GAIN * change_BTCHW], 2)
+        x = x_BTCHW.flatten(0, 1).contiguous(memory_format=torch.channels_last)
+        features: Tensor = self.frame_stage(x)
+        return features.view(*frames_BTCHW.shape[:2], *features.shape[1:])
+
+    def window_tokens(self, features_BTCHW: Tensor) -> Tensor:
+        """Tokens (B, T, H, W, C) of windows of per-frame features; the window's still content is removed."""
+        x = features_BTCHW.float()
+        x = x - x.mean(1, keepdim=True)
+        spread_B = x.flatten(1).std(1).clamp_min(0.02)
+        x = x / spread_B[:, None, None, None, None]
+        batch, cells = x.shape[:2]
+        reduced: Tensor = self.reduce(x.flatten(0, 1))
+        tokens_BTHWC: Tensor = reduced.permute(0, 2, 3, 1).reshape(batch, cells, *reduced.shape[2:], -1)
+        for block in self.blocks:
+            tokens_BTHWC = block(tokens_BTHWC)
+        return tokens_BTHWC
+
+
+class WindowBlock(nn.Module):
+    """Residual: normalise, mix over space, mix over time, project."""
+
+    def __init__(self, channels: int, dilation: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(channels)
+        self.space = nn.Conv2d(channels, channels, 3, padding=1, groups=4)
+        self.time = nn.Conv1d(channels, channels, 3, padding=dilation, dilation=dilation, groups=4)
+        self.project = nn.Linear(channels, channels)
+
+    def forward(self, tokens_BTHWC: Tensor) -> Tensor:
+        batch, cells, height, width, channels = tokens_BTHWC.shape
+        x = self.norm(tokens_BTHWC).flatten(0, 1).permute(0, 3, 1, 2)
+        x = self.space(x).reshape(batch, cells, channels, height, width)
+        x = self.time(x.permute(0, 3, 4, 2, 1).flatten(0, 2))  # (B·H·W, C, T)
+        x = x.reshape(batch, height, width, channels, cells).permute(0, 4, 1, 2, 3)
+        mixed_BTHWC: Tensor = tokens_BTHWC + self.project(F.gelu(x))
+        return mixed_BTHWC
+
+
+class ResidualBlock(nn.Module):
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(channels, channels, 3, padding=1),
+            nn.GroupNorm(8, channels),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(channels, channels, 3, padding=1),
+            nn.GroupNorm(8, channels),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = x + self.body(x)
+        return out
+
+
+def _frame_stage(config: LiteConfig) -> nn.Sequential:
+    """Four strided stages, S×S → S/16×S/16; 5×5 kernel first, a second 3×3 in each later stage."""
+    layers: list[nn.Module] = []
+    inputs = 6
+    for stage, width in enumerate(config.widths):
+        kernel = 5 if stage == 0 else 3
+        layers += _convolution(inputs, width, kernel, stride=2)
+        if stage > 0:
+            layers += _convolution(width, width, 3, stride=1)
+            layers += [ResidualBlock(width) for _ in range(config.residual[stage - 1])]
+        inputs = width
+    return nn.Sequential(*layers)
+
+
+def _convolution(inputs: int, outputs: int, kernel: int, *, stride: int) -> list[nn.Module]:
+    # ReLU, not GELU: on a CPU the activation of the first stages costs as much as a convolution.
+    conv = nn.Conv2d(inputs, outputs, kernel, stride=stride, padding=kernel // 2)
+    return [conv, nn.GroupNorm(8, outputs), nn.ReLU(inplace=True)]
