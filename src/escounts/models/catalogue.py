@@ -1,0 +1,83 @@
+"""The models that have names: what each is, where its weights are, what they were trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from escounts.errors import ModelError
+from escounts.models.interface import CountingModel
+
+WEIGHTS = Path(__file__).resolve().parent.parent / "weights"
+"""Weights that travel with the package."""
+
+
+@dataclass(frozen=True)
+class ModelEntry:
+    """One model that can be loaded by name. size_bytes is 0 for a model without weights."""
+
+    name: str
+    summary: str
+    source: str
+    size_bytes: int
+    trained_on: str
+    licence: str
+    state: Callable[[], str]
+    """"ready", or "missing: " and what to do about it."""
+    build: Callable[[str], CountingModel]
+    """From a device ("auto", "cpu", "cuda") to the model."""
+
+
+def _ready() -> str:
+    return "ready"
+
+
+def _spectral(device: str) -> CountingModel:
+    from escounts.baselines.spectral import Spectral
+
+    return Spectral()
+
+
+_ENTRIES: dict[str, ModelEntry] = {}
+
+
+def register(entry: ModelEntry) -> None:
+    """Add a model under its name."""
+    _ENTRIES[entry.name] = entry
+
+
+register(
+    ModelEntry(
+        name="spectral",
+        summary="Classical baseline: self-similarity of motion features, autocorrelation and spectrum.",
+        source="no weights needed",
+        size_bytes=0,
+        trained_on="nothing",
+        licence="MIT",
+        state=_ready,
+        build=_spectral,
+    )
+)
+
+
+def entries() -> list[ModelEntry]:
+    """Every model, in the order they were added."""
+    return list(_ENTRIES.values())
+
+
+def default_name() -> str:
+    """The best model that is here: `lite` where its weights are, else `spectral`."""
+    lite = _ENTRIES.get("lite")
+    return "lite" if lite is not None and lite.state() == "ready" else "spectral"
+
+
+def build(name: str = "default", device: str = "auto") -> CountingModel:
+    """The model of that name on a device; raises ModelError for unknown names and missing weights."""
+    entry = _ENTRIES.get(default_name() if name == "default" else name)
+    if entry is None:
+        raise ModelError(f"unknown model {name!r}; known: {', '.join(['default', *_ENTRIES])}")
+    state = entry.state()
+    if state != "ready":
+        raise ModelError(f"model {entry.name!r} is {state}")
+    return entry.build(device)

@@ -1,0 +1,211 @@
+"""`Video`: frames with their time from a file, a GIF or a folder of images, in bounded memory."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import av
+import numpy as np
+import numpy.typing as npt
+from av.video.reformatter import Interpolation, VideoReformatter
+
+from escounts.decoding import DEFAULT_RATE, FileSource, ImageFolder, RawFrame, image_files
+from escounts.errors import VideoError
+
+Image = npt.NDArray[np.uint8]
+
+VIDEO_SUFFIXES = frozenset(
+    ".3gp .avi .flv .gif .m2ts .m4v .mjpeg .mkv .mov .mp4 .mpeg .mpg .mts .ogv .ts .webm .wmv .y4m".split()
+)
+
+
+@dataclass(frozen=True)
+class VideoInfo:
+    """What is known of a video before it is read: size in pixels after rotation, times in seconds."""
+
+    path: Path
+    width: int
+    height: int
+    fps: float
+    duration: float
+    rotation: int
+    codec: str
+
+
+@dataclass(frozen=True)
+class Frame:
+    """time: seconds from the first frame of the video. image: height x width x 3, uint8, RGB."""
+
+    time: float
+    image: Image
+
+
+class Video:
+    """A video that can be read again and again; opening it checks that there is something to count in it.
+
+    >>> for frame in Video("squats.mp4").frames(size=(64, 64), rate=10):
+    ...     print(frame.time, frame.image.shape)
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, threads: int | None = None, image_rate: float = DEFAULT_RATE
+    ) -> None:
+        """threads: of the decoder, all cores when None. image_rate: frames a second in a folder of images."""
+        self.path = Path(path)
+        try:
+            folder = self.path.is_dir()
+            exists = folder or self.path.exists()
+        except OSError as error:
+            raise VideoError(f"{self.path}: {error.strerror or error}") from error
+        if not exists:
+            raise VideoError(f"{self.path}: no such file")
+        self._source: FileSource | ImageFolder
+        if folder:
+            self._source = ImageFolder(self.path, rate=image_rate)
+        else:
+            self._source = FileSource(self.path, threads=threads)
+        probe = self._source.probe()
+        self._complete = probe.complete
+        turned = probe.rotation in (90, 270)
+        self.info = VideoInfo(
+            path=self.path,
+            width=probe.height if turned else probe.width,
+            height=probe.width if turned else probe.height,
+            fps=probe.fps,
+            duration=probe.duration,
+            rotation=probe.rotation,
+            codec=probe.codec,
+        )
+
+    def frames(
+        self,
+        *,
+        size: tuple[int, int] | None = None,
+        start: float = 0.0,
+        end: float | None = None,
+        rate: float | None = None,
+        every: int | None = None,
+    ) -> Iterator[Frame]:
+        """Frames shown between start and end (seconds).
+
+        size: (width, height) the whole frame is squashed to, area-averaged; the video's own size when None.
+        rate: the k-th frame is the one on screen at start + (k + 0.5) / rate, and that instant is its time;
+        a frame shown longer than 1 / rate comes again. Right for variable frame rates. every: each n-th
+        frame as it was recorded, with its own time. Neither: every frame. Only frames that are used are
+        converted; one is held at a time.
+        """
+        if rate is not None and every is not None:
+            raise ValueError(f"give rate or every, not both (rate={rate}, every={every})")
+        if rate is not None and not (math.isfinite(rate) and rate > 0):
+            raise ValueError(f"rate={rate}: a rate is a number of frames a second above 0")
+        if every is not None and every < 1:
+            raise ValueError(f"every={every}: 1 is every frame, 2 every second one")
+        if start < 0 or (end is not None and end <= start):
+            raise ValueError(f"start={start}, end={end}: seconds with 0 <= start < end are needed")
+        convert = _Converter(size or (self.info.width, self.info.height), self.info.rotation)
+        raw = self._checked(self._source.frames(start), end)
+        if rate is not None:
+            return _sampled(raw, convert, start, end, rate)
+        return _recorded(raw, convert, start, end, every or 1)
+
+    def _checked(self, frames: Iterator[RawFrame], end: float | None) -> Iterator[RawFrame]:
+        """The same frames; a file that breaks off long before its promised end is an error, not a short video."""
+        read_to = 0.0
+        for frame in frames:
+            read_to = max(read_to, frame.time + frame.duration)
+            yield frame
+        wanted = self.info.duration if end is None else min(end, self.info.duration)
+        if self._complete and read_to < wanted - max(1.0, 0.05 * self.info.duration):
+            raise VideoError(
+                f"{self.path}: breaks off at {read_to:.1f} s of {self.info.duration:.1f} s (truncated file?); "
+                f"count what is there with an end of {read_to:.1f} s"
+            )
+
+
+def _recorded(
+    raw: Iterator[RawFrame], convert: _Converter, start: float, end: float | None, every: int
+) -> Iterator[Frame]:
+    shown = (f for f in raw if f.time + f.duration > start + 1e-9)
+    for index, frame in enumerate(shown):
+        if end is not None and frame.time >= end:
+            return
+        if index % every == 0:
+            yield Frame(frame.time, convert(frame.picture))
+
+
+def _sampled(
+    raw: Iterator[RawFrame], convert: _Converter, start: float, end: float | None, rate: float
+) -> Iterator[Frame]:
+    """The frame on screen at the middle of every 1 / rate: each raw frame lasts until the next one."""
+    stop = math.inf if end is None else end
+    current: RawFrame | None = None
+    index, time = 0, start + 0.5 / rate
+    for following in raw:
+        if current is not None and time < min(following.time, stop):
+            image = convert(current.picture)
+            while time < min(following.time, stop):
+                yield Frame(time, image)
+                index += 1
+                time = start + (index + 0.5) / rate
+        current = following
+        if time >= stop:
+            return
+    if current is not None:
+        shown_until = min(stop, current.time + current.duration)
+        image = convert(current.picture) if time < shown_until else None
+        while image is not None and time < shown_until:
+            yield Frame(time, image)
+            index += 1
+            time = start + (index + 0.5) / rate
+
+
+class _Converter:
+    """Decoded picture → RGB image of one size, upright; transparent pixels become black."""
+
+    def __init__(self, size: tuple[int, int], rotation: int) -> None:
+        width, height = size
+        if width < 1 or height < 1:
+            raise ValueError(f"size={size}: width and height in pixels, 1 or more")
+        self._width, self._height = (height, width) if rotation in (90, 270) else (width, height)
+        self._quarter_turns = rotation // 90
+        self._reformatter = VideoReformatter()
+
+    def __call__(self, picture: Any) -> Image:
+        alpha = _has_alpha(picture.format)
+        try:
+            small = self._reformatter.reformat(
+                picture,
+                width=self._width,
+                height=self._height,
+                format="rgba" if alpha else "rgb24",
+                interpolation=Interpolation.AREA,
+            )
+        except (av.error.FFmpegError, ValueError) as error:
+            raise VideoError(f"a frame cannot be converted from {picture.format.name}: {error}") from error
+        image: Image = small.to_ndarray()
+        if alpha:
+            opaque = image[..., 3:].astype(np.uint16)
+            image = (image[..., :3] * opaque // 255).astype(np.uint8)
+        return np.ascontiguousarray(np.rot90(image, self._quarter_turns)) if self._quarter_turns else image
+
+
+def _has_alpha(pixel_format: Any) -> bool:
+    return pixel_format.name == "pal8" or any(component.is_alpha for component in pixel_format.components)
+
+
+def video_files(folder: Path) -> list[Path]:
+    """Every video below a folder, sorted by name; folders that hold only images count as one video each."""
+    found: list[Path] = []
+    for directory, subfolders, names in os.walk(folder):
+        subfolders.sort()
+        here = Path(directory)
+        videos = sorted(here / name for name in names if Path(name).suffix.lower() in VIDEO_SUFFIXES)
+        found += videos
+        if not videos and len(image_files(here)) > 1:
+            found.append(here)
+    return found
