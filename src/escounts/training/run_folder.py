@@ -1,0 +1,87 @@
+"""A run's folder: config, log, checkpoints. One process writes at a time; every file is whole or absent."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TextIO
+
+import torch
+
+from escounts.errors import DataError
+
+
+class RunFolder:
+    """config.json, log.jsonl, last.pt (the state to resume from), TensorBoard events if it is installed."""
+
+    def __init__(self, out: Path) -> None:
+        self.path = out
+        out.mkdir(parents=True, exist_ok=True)
+        self._lock: TextIO | None = None
+        self._board: Any = None
+
+    def __enter__(self) -> RunFolder:
+        self._lock = open(self.path / "lock", "w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._lock.close()
+            message = f"{self.path} is in use by another run; choose another --out or wait for it"
+            raise DataError(message) from None
+        self._board = _tensorboard(self.path)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._board is not None:
+            self._board.close()
+        if self._lock is not None:
+            self._lock.close()
+
+    def log(self, step: int, figures: dict[str, float]) -> None:
+        """One line of figures at a step, to log.jsonl and TensorBoard."""
+        with open(self.path / "log.jsonl", "a") as file:
+            file.write(json.dumps({"step": step, **figures}) + "\n")
+        if self._board is not None:
+            for name, value in figures.items():
+                self._board.add_scalar(name, value, step)
+
+    def forget_after(self, step: int) -> None:
+        """Drop log lines past a step: a killed run logged them after its last checkpoint."""
+        log = self.path / "log.jsonl"
+        if log.exists():
+            lines = [line for line in log.read_text().splitlines() if json.loads(line)["step"] <= step]
+            replace_file(log, "".join(line + "\n" for line in lines).encode())
+
+    def save_state(self, state: dict[str, Any]) -> None:
+        """The state that resuming needs, written whole or not at all."""
+        partial = self.path / "last.pt.partial"
+        torch.save(state, partial)
+        os.replace(partial, self.path / "last.pt")
+
+    def load_state(self) -> dict[str, Any] | None:
+        """The last state, or None for a new run."""
+        path = self.path / "last.pt"
+        if not path.exists():
+            return None
+        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        return state
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all."""
+    partial = path.with_name(path.name + ".partial")
+    partial.write_bytes(content)
+    os.replace(partial, path)
+
+
+def _tensorboard(path: Path) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        return None
+    return SummaryWriter(str(path / "tensorboard"))
