@@ -1,0 +1,132 @@
+"""Period of a motion over time: lag profiles of a vector signal, their peaks, one smooth path through windows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Signal = npt.NDArray[np.float32]
+
+MIN_LAG = 3
+"""Shortest period in frames: below, a sampled motion has no shape."""
+MIN_RISE = 0.10
+"""A peak of the profile that rises less than this above the dip before it is noise."""
+
+
+@dataclass(frozen=True)
+class Period:
+    """One candidate of one window: length in frames, and how far its peak rises above the dip before it."""
+
+    length: float
+    rise: float
+
+
+def moving_mean(signal: Signal, width: int) -> Signal:
+    """Centred mean over `width` frames along axis 0; at the edges over what is there. Shape unchanged."""
+    frames = len(signal)
+    sums = np.zeros((frames + 1, *signal.shape[1:]), np.float64)
+    np.cumsum(signal, axis=0, dtype=np.float64, out=sums[1:])
+    low = np.maximum(np.arange(frames) - width // 2, 0)
+    high = np.minimum(np.arange(frames) - width // 2 + max(width, 1), frames)
+    spans = (high - low).reshape(-1, *[1] * (signal.ndim - 1))
+    return ((sums[high] - sums[low]) / spans).astype(np.float32)
+
+
+def lag_profile(signal: Signal, lags: int) -> npt.NDArray[np.float64]:
+    """Similarity (1 same, 0 unrelated, −1 opposite) of a frames x features signal with itself, lags 0..lags.
+
+    The autocorrelation summed over features, through the power spectrum, divided by the energy of the parts
+    that overlap, so that long lags are not punished for having less overlap.
+    """
+    frames = len(signal)
+    size = 1 << max(1, math.ceil(math.log2(2 * frames)))
+    spectrum = np.fft.rfft(signal, size, axis=0)
+    power = (spectrum.real**2 + spectrum.imag**2).sum(axis=1)
+    correlation = np.fft.irfft(power, size)[: lags + 1]
+    energy = np.concatenate([[0.0], np.cumsum((signal.astype(np.float64) ** 2).sum(axis=1))])
+    lag = np.arange(lags + 1)
+    overlap = energy[frames - lag] + (energy[frames] - energy[lag])
+    return 2.0 * correlation / np.maximum(overlap, 1e-9)
+
+
+def candidates(profile: npt.NDArray[np.float64], *, strongest: int = 12) -> list[Period]:
+    """The peaks of a lag profile as periods, short to long, each refined at its multiples."""
+    lags = np.arange(1, len(profile) - 1)
+    if len(lags) == 0:
+        return []
+    dips = np.minimum.accumulate(profile)
+    rises = profile - dips
+    peak = (profile[lags] >= profile[lags - 1]) & (profile[lags] >= profile[lags + 1])
+    found = lags[peak & (lags >= MIN_LAG) & (rises[lags] > MIN_RISE)]
+    kept = sorted(found, key=lambda lag: rises[lag], reverse=True)[:strongest]
+    return [Period(_refined(profile, int(lag)), float(rises[lag])) for lag in sorted(kept)]
+
+
+def _refined(profile: npt.NDArray[np.float64], lag: int) -> float:
+    """A peak's period to a fraction of a frame: its k-th multiple is read k times as finely."""
+    length = float(lag)
+    for multiple in range(2, 9):
+        centre, reach = round(multiple * length), max(1, int(0.25 * length))
+        low, high = max(centre - reach, 1), centre + reach + 1
+        if high >= len(profile):
+            break
+        best = low + int(np.argmax(profile[low:high]))
+        if profile[best] < 0.5 * profile[lag]:
+            break
+        length = best / multiple
+    return length
+
+
+def best_path(
+    windows: Sequence[Sequence[Period]],
+    *,
+    octave_share: float,
+    stiffness: float,
+    wanted: float | None = None,
+) -> list[Period | None]:
+    """One period for each window (None where it has no candidate), strong and smooth in log period.
+
+    octave_share: every peak this strong relative to the window's strongest counts as equally strong, and the
+    shortest of them wins: multiples of a period match as well as the period itself. stiffness: cost of a
+    change of one octave between neighbours. wanted: period in frames an exemplar asks for.
+    """
+    path: list[Period | None] = [None] * len(windows)
+    costs: list[npt.NDArray[np.float64]] = []
+    came_from: list[npt.NDArray[np.intp]] = []
+    used: list[int] = []
+    for index, window in enumerate(windows):
+        if not window:
+            continue
+        cost = _own_cost(window, octave_share, wanted)
+        back = np.zeros(len(window), np.intp)
+        if used:
+            before = np.log2([p.length for p in windows[used[-1]]])
+            now = np.log2([p.length for p in window])
+            change = stiffness * np.minimum(np.abs(now[:, None] - before[None, :]), 2.0) + costs[-1][None, :]
+            back = change.argmin(axis=1)
+            cost = cost + change.min(axis=1)
+        used.append(index)
+        costs.append(cost)
+        came_from.append(back)
+    if used:
+        state = int(costs[-1].argmin())
+        for step in range(len(used) - 1, -1, -1):
+            path[used[step]] = windows[used[step]][state]
+            state = int(came_from[step][state])
+    return path
+
+
+def _own_cost(
+    window: Sequence[Period], octave_share: float, wanted: float | None
+) -> npt.NDArray[np.float64]:
+    rises = np.array([p.rise for p in window])
+    octaves = np.log2([p.length for p in window])
+    enough = octave_share * rises.max()
+    cost = (enough - np.minimum(rises, enough)) * 4.0 / max(enough, 1e-6)
+    if wanted is None:
+        return cost + 0.05 * (octaves - octaves.min())
+    return 0.25 * cost + 4.0 * np.abs(octaves - math.log2(wanted))

@@ -1,0 +1,181 @@
+"""`spectral`: counting without weights. Self-similarity of simple motion features, autocorrelation, spectrum.
+
+Every frame becomes a 16 x 16 grey thumbnail. In windows of 20 s the thumbnails and their differences are
+compared with themselves at every lag; peaks of that profile are candidate periods, and one smooth path of
+periods through the windows is kept. The density is 1 / period where the motion really comes back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from escounts.baselines.periodicity import Period, Signal, best_path, candidates, lag_profile, moving_mean
+from escounts.errors import ExemplarError, VideoError
+from escounts.models.interface import Progress
+from escounts.results import DensityMap, Estimate
+from escounts.video import Video
+
+SIDE = 16
+RATE = 30.0
+"""Most thumbnails a second; slower videos are read at their own rate."""
+WINDOW = 20.0
+HOP = 5.0
+"""Seconds a window lasts, and from one window to the next."""
+LONGEST = 0.6
+"""Longest period, as a share of the window."""
+TREND = 2.0
+"""Seconds over which slow change (light, camera) is taken out."""
+DIFFERENCE_SHARE = 0.7
+"""Weight of the difference features against the thumbnails in the profile."""
+OCTAVE_SHARE = 0.6
+REPEATS_ABOVE = 0.25
+"""Rise of the profile's peak under which a window does not repeat."""
+
+
+@dataclass(frozen=True)
+class SpectralShot:
+    """An exemplar: seconds one repetition takes, and its thumbnails (frames x features, trend removed)."""
+
+    length: float
+    frames: Signal
+    rate: float
+
+
+class Spectral:
+    """The classical counting model; meets `CountingModel`."""
+
+    name = "spectral"
+    unsure_below = 0.5
+
+    def encode(
+        self,
+        video: Video,
+        *,
+        start: float = 0.0,
+        end: float | None = None,
+        thorough: bool = False,
+        progress: Progress | None = None,
+    ) -> SpectralEncoding:
+        """Thumbnails of the video between start and end: 256 bytes a frame, whatever its size."""
+        rate = min(RATE, max(video.info.fps, 5.0))
+        until = video.info.duration if end is None else min(end, video.info.duration)
+        # A byte array grows in place; two hours are 55 MB.
+        thumbnails = bytearray()
+        for index, frame in enumerate(video.frames(size=(SIDE, SIDE), start=start, end=end, rate=rate)):
+            thumbnails += frame.image.mean(axis=2).astype(np.uint8).tobytes()
+            if progress is not None and index % 64 == 0:
+                progress(frame.time - start, max(until - start, frame.time - start))
+        grey = np.frombuffer(thumbnails, np.uint8).reshape(-1, SIDE * SIDE)
+        if len(grey) < 2:
+            raise VideoError(f"{video.path}: no two frames between {start:.2f} s and {until:.2f} s")
+        return SpectralEncoding(grey, start, rate)
+
+
+class SpectralEncoding:
+    """One video as thumbnails (frames x 256, uint8) from second `start` on, `rate` a second."""
+
+    def __init__(self, grey: npt.NDArray[np.uint8], start: float, rate: float) -> None:
+        self._grey, self._rate = grey, rate
+        self.start = start
+        self.end = start + len(grey) / rate
+
+    def shot(self, start: float, end: float) -> SpectralShot:
+        """The exemplar between two times of this video."""
+        first, last = self._frame(start), self._frame(end)
+        if last - first < 2:
+            raise ExemplarError(f"exemplar {start:.2f}-{end:.2f} s has fewer than two frames")
+        margin = round(TREND * self._rate)
+        low, high = max(0, first - margin), min(len(self._grey), last + margin)
+        flat = _without_trend(self._grey[low:high].astype(np.float32), self._rate)
+        return SpectralShot(end - start, flat[first - low : last - low], self._rate)
+
+    def estimate(
+        self,
+        shots: Sequence[SpectralShot] = (),
+        *,
+        start: float | None = None,
+        end: float | None = None,
+        assume_repeats: bool = False,
+    ) -> Estimate:
+        """Density between start and end (seconds); exemplars set the period looked for, and the motion."""
+        first = 0 if start is None else self._frame(start)
+        last = len(self._grey) if end is None else self._frame(end)
+        if last - first < 2:
+            raise VideoError(f"no two frames between {start} s and {end} s")
+        grey = self._grey[first:last]
+        bounds = _window_bounds(len(grey), round(WINDOW * self._rate), round(HOP * self._rate))
+        found = [self._candidates(grey[low:high], assume_repeats) for low, high in bounds]
+        wanted = None
+        if shots:
+            wanted = self._rate * math.exp(sum(math.log(shot.length) for shot in shots) / len(shots))
+        path = best_path(found, octave_share=OCTAVE_SHARE, stiffness=1.0, wanted=wanted)
+        density = np.zeros(len(grey), np.float64)
+        weights = np.zeros(len(grey), np.float64)
+        rises = []
+        for (low, high), period in zip(bounds, path, strict=True):
+            weight = np.minimum(np.arange(1, high - low + 1), np.arange(high - low, 0, -1)).astype(np.float64)
+            weights[low:high] += weight
+            if period is None:
+                continue
+            gate = np.ones(high - low) if assume_repeats else self._gate(grey[low:high], period, shots)
+            density[low:high] += weight * gate / period.length
+            rises.append(period.rise)
+        density /= weights
+        rise = float(np.mean(rises)) if rises else 0.0
+        offset = self.start + first / self._rate
+        return Estimate(
+            DensityMap(density.astype(np.float32), offset, 1.0 / self._rate, kind="rate"),
+            confidence=_confidence(rise, float(density.sum())),
+            details={"rise": rise, "windows": float(len(bounds)), "repeating": float(len(rises))},
+        )
+
+    def _frame(self, seconds: float) -> int:
+        return min(max(round((seconds - self.start) * self._rate), 0), len(self._grey))
+
+    def _candidates(self, grey: npt.NDArray[np.uint8], assume_repeats: bool) -> list[Period]:
+        lags = int(LONGEST * len(grey))
+        thumbnails, differences = _features(grey, self._rate)
+        if float(np.abs(differences).max(initial=0.0)) < 1e-6:
+            return []  # a still picture
+        profile = DIFFERENCE_SHARE * lag_profile(differences, lags)
+        profile += (1.0 - DIFFERENCE_SHARE) * lag_profile(thumbnails, lags)
+        found = candidates(profile)
+        if not assume_repeats and max((p.rise for p in found), default=0.0) < REPEATS_ABOVE:
+            return []
+        return found
+
+    def _gate(
+        self, grey: npt.NDArray[np.uint8], period: Period, shots: Sequence[SpectralShot]
+    ) -> npt.NDArray[np.float64]:
+        """1 where the motion comes back one period before or after, 0 elsewhere. One value a frame."""
+        return np.ones(len(grey))
+
+
+def _features(grey: npt.NDArray[np.uint8], rate: float) -> tuple[Signal, Signal]:
+    """Thumbnails and their frame-to-frame differences, slow trends removed: frames x features each."""
+    values = grey.astype(np.float32)
+    differences = np.diff(values, axis=0, prepend=values[:1])
+    return _without_trend(values, rate), _without_trend(differences, rate)
+
+
+def _without_trend(signal: Signal, rate: float) -> Signal:
+    flat = signal - moving_mean(signal, round(TREND * rate))
+    centred: Signal = flat - flat.mean(axis=0)
+    return centred
+
+
+def _window_bounds(frames: int, window: int, hop: int) -> list[tuple[int, int]]:
+    """Overlapping windows that cover all frames; one window where the video is shorter."""
+    if frames <= window:
+        return [(0, frames)]
+    starts = list(range(0, frames - window, hop)) + [frames - window]
+    return [(start, start + window) for start in starts]
+
+
+def _confidence(rise: float, count: float) -> float:
+    return 1.0 / (1.0 + math.exp(-6.0 * (rise - 0.5)))
