@@ -1,0 +1,162 @@
+"""`videomae-s`, `-b`, `-l`: VideoMAE of Tong et al., in the form the Hugging Face checkpoints have.
+
+16×224×224 → 8×14×14 tokens. Fixed sinusoidal positions, no class token, keys without a bias; pre-trained
+checkpoints end in a norm, fine-tuned ones do not (their norm belongs to the classifier).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from escounts.models.encoders.interface import IMAGENET_MEAN, IMAGENET_STD, Encoder, EncoderSpec
+from escounts.models.encoders.patches import PatchEmbedding, linear_from_convolution
+from escounts.models.encoders.public import PublicWeights, Tensors
+from escounts.models.encoders.vit import Block, VitConfig
+
+SIZES = {
+    "videomae-s": {"width": 384, "depth": 12, "heads": 6},
+    "videomae-b": {"width": 768, "depth": 12, "heads": 12},
+    "videomae-l": {"width": 1024, "depth": 24, "heads": 16},
+}
+PUBLISHED = {
+    "videomae-s": "MCG-NJU/videomae-small-finetuned-kinetics",
+    "videomae-b": "MCG-NJU/videomae-base",
+    "videomae-l": "MCG-NJU/videomae-large",
+}
+
+
+class VideoMae(Encoder):
+    """A ViT over space-time patches with sinusoidal positions."""
+
+    def __init__(self, config: VitConfig, *, name: str = "videomae-b", final_norm: bool = True) -> None:
+        super().__init__(
+            EncoderSpec(
+                name=name,
+                channels=config.width,
+                window_frames=config.frames,
+                every=4,
+                size=config.size,
+                mean=IMAGENET_MEAN,
+                std=IMAGENET_STD,
+                cells=config.cells,
+                grid=config.grid,
+                exemplar_frames=config.frames,
+            )
+        )
+        self.config = config
+        self.patch_embed = PatchEmbedding(config.patch, config.width)
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config.depth))
+        self.norm = nn.LayerNorm(config.width, eps=config.norm_eps) if final_norm else nn.Identity()
+        places = config.cells * config.grid[0] * config.grid[1]
+        self.positions_NC: Tensor
+        self.register_buffer("positions_NC", sinusoid_table(places, config.width), persistent=False)
+
+    def forward(self, frames_BTCHW: Tensor) -> Tensor:
+        tokens_BNC = self.patch_embed(frames_BTCHW).flatten(1, 3) + self.positions_NC
+        for block in self.blocks:
+            tokens_BNC = block(tokens_BNC)
+        out: Tensor = self.norm(tokens_BNC)
+        return out.unflatten(1, (self.config.cells, *self.config.grid))
+
+
+def sinusoid_table(places: int, width: int) -> Tensor:
+    """Position p, channel c: sin or cos (even or odd c) of p / 10000^(2⌊c/2⌋ / width); (places, width)."""
+    channel = torch.arange(width, dtype=torch.float64)
+    rate = torch.pow(10000.0, -2 * torch.div(channel, 2, rounding_mode="floor") / width)
+    angle = torch.arange(places, dtype=torch.float64)[:, None] * rate
+    angle[:, 0::2] = angle[:, 0::2].sin()
+    angle[:, 1::2] = angle[:, 1::2].cos()
+    return angle.float()
+
+
+def videomae(name: str, **options: Any) -> VideoMae:
+    """One of the public sizes. Options: fields of VitConfig, and final_norm (False for fine-tuned weights)."""
+    final_norm = bool(options.pop("final_norm", True))
+    config = VitConfig(**{**SIZES[name], "key_bias": False, "norm_eps": 1e-12, **options})
+    return VideoMae(config, name=name, final_norm=final_norm)
+
+
+LAYER_NAMES = {
+    "attention.output.dense": "attn.proj",
+    "intermediate.dense": "mlp.fc1",
+    "output.dense": "mlp.fc2",
+    "layernorm_before": "norm1",
+    "layernorm_after": "norm2",
+}
+
+
+def from_hugging_face(tensors: Tensors) -> dict[str, Tensor]:
+    """`VideoMAEModel` names (with or without the `videomae.` prefix of its heads) → ours."""
+    public = {name.removeprefix("videomae."): tensor for name, tensor in tensors.items()}
+    ours: dict[str, Tensor] = {}
+    for name, tensor in public.items():
+        stem, _, kind = name.rpartition(".")
+        if stem == "embeddings.patch_embeddings.projection":
+            ours[f"patch_embed.proj.{kind}"] = linear_from_convolution(tensor) if kind == "weight" else tensor
+        elif stem == "layernorm":
+            ours[f"norm.{kind}"] = tensor
+        elif name.startswith("encoder.layer."):
+            _convert_layer(name, public, ours)
+        else:
+            ours[name] = tensor
+    return ours
+
+
+def _convert_layer(name: str, public: Tensors, ours: dict[str, Tensor]) -> None:
+    number, _, inner = name.removeprefix("encoder.layer.").partition(".")
+    stem, _, kind = inner.rpartition(".")
+    attention = f"encoder.layer.{number}.attention.attention"
+    if stem in LAYER_NAMES:
+        ours[f"blocks.{number}.{LAYER_NAMES[stem]}.{kind}"] = public[name]
+    elif inner in ("attention.attention.query.bias", "attention.attention.q_bias"):
+        ours[f"blocks.{number}.attn.q_bias"] = public[name]
+    elif inner in ("attention.attention.value.bias", "attention.attention.v_bias"):
+        ours[f"blocks.{number}.attn.v_bias"] = public[name]
+    elif kind == "weight" and stem.startswith("attention.attention."):
+        parts = [public.get(f"{attention}.{part}.weight") for part in ("query", "key", "value")]
+        present = [part for part in parts if part is not None]
+        if len(present) == len(parts):
+            ours[f"blocks.{number}.attn.qkv.weight"] = torch.cat(present)
+        else:
+            ours[name] = public[name]  # half a projection: strict loading names it
+    else:
+        ours[name] = public[name]
+
+
+def _recognises(width: int) -> Any:
+    def recognises(tensors: Tensors) -> bool:
+        key = "embeddings.patch_embeddings.projection.weight"
+        kernel = tensors.get(key, tensors.get(f"videomae.{key}"))
+        return kernel is not None and kernel.shape[0] == width
+
+    return recognises
+
+
+def _implied_options(tensors: Tensors) -> dict[str, Any]:
+    return {"final_norm": "layernorm.weight" in tensors or "videomae.layernorm.weight" in tensors}
+
+
+PUBLIC = tuple(
+    PublicWeights(
+        encoder=name,
+        file="model.safetensors",
+        origin=f"Hugging Face, {PUBLISHED[name]} or another VideoMAE checkpoint of this size",
+        licence="CC BY-NC 4.0 (non-commercial)",
+        recognises=_recognises(size["width"]),
+        convert=from_hugging_face,
+        options=_implied_options,
+        known_unneeded=(
+            "classifier.*",
+            "fc_norm.*",
+            "decoder.*",
+            "encoder_to_decoder.*",
+            "mask_token",
+            "position_embeddings",
+            "embeddings.position_embeddings",
+        ),
+    )
+    for name, size in SIZES.items()
+)
