@@ -63,7 +63,9 @@ def test_mae_vit_b_equals_the_released_encoder(rule):
     tolerance = TOLERANCE["official_encoder"]
     for name, output in taps.items():
         sampled = output[0].reshape(-1, 768)[::97, ::64].numpy()
-        np.testing.assert_allclose(sampled, golden[f"tap/{name}[::97,::64]"], atol=10 * tolerance, err_msg=name)
+        np.testing.assert_allclose(
+            sampled, golden[f"tap/{name}[::97,::64]"], atol=10 * tolerance, err_msg=name
+        )
     np.testing.assert_allclose(
         tokens.reshape(-1, 768)[::97, ::64], golden["tokens[::97,::64]"], atol=tolerance
     )
@@ -85,7 +87,9 @@ def test_resnext_features(rule):
 
 
 def check_features(name: str, rule: str) -> None:
-    stages = [f"features.{i}" for i in range(7)] if name == "swin3d_t" else [f"layer{i}" for i in (1, 2, 3, 4)]
+    stages = (
+        [f"features.{i}" for i in range(7)] if name == "swin3d_t" else [f"layer{i}" for i in (1, 2, 3, 4)]
+    )
     tokens, taps, golden = run(name, rule, tuple(stages))
     tolerance = TOLERANCE[name]
     for stage, output in taps.items():

@@ -82,7 +82,7 @@ ENCODERS: dict[str, Builder] = {
 
 
 def build_encoder(name: str, **options: Any) -> Encoder:
-    """The encoder of that name with fresh weights; options as its builder takes them (lists become tuples)."""
+    """The encoder of that name with fresh weights; options are its builder's (lists become tuples)."""
     if name not in ENCODERS:
         raise ModelError(f"unknown encoder {name!r}; known: {', '.join(ENCODERS)}")
     plain = {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
@@ -95,9 +95,7 @@ def build_encoder(name: str, **options: Any) -> Encoder:
 def public_weights() -> tuple[PublicWeights, ...]:
     """Every public weights format an encoder can be loaded from."""
     modules = ("mae_vit", "videomae", "swin3d", "r2plus1d", "resnext3d")
-    return tuple(
-        weights for module in modules for weights in import_module(f"{__name__}.{module}").PUBLIC
-    )
+    return tuple(weights for module in modules for weights in import_module(f"{__name__}.{module}").PUBLIC)
 
 
 def recognise(tensors: Tensors) -> PublicWeights | None:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from escounts.models.encoders.interface import IMAGENET_MEAN, IMAGENET_STD, Encoder, EncoderSpec
-from escounts.models.encoders.patches import PatchEmbedding, linear_from_convolution
+from escounts.models.encoders.patch_embedding import PatchEmbedding, linear_from_convolution
 from escounts.models.encoders.public import PublicWeights, Tensors
 from escounts.models.encoders.vit import Block, VitConfig
 
@@ -60,7 +60,7 @@ class MaeVit(Encoder):
         for block in self.blocks:
             tokens_BNC = block(tokens_BNC)
         out: Tensor = self.norm(tokens_BNC[:, 1:])
-        return out.unflatten(1, (self.config.cells, *self.config.grid))
+        return out.view(len(out), self.config.cells, *self.config.grid, -1)
 
 
 def mae_vit_b(**options: Any) -> MaeVit:
@@ -75,7 +75,7 @@ def from_pyslowfast(tensors: Tensors) -> dict[str, Tensor]:
     """PySlowFast names → ours: q, k and v are joined in that order, the patch kernel becomes a matrix."""
     ours: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
-        head, dot, kind = name.rpartition(".")
+        head, _, kind = name.rpartition(".")
         if name == "patch_embed.proj.weight":
             ours[name] = linear_from_convolution(tensor)
         elif name.startswith("blocks.") and head.endswith((".attn.q", ".attn.k", ".attn.v")):

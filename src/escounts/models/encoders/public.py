@@ -1,4 +1,4 @@
-"""A public weights file an encoder can be loaded from: how to know it, convert it, and what its licence is."""
+"""A public weights file an encoder can be loaded from: how to know it and convert it, its licence."""
 
 from __future__ import annotations
 

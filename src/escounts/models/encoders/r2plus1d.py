@@ -53,9 +53,7 @@ class R2Plus1D(Encoder):
         for stage, depth in enumerate(blocks):
             outside, stride = width * 2**stage, 1 if stage == 0 else 2
             rest = [ResidualBlock(outside, outside, 1) for _ in range(depth - 1)]
-            self.add_module(
-                f"layer{stage + 1}", nn.Sequential(ResidualBlock(inside, outside, stride), *rest)
-            )
+            self.add_module(f"layer{stage + 1}", nn.Sequential(ResidualBlock(inside, outside, stride), *rest))
             inside = outside
 
     def forward(self, frames_BTCHW: Tensor) -> Tensor:
@@ -74,7 +72,9 @@ class ResidualBlock(nn.Module):
         # as many channels between space and time as keep the weights of a full 3-D convolution
         middle = (inside * outside * 27) // (inside * 9 + 3 * outside)
         self.conv1 = nn.Sequential(
-            _split_convolution(inside, outside, middle, stride), nn.BatchNorm3d(outside), nn.ReLU(inplace=True)
+            _split_convolution(inside, outside, middle, stride),
+            nn.BatchNorm3d(outside),
+            nn.ReLU(inplace=True),
         )
         self.conv2 = nn.Sequential(_split_convolution(outside, outside, middle, 1), nn.BatchNorm3d(outside))
         self.relu = nn.ReLU(inplace=True)

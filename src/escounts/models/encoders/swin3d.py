@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from escounts.models.encoders.interface import IMAGENET_MEAN, IMAGENET_STD, Encoder, EncoderSpec
-from escounts.models.encoders.patches import PatchEmbedding, linear_from_convolution
+from escounts.models.encoders.patch_embedding import PatchEmbedding, linear_from_convolution
 from escounts.models.encoders.public import PublicWeights, Tensors
 
 Size = tuple[int, int, int]
@@ -68,7 +68,7 @@ class Swin3D(Encoder):
 
 
 class WindowBlock(nn.Module):
-    """x + windowed attention(norm(x)), then x + mlp(norm(x)); every second block shifts its windows by half."""
+    """x + windowed attention(norm(x)), then x + mlp(norm(x)); every second block shifts by half."""
 
     def __init__(self, channels: int, heads: int, window: Size, *, shifted: bool) -> None:
         super().__init__()
@@ -101,26 +101,25 @@ class WindowAttention(nn.Module):
         self.register_buffer("relative_position_index", relative_position_index(window), persistent=False)
 
     def forward(self, tokens_BTHWC: Tensor) -> Tensor:
-        batch, *extent, channels = tokens_BTHWC.shape
+        batch, *extent = tokens_BTHWC.shape[:4]
         window = tuple(min(w, n) for w, n in zip(self.window, extent, strict=True))
         # a window as large as the map has nothing to shift
         shift = tuple(s if w < n else 0 for s, w, n in zip(self.shift, window, extent, strict=True))
         padding = [-n % w for n, w in zip(extent, window, strict=True)]
         padded = tuple(n + p for n, p in zip(extent, padding, strict=True))
         x = F.pad(tokens_BTHWC, (0, 0, 0, padding[2], 0, padding[1], 0, padding[0]))
+        mask_WNN = None
         if any(shift):
             x = x.roll([-s for s in shift], dims=(1, 2, 3))
-        x = _to_windows(x, window)
-        x = self._attend(x, batch, padded, window, shift)
+            mask_WNN = shift_mask(padded, window, shift, x.device)
+        x = self._attend(_to_windows(x, window), batch, mask_WNN)
         x = _from_windows(x, batch, padded, window)
         if any(shift):
             x = x.roll(shift, dims=(1, 2, 3))
         return x[:, : extent[0], : extent[1], : extent[2]]
 
-    def _attend(
-        self, x_MNC: Tensor, batch: int, padded: tuple[int, ...], window: tuple[int, ...], shift: tuple[int, ...]
-    ) -> Tensor:
-        """Attention within each of M windows of N patches."""
+    def _attend(self, x_MNC: Tensor, batch: int, mask_WNN: Tensor | None) -> Tensor:
+        """Attention within each of M = batch · W windows of N patches."""
         count, length, channels = x_MNC.shape
         query, key, value = (
             self.qkv(x_MNC).view(count, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
@@ -128,10 +127,11 @@ class WindowAttention(nn.Module):
         # a clipped window is indexed by the corner of the full table, as the public weights were trained
         index = self.relative_position_index[:length, :length]
         bias = self.relative_position_bias_table[index].permute(2, 0, 1).to(query.dtype)
-        if any(shift):
-            mask = shift_mask(padded, window, shift, x_MNC.device).to(query.dtype)
-            bias = (mask[:, None] + bias).flatten(0, 1)
-            query, key, value = (part.reshape(batch, -1, length, part.shape[-1]) for part in (query, key, value))
+        if mask_WNN is not None:
+            # windows beside heads, so that one mask serves the whole batch
+            bias = (mask_WNN.to(bias.dtype)[:, None] + bias).flatten(0, 1)
+            shape = (batch, -1, length, channels // self.heads)
+            query, key, value = query.reshape(shape), key.reshape(shape), value.reshape(shape)
         mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=bias[None])
         mixed = mixed.reshape(count, self.heads, length, -1).transpose(1, 2).reshape(count, length, channels)
         out: Tensor = self.proj(mixed)
@@ -172,14 +172,12 @@ def shift_mask(
 ) -> Tensor:
     """0 where two patches of a shifted window were neighbours before, MASKED where not; (windows, N, N)."""
     region = torch.zeros(1, *padded, 1, device=device)
-    number = 0
-    cuts = [
+    cuts: list[tuple[slice, ...]] = [
         (slice(0, -w), slice(-w, -s), slice(-s, None)) if s else (slice(None),)
         for w, s in zip(window, shift, strict=True)
     ]
-    for area in product(*cuts):
+    for number, area in enumerate(product(*cuts)):
         region[(0, *area)] = number
-        number += 1
     region_MN = _to_windows(region, window).squeeze(-1)
     apart = region_MN[:, None, :] != region_MN[:, :, None]
     return apart.float() * MASKED

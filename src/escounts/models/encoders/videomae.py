@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from escounts.models.encoders.interface import IMAGENET_MEAN, IMAGENET_STD, Encoder, EncoderSpec
-from escounts.models.encoders.patches import PatchEmbedding, linear_from_convolution
+from escounts.models.encoders.patch_embedding import PatchEmbedding, linear_from_convolution
 from escounts.models.encoders.public import PublicWeights, Tensors
 from escounts.models.encoders.vit import Block, VitConfig
 
@@ -59,7 +59,7 @@ class VideoMae(Encoder):
         for block in self.blocks:
             tokens_BNC = block(tokens_BNC)
         out: Tensor = self.norm(tokens_BNC)
-        return out.unflatten(1, (self.config.cells, *self.config.grid))
+        return out.view(len(out), self.config.cells, *self.config.grid, -1)
 
 
 def sinusoid_table(places: int, width: int) -> Tensor:
@@ -73,7 +73,7 @@ def sinusoid_table(places: int, width: int) -> Tensor:
 
 
 def videomae(name: str, **options: Any) -> VideoMae:
-    """One of the public sizes. Options: fields of VitConfig, and final_norm (False for fine-tuned weights)."""
+    """One of the public sizes. Options: fields of VitConfig; final_norm (False for fine-tuned weights)."""
     final_norm = bool(options.pop("final_norm", True))
     config = VitConfig(**{**SIZES[name], "key_bias": False, "norm_eps": 1e-12, **options})
     return VideoMae(config, name=name, final_norm=final_norm)
