@@ -172,12 +172,12 @@ def shift_mask(
 ) -> Tensor:
     """0 where two patches of a shifted window were neighbours before, MASKED where not; (windows, N, N)."""
     region = torch.zeros(1, *padded, 1, device=device)
-    cuts: list[tuple[slice, ...]] = [
+    cuts = [
         (slice(0, -w), slice(-w, -s), slice(-s, None)) if s else (slice(None),)
         for w, s in zip(window, shift, strict=True)
     ]
-    for number, area in enumerate(product(*cuts)):
-        region[(0, *area)] = number
+    for number, (t, h, w) in enumerate(product(cuts[0], cuts[1], cuts[2])):
+        region[0, t, h, w] = number
     region_MN = _to_windows(region, window).squeeze(-1)
     apart = region_MN[:, None, :] != region_MN[:, :, None]
     return apart.float() * MASKED
