@@ -1,0 +1,111 @@
+"""What turns the decoder's tokens into a density map: the paper's linear head and the rate head."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class DensityHeadConfig:
+    """One number a token, averaged over space. scale: the layer's output is `scale` times the density."""
+
+    kind: Literal["density"] = "density"
+    scale: float = 1.0
+
+
+@dataclass(frozen=True)
+class RateHeadConfig:
+    """A gate (inside a repetition?) and log-spaced period classes; periods in time cells."""
+
+    kind: Literal["rate"] = "rate"
+    min_period: float = 2.2
+    max_period: float = 84.0
+    bins: int = 40
+
+    def __post_init__(self) -> None:
+        if not 0 < self.min_period < self.max_period or self.bins < 2:
+            raise ValueError(
+                f"rate head got periods {self.min_period} to {self.max_period} in {self.bins} bins; "
+                "it takes 0 < min_period < max_period and at least 2 bins"
+            )
+
+
+HeadConfig: TypeAlias = DensityHeadConfig | RateHeadConfig
+
+
+@dataclass
+class HeadOutput:
+    """A density map and, from the rate head, what it was made of. All float32; padded cells hold 0 density.
+
+    density_BT: repetitions per cell. gate_logits_BT: is the cell inside a repetition. period_logits_BTP:
+    over log-spaced periods. rate_BT: E[1/period], repetitions per cell if the gate is open. confidence_BT:
+    gate times the largest period probability, 0..1.
+    """
+
+    density_BT: Tensor
+    gate_logits_BT: Tensor | None = None
+    period_logits_BTP: Tensor | None = None
+    rate_BT: Tensor | None = None
+    confidence_BT: Tensor | None = None
+
+
+class DensityHead(nn.Module):
+    """Linear to one channel, mean over space. Nothing keeps the density from going below zero."""
+
+    def __init__(self, config: DensityHeadConfig, channels: int) -> None:
+        super().__init__()
+        self.scale = config.scale
+        self.linear = nn.Linear(channels, 1)
+
+    def forward(self, x_BTHWC: Tensor) -> HeadOutput:
+        """Tokens -> density."""
+        map_BT = self.linear(x_BTHWC).float().mean((2, 3)).squeeze(-1)
+        return HeadOutput(density_BT=map_BT / self.scale)
+
+
+class RateHead(nn.Module):
+    """density = sigmoid(gate) * E[1 / period].
+
+    Without an exemplar the phase of a repetition is undefined, so a bump "at its middle" cannot be learnt;
+    a period can. The density still sums to the count.
+    """
+
+    periods_P: Tensor
+
+    def __init__(self, config: RateHeadConfig, channels: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(channels, 1 + config.bins)
+        self.register_buffer("periods_P", period_bins(config), persistent=False)
+
+    def forward(self, x_BTHWC: Tensor) -> HeadOutput:
+        """Tokens -> density, rate and confidence, computed in float32."""
+        logits_BTP = self.linear(x_BTHWC).float().mean((2, 3))
+        gate_logits_BT, period_logits_BTP = logits_BTP[..., 0], logits_BTP[..., 1:]
+        gate_BT = gate_logits_BT.sigmoid()
+        share_BTP = period_logits_BTP.softmax(-1)
+        rate_BT = (share_BTP / self.periods_P.float()).sum(-1)
+        return HeadOutput(
+            density_BT=gate_BT * rate_BT,
+            gate_logits_BT=gate_logits_BT,
+            period_logits_BTP=period_logits_BTP,
+            rate_BT=rate_BT,
+            confidence_BT=gate_BT * share_BTP.amax(-1),
+        )
+
+
+def period_bins(config: RateHeadConfig) -> Tensor:
+    """The period of every class in time cells, log-spaced, shape (bins,)."""
+    low, high = math.log(config.min_period), math.log(config.max_period)
+    return torch.linspace(low, high, config.bins, dtype=torch.float64).exp().float()
+
+
+def build_head(config: HeadConfig, channels: int) -> DensityHead | RateHead:
+    """The head a config asks for."""
+    if isinstance(config, RateHeadConfig):
+        return RateHead(config, channels)
+    return DensityHead(config, channels)

@@ -1,0 +1,18 @@
+"""Fixtures for the whole suite."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of shared material beside the checkout; tests that need it skip where it is absent."""
+    folder = (REPOSITORY / ".." / "shared").resolve()
+    if not folder.is_dir():
+        pytest.skip("no `shared` folder beside the checkout")
+    return folder
