@@ -1,0 +1,229 @@
+"""One annotated video, a dataset of them, and the reading of label tables that all datasets share.
+
+All times are seconds from the start of the annotated stretch. A row that cannot be used is never dropped in
+silence: it becomes a Problem that names the video.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from escounts.errors import DataError
+
+Span = tuple[float, float]
+Row = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class VideoAnnotation:
+    """What people say about one video.
+
+    name: unique in its dataset. file: path of the video under the dataset's video folder. action: class, or
+    None when not labelled. count: annotated repetitions (the truth, also where spans disagree). spans: start
+    and end of each repetition in seconds. fps: raw frame rate if the labels state it. duration: seconds of the
+    annotated stretch if stated. split: train, valid or test. pseudo: spans are an even division, not labels.
+    begin: second of the file at which the stretch starts. problems: what is odd about it.
+    """
+
+    name: str
+    file: str
+    action: str | None
+    count: int
+    spans: tuple[Span, ...]
+    fps: float | None
+    duration: float | None
+    split: str
+    pseudo: bool = False
+    begin: float = 0.0
+    problems: tuple[str, ...] = ()
+
+    @property
+    def exemplars(self) -> tuple[Span, ...]:
+        """Spans that can serve as exemplars: those that last."""
+        return tuple(span for span in self.spans if span[1] > span[0])
+
+    @property
+    def repetition_length(self) -> float | None:
+        """Mean seconds of a repetition, None without spans."""
+        spans = self.exemplars
+        return sum(end - start for start, end in spans) / len(spans) if spans else None
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something odd in a dataset: which split, which video, what."""
+
+    split: str
+    name: str
+    what: str
+    unusable: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.split}/{self.name}: {self.what}" + (" (left out)" if self.unusable else "")
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Annotated videos with what was odd in their labels.
+
+    rows: rows read in each split, unusable ones included. published: rows the paper states for each split.
+    video_folders: where a video is looked for under the root; {split} and {file} are filled in.
+    """
+
+    name: str
+    videos: tuple[VideoAnnotation, ...]
+    rows: Mapping[str, int]
+    problems: tuple[Problem, ...] = ()
+    published: Mapping[str, int] = field(default_factory=dict)
+    video_folders: tuple[str, ...] = ("{file}",)
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """Names of the splits, in the order read."""
+        return tuple(self.rows)
+
+    def split(self, name: str) -> tuple[VideoAnnotation, ...]:
+        """The usable videos of one split."""
+        if name not in self.rows:
+            raise DataError(f"{self.name} has no split {name!r}; it has {', '.join(self.rows)}")
+        return tuple(video for video in self.videos if video.split == name)
+
+    @property
+    def actions(self) -> dict[str, int]:
+        """How many videos each action class has, most first."""
+        return dict(Counter(video.action for video in self.videos if video.action).most_common())
+
+    def find(self, name: str) -> VideoAnnotation:
+        """The video of that name."""
+        for video in self.videos:
+            if video.name == name:
+                return video
+        raise DataError(f"{self.name} has no video {name!r}")
+
+    def locate(self, root: Path, video: VideoAnnotation) -> Path | None:
+        """The file of a video under a root folder, None when it is not there."""
+        for pattern in self.video_folders:
+            path = root / pattern.format(split=video.split, file=video.file)
+            if path.exists():
+                return path
+        return None
+
+
+def read_rows(path: Path, *, need: Iterable[str] = ()) -> list[Row]:
+    """Rows of a CSV file by column name; stray index columns do no harm. Needed columns must be there."""
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as handle:
+            reader = csv.DictReader(handle)
+            columns = [column for column in reader.fieldnames or []]
+            rows: list[Row] = [{k: v or "" for k, v in row.items() if k is not None} for row in reader]
+    except FileNotFoundError:
+        raise DataError(f"no label file {path}") from None
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"cannot read label file {path}: {error}") from error
+    missing = [column for column in need if column not in columns]
+    if missing:
+        raise DataError(f"{path} has no column {', '.join(missing)}; it has {', '.join(columns[:12]) or 'none'}")
+    return rows
+
+
+def number(row: Row, column: str) -> float | None:
+    """The number in a cell; None when it is empty, absent or not a number."""
+    try:
+        value = float(row.get(column, ""))
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def frame_pairs(row: Row) -> list[Span]:
+    """L1, L2, L3, L4 … as (start, end) pairs in the row's own unit; a lone last value is left out."""
+    values: list[float] = []
+    for index in range(1, 10_000):
+        if f"L{index}" not in row:
+            break
+        value = number(row, f"L{index}")
+        if value is not None:
+            values.append(value)
+    return list(zip(values[::2], values[1::2], strict=False))
+
+
+def to_seconds(pairs: Sequence[Span], fps: float, *, first: float = 0.0) -> tuple[Span, ...]:
+    """Frame numbers as seconds, frame `first` being second 0."""
+    return tuple(((start - first) / fps, (end - first) / fps) for start, end in pairs)
+
+
+def span_problems(spans: Sequence[Span], count: int, duration: float | None) -> Iterator[str]:
+    """What is odd about the repetitions of one video."""
+    if len(spans) != count:
+        yield f"count {count}, but {len(spans)} repetitions are marked; the count is kept"
+    still = sum(end == start for start, end in spans)
+    if still:
+        yield f"{still} of {len(spans)} repetitions last 0 s: kept as points in time, never used as exemplars"
+    backwards = [span for span in spans if span[1] < span[0]]
+    if backwards:
+        yield f"repetition ends before it starts: {_written(backwards[0])}"
+    late = [span for span in spans if duration is not None and span[1] > duration + 0.05]
+    if late:
+        yield f"repetition {_written(late[0])} lies past the end of the video ({duration:.2f} s)"
+
+
+def without_duplicates(videos: Iterable[VideoAnnotation]) -> tuple[list[VideoAnnotation], list[Problem]]:
+    """The first video of every name, and a problem for each later one."""
+    kept: dict[str, VideoAnnotation] = {}
+    problems = []
+    for video in videos:
+        first = kept.setdefault(video.name, video)
+        if first is not video:
+            also = "same count" if first.count == video.count else f"count {first.count} kept, {video.count} left"
+            problems.append(Problem(video.split, video.name, f"appears twice ({also})", unusable=True))
+    return list(kept.values()), problems
+
+
+def checked(video: VideoAnnotation) -> VideoAnnotation:
+    """The video with the problems of its spans noted, and spans that end before they start taken out."""
+    problems = (*video.problems, *span_problems(video.spans, video.count, video.duration))
+    spans = tuple(span for span in video.spans if span[1] >= span[0])
+    return replace(video, spans=spans, problems=problems)
+
+
+def label_file(root: Path, folders: Sequence[str], name: str) -> Path:
+    """The first of root/folder/name that exists."""
+    for folder in folders:
+        path = root / folder / name
+        if path.is_file():
+            return path
+    looked = ", ".join(str(root / folder / name) for folder in folders)
+    raise DataError(f"no label file {name}; looked for {looked}")
+
+
+def assemble(
+    name: str,
+    found: Iterable[VideoAnnotation | Problem],
+    rows: Mapping[str, int],
+    *,
+    published: Mapping[str, int] | None = None,
+    video_folders: tuple[str, ...] = ("{file}",),
+) -> Dataset:
+    """A dataset from what a reader made of each row: duplicates out, spans checked, problems in one list."""
+    found = list(found)
+    unusable = [item for item in found if isinstance(item, Problem)]
+    videos = (checked(item) for item in found if isinstance(item, VideoAnnotation))
+    kept, duplicates = without_duplicates(videos)
+    odd = [Problem(video.split, video.name, what) for video in kept for what in video.problems]
+    return Dataset(
+        name=name,
+        videos=tuple(kept),
+        rows=rows,
+        problems=(*unusable, *duplicates, *odd),
+        published=published or {},
+        video_folders=video_folders,
+    )
+
+
+def _written(span: Span) -> str:
+    return f"{span[0]:.2f}–{span[1]:.2f} s"

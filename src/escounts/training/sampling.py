@@ -1,0 +1,140 @@
+"""Which videos make a batch, and which exemplars each gets: pure functions of (seed, step)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from escounts.data.annotations import VideoAnnotation
+
+Rng = np.random.Generator
+
+
+@dataclass(frozen=True)
+class ExemplarSampling:
+    """Sections 3.1 and 4.1 of the paper. shots: sizes |S| drawn from, each as likely. other_video: p, the chance
+    that an exemplar is of another video. same_class: that video shows the same action (False: any other)."""
+
+    shots: tuple[int, ...] = (0, 1, 2)
+    other_video: float = 0.4
+    same_class: bool = True
+
+    def __post_init__(self) -> None:
+        if not self.shots or min(self.shots) < 0:
+            raise ValueError(f"shots is {self.shots}; it takes numbers from 0, such as (0, 1, 2)")
+        if not 0 <= self.other_video <= 1:
+            raise ValueError(f"other_video is {self.other_video}; it takes a probability between 0 and 1")
+
+
+@dataclass(frozen=True)
+class ExemplarChoice:
+    """One exemplar: the video it is of, its place among that video's exemplars, and whether it is another's."""
+
+    video: str
+    index: int
+    other: bool
+
+
+class ExemplarSampler:
+    """Draws exemplars for a video from itself or from another video of the same action."""
+
+    def __init__(
+        self,
+        videos: Sequence[VideoAnnotation],
+        exemplars: Mapping[str, int],
+        config: ExemplarSampling | None = None,
+    ) -> None:
+        """exemplars: how many each video has to offer."""
+        self.config = config or ExemplarSampling()
+        self.exemplars = exemplars
+        self._offering = [video.name for video in videos if exemplars.get(video.name, 0)]
+        self._by_action: dict[str, list[str]] = {}
+        for video in videos:
+            if video.action and exemplars.get(video.name, 0):
+                self._by_action.setdefault(video.action, []).append(video.name)
+
+    def draw(self, video: VideoAnnotation, rng: Rng) -> list[ExemplarChoice]:
+        """Exemplars for one training instance; empty means zero-shot (z_0)."""
+        shots = int(rng.choice(self.config.shots))
+        return self.choose(video, shots, rng, other_video=self.config.other_video)
+
+    def choose(
+        self, video: VideoAnnotation, shots: int, rng: Rng, *, other_video: float
+    ) -> list[ExemplarChoice]:
+        """That many exemplars, each of another video with probability other_video.
+
+        A video without other videos of its action draws from itself, one without repetitions from others; when
+        neither offers any, there are none. Repetitions of one video are drawn without repeats while they last.
+        """
+        choices: list[ExemplarChoice] = []
+        unused: dict[str, list[int]] = {}
+        for _ in range(shots):
+            source = self._source(video, rng, rng.random() < other_video)
+            if source is None:
+                return []
+            if not unused.get(source):
+                unused[source] = list(rng.permutation(self.exemplars[source]))
+            choices.append(ExemplarChoice(source, int(unused[source].pop()), source != video.name))
+        return choices
+
+    def _source(self, video: VideoAnnotation, rng: Rng, other: bool) -> str | None:
+        own = video.name if self.exemplars.get(video.name, 0) else None
+        if own and not other:
+            return own
+        pool = self._by_action.get(video.action or "", []) if self.config.same_class else self._offering
+        others = len(pool) - (video.name in pool)
+        if not others:
+            return own
+        pick = int(rng.integers(others))
+        # The pool without the video itself, counted rather than copied.
+        names = (name for name in pool if name != video.name)
+        return next(name for place, name in enumerate(names) if place == pick)
+
+
+class LengthBatches:
+    """Batches of videos of about one length, in an order that changes every epoch.
+
+    Videos are shuffled, sorted by length within stretches of `mixing` batches, cut, and the batches shuffled:
+    little padding, and still chance who meets whom. The last batch of an epoch is filled from its first videos.
+    """
+
+    def __init__(self, lengths: Sequence[int], batch_size: int, *, seed: int = 0, mixing: int = 8) -> None:
+        if not lengths:
+            raise ValueError("no videos to make batches of")
+        self.lengths = np.asarray(lengths)
+        self.batch_size = min(batch_size, len(lengths))
+        self.seed = seed
+        self.mixing = mixing
+        self.steps_per_epoch = -(-len(lengths) // self.batch_size)
+        self._epoch = -1
+        self._batches: list[list[int]] = []
+
+    def batch(self, step: int) -> list[int]:
+        """Indices of the videos of a global step."""
+        epoch, place = divmod(step, self.steps_per_epoch)
+        if epoch != self._epoch:
+            self._batches, self._epoch = self._order(epoch), epoch
+        return self._batches[place]
+
+    def _order(self, epoch: int) -> list[list[int]]:
+        rng = np.random.default_rng((self.seed, epoch, 1))
+        order = rng.permutation(len(self.lengths))
+        short = self.steps_per_epoch * self.batch_size - len(order)
+        order = np.concatenate([order, order[:short]])
+        stretch = self.mixing * self.batch_size
+        pieces = [order[i : i + stretch] for i in range(0, len(order), stretch)]
+        ordered = np.concatenate([piece[np.argsort(self.lengths[piece], kind="stable")] for piece in pieces])
+        batches = ordered.reshape(self.steps_per_epoch, self.batch_size)
+        return [batch.tolist() for batch in batches[rng.permutation(len(batches))]]
+
+
+def share(items: Sequence[int], rank: int, world: int) -> list[tuple[int, int]]:
+    """(place in the global batch, item) of the part that one process trains on; all parts are equally long."""
+    if len(items) % world:
+        raise ValueError(
+            f"a batch of {len(items)} videos cannot be shared by {world} processes; "
+            f"choose a batch size that {world} divides"
+        )
+    return [(place, item) for place, item in enumerate(items) if place % world == rank]

@@ -1,0 +1,230 @@
+"""Training on stored tokens with a frozen encoder: the paper's recipe, as a task of the trainer.
+
+A batch is a pure function of (seed, step). Videos of about one length share a batch, shorter ones are padded and
+masked; every random choice belongs to a place in the global batch, so that it does not matter how many processes
+share it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from escounts.data.annotations import Span, VideoAnnotation
+from escounts.data.tokens import TokenStore
+from escounts.density import density_map, rate_map
+from escounts.errors import DataError
+from escounts.evaluation.metrics import mae, obo
+from escounts.evaluation.predictions import decoder_of, predict
+from escounts.models.heads import HeadOutput
+from escounts.results import FloatArray
+from escounts.training.objective import Target
+from escounts.training.sampling import ExemplarSampler, ExemplarSampling, LengthBatches, Rng, share
+
+
+@dataclass(frozen=True)
+class StoredTokensConfig:
+    """batch_size: videos of a global step. target: the map to learn, "peaks" (eq. 1) with its sigma in cells or
+    "variable" (kappa × length), or "rate". shifts: how many of the stored offsets training draws its start from
+    (time-shift augmentation; 1: none). by_window: sequences are encoder windows on their own (the default
+    model), not whole videos. validation_shifts: K when validating."""
+
+    batch_size: int = 8
+    seed: int = 0
+    exemplars: ExemplarSampling = field(default_factory=ExemplarSampling)
+    target: Literal["peaks", "rate"] = "peaks"
+    sigma: float | Literal["variable"] = 0.5
+    kappa: float = 0.15
+    shifts: int = 4
+    by_window: bool = False
+    validation_shifts: int = 1
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One video of a batch: tokens (T, H, W, C), map (T,), count, exemplars' tokens with their length in cells
+    (0 when they are another video's: its tempo says nothing here)."""
+
+    tokens_THWC: Tensor
+    density_T: FloatArray
+    count: float
+    exemplars: list[tuple[Tensor, float]]
+
+
+@dataclass(frozen=True)
+class TokenBatch:
+    """Padded and stacked samples. valid_BT: None when all are equally long; exemplars: None when nobody has any;
+    shots_B: None when everybody has as many as there are slots."""
+
+    tokens_BTHWC: Tensor
+    valid_BT: Tensor | None
+    exemplars_BSTHWC: Tensor | None
+    shots_B: Tensor | None
+    cells_BS: Tensor | None
+    target: Target
+
+    def to(self, device: torch.device) -> TokenBatch:
+        """The batch on a device."""
+
+        def moved(tensor: Tensor | None) -> Tensor | None:
+            return None if tensor is None else tensor.to(device, non_blocking=True)
+
+        target = Target(**{name: moved(value) for name, value in vars(self.target).items()})
+        tokens = self.tokens_BTHWC.to(device, non_blocking=True)
+        optional = (self.valid_BT, self.exemplars_BSTHWC, self.shots_B, self.cells_BS)
+        return TokenBatch(tokens, *(moved(tensor) for tensor in optional), target)
+
+
+class StoredTokensTask:
+    """A dataset's stored tokens, as the trainer's task."""
+
+    def __init__(
+        self,
+        store: TokenStore,
+        train: Sequence[VideoAnnotation],
+        valid: Sequence[VideoAnnotation],
+        config: StoredTokensConfig | None = None,
+        *,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.store = store
+        self.config = config or StoredTokensConfig()
+        self.device = torch.device(device)
+        self.train = _stored(train, store, "train on")
+        self.valid = _stored(valid, store, "validate on") if valid else []
+        offered = {video.name: store.entries[video.name].exemplars for video in self.train}
+        self.sampler = ExemplarSampler(self.train, offered, self.config.exemplars)
+        lengths = [store.entries[video.name].cells for video in self.train]
+        self.batches = LengthBatches(lengths, self.config.batch_size, seed=self.config.seed)
+        self.offsets = store.layout.offsets[: self.config.shifts]
+        self.steps_per_epoch = self.batches.steps_per_epoch
+        self._reader = ThreadPoolExecutor(1)
+        self._ahead: dict[tuple[int, int, int], Future[TokenBatch]] = {}
+
+    def batch(self, step: int, rank: int, world: int) -> TokenBatch:
+        """This process's part of a global step, on the device; the next one is read meanwhile."""
+        ready = self._ahead.pop((step, rank, world), None)
+        batch = ready.result() if ready else self.read(step, rank, world)
+        self._ahead = {(step + 1, rank, world): self._reader.submit(self.read, step + 1, rank, world)}
+        return batch.to(self.device)
+
+    def read(self, step: int, rank: int = 0, world: int = 1) -> TokenBatch:
+        """This process's part of a global step, on the CPU."""
+        shots = int(np.random.default_rng((self.config.seed, step, 2)).choice(self.config.exemplars.shots))
+        samples = []
+        for place, index in share(self.batches.batch(step), rank, world):
+            rng = np.random.default_rng((self.config.seed, step, 3, place))
+            samples.append(self.sample(self.train[index], shots, rng))
+        return collate(samples)
+
+    def sample(self, video: VideoAnnotation, shots: int, rng: Rng) -> Sample:
+        """One video from a drawn start, with that many exemplars."""
+        entry = self.store.entries[video.name]
+        offsets = [offset for offset in self.offsets if offset < entry.cells] or [0]
+        offset = int(rng.choice(offsets))
+        tokens_THWC = self.store.load(video.name, offset).sequences[offset]
+        first = offset
+        if self.config.by_window:
+            window = self.store.layout.window_cells
+            begin = window * int(rng.integers(-(-len(tokens_THWC) // window)))
+            tokens_THWC = tokens_THWC[begin : begin + window]
+            first += begin
+        density_T = self.target(video.spans, len(tokens_THWC), entry.step, first)
+        count = float(density_T.sum())
+        if not self.config.by_window:
+            # The truth is the annotated count, less what ended before this start.
+            before = sum((start + end) / 2 < first * entry.step for start, end in video.spans)
+            count = float(video.count - before)
+        probability = self.config.exemplars.other_video
+        exemplars = []
+        for choice in self.sampler.choose(video, shots, rng, other_video=probability):
+            shot_THWC, (start, end) = self.store.exemplar(choice.video, choice.index)
+            exemplars.append((shot_THWC, 0.0 if choice.other else (end - start) / entry.step))
+        return Sample(tokens_THWC, density_T, count, exemplars)
+
+    def target(self, spans: Sequence[Span], cells: int, step: float, first: int) -> FloatArray:
+        """The map to learn for cells `first` to `first + cells` of a video."""
+        start = first * step
+        if self.config.target == "rate":
+            lasting = [span for span in spans if span[1] > span[0]]
+            return rate_map(lasting, cells=cells, step=step, start=start).astype(np.float32)
+        config = self.config
+        made = density_map(spans, cells=cells, step=step, start=start, sigma=config.sigma, kappa=config.kappa)
+        return made.astype(np.float32)
+
+    def forward(self, network: nn.Module, batch: TokenBatch) -> tuple[HeadOutput, Target]:
+        """Decode a batch. The start on the time sinusoid is drawn when sequences are windows of a video."""
+        decoder = decoder_of(network)
+        dtype = next(decoder.parameters()).dtype
+        exemplars = batch.exemplars_BSTHWC
+        drawn = self.config.by_window and network.training
+        output = decoder(
+            batch.tokens_BTHWC.to(dtype),
+            None if exemplars is None else exemplars.to(dtype),
+            shots_B=batch.shots_B,
+            cells_BS=batch.cells_BS,
+            valid_BT=batch.valid_BT,
+            time_offset=float(torch.randint(0, 200, (1,))) if drawn else 0.0,
+        )
+        return output, batch.target
+
+    def validate(self, network: nn.Module) -> dict[str, float]:
+        """MAE (rounded) and OBO of the validation videos, zero-shot."""
+        if not self.valid:
+            return {}
+        shifts, by_window = self.config.validation_shifts, self.config.by_window
+        rows = predict(network, self.store, self.valid, shifts=shifts, by_window=by_window, device=self.device)
+        truth = np.array([row.count for row in rows])
+        counted = np.array([row.predicted for row in rows])
+        return {"mae": mae(truth, counted), "obo": obo(truth, counted)}
+
+
+def collate(samples: Sequence[Sample]) -> TokenBatch:
+    """Samples padded to the longest and stacked."""
+    lengths = [len(sample.tokens_THWC) for sample in samples]
+    longest = max(lengths)
+    first = samples[0].tokens_THWC
+    tokens_BTHWC = first.new_zeros(len(samples), longest, *first.shape[1:])
+    density_BT = torch.zeros(len(samples), longest)
+    for row, sample in enumerate(samples):
+        tokens_BTHWC[row, : lengths[row]] = sample.tokens_THWC
+        density_BT[row, : lengths[row]] = torch.from_numpy(sample.density_T)
+    equal = min(lengths) == longest
+    valid_BT = None if equal else torch.arange(longest)[None] < torch.tensor(lengths)[:, None]
+    target = Target(
+        density_BT=density_BT,
+        count_B=torch.tensor([sample.count for sample in samples]),
+        valid_BT=valid_BT,
+    )
+    return TokenBatch(tokens_BTHWC, valid_BT, *stack_exemplars([s.exemplars for s in samples]), target)
+
+
+def stack_exemplars(
+    exemplars: Sequence[Sequence[tuple[Tensor, float]]],
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """exemplars_BSTHWC, shots_B, cells_BS of each sample's exemplars; slots nobody fills repeat zeros."""
+    slots = max(len(shots) for shots in exemplars)
+    if slots == 0:
+        return None, None, None
+    example = next(shots[0][0] for shots in exemplars if shots)
+    tokens = example.new_zeros(len(exemplars), slots, *example.shape)
+    cells = torch.ones(len(exemplars), slots)
+    for row, shots in enumerate(exemplars):
+        for slot, (shot, length) in enumerate(shots):
+            tokens[row, slot], cells[row, slot] = shot, length
+    equal = all(len(shots) == slots for shots in exemplars)
+    shots_B = None if equal else torch.tensor([len(shots) for shots in exemplars])
+    return tokens, shots_B, cells
+
+
+def _stored(videos: Sequence[VideoAnnotation], store: TokenStore, what: str) -> list[VideoAnnotation]:
+    found = [video for video in videos if video.name in store and store.entries[video.name].cells > 0]
+    if not found:
+        raise DataError(f"{store.path} holds none of the {len(videos)} videos to {what}; encode them first")
+    return found
