@@ -1,0 +1,195 @@
+"""`escounts serve`: the local web page and REST service."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import os
+import re
+import secrets
+import socket
+from pathlib import Path
+from types import FrameType
+from typing import IO, TYPE_CHECKING
+
+import click
+
+from escounts.errors import EscountsError
+
+if TYPE_CHECKING:
+    from escounts.serve.settings import Settings
+
+UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
+
+
+def size(text: str) -> int:
+    """Bytes in "500M", "2G" or a plain number."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmg]?)i?b?\s*", text.lower())
+    if match is None or float(match[1]) <= 0:
+        raise click.BadParameter(f"{text!r} is not a size; write for example 500M or 2G")
+    return int(float(match[1]) * UNITS[match[2]])
+
+
+def default_data() -> Path:
+    """The user's own data folder."""
+    base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(base) / "escounts"
+
+
+@click.command("serve")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--port", default=8765, show_default=True, type=click.IntRange(0, 65535), help="0: any free port."
+)
+@click.option("--data", type=click.Path(path_type=Path), help="Folder for uploads, jobs and results.")
+@click.option("--token", envvar="ESCOUNTS_TOKEN", help="Secret that clients must send; made up when needed.")
+@click.option(
+    "--media-root", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Offer its videos."
+)
+@click.option("--model", default="default", show_default=True, help="See `escounts models`.")
+@click.option("--device", multiple=True, help="One worker for each; default: every GPU, or the CPU.")
+@click.option("--max-upload", type=size, default="2G", show_default=True, help="Largest upload.")
+@click.option("--max-duration", type=click.FloatRange(1), default=14400.0, show_default=True, help="Seconds.")
+@click.option(
+    "--max-queue", type=click.IntRange(1), default=200, show_default=True, help="Jobs that may wait."
+)
+@click.option(
+    "--keep-days", type=click.FloatRange(0), default=7.0, show_default=True, help="0: keep uploads."
+)
+@click.option(
+    "--job-seconds", type=click.FloatRange(1), default=1800.0, show_default=True, help="Time for a job."
+)
+@click.option("--worker-memory", type=size, default="6G", show_default=True, help="Memory for a job.")
+def command(
+    host: str,
+    port: int,
+    data: Path | None,
+    token: str | None,
+    media_root: Path | None,
+    model: str,
+    device: tuple[str, ...],
+    max_upload: int,
+    max_duration: float,
+    max_queue: int,
+    keep_days: float,
+    job_seconds: float,
+    worker_memory: int,
+) -> None:
+    """Serve a page where a video is dropped, counted and corrected; the same address is a REST service."""
+    try:
+        from escounts.serve.settings import Settings
+    except ImportError as error:
+        raise EscountsError(
+            f"serve needs more packages ({error.name}): pip install 'escounts[serve]'"
+        ) from error
+    settings = Settings(
+        data=(data or default_data()).resolve(),
+        host=host,
+        port=port,
+        token=token or None,
+        media_root=media_root.resolve() if media_root else None,
+        model=model,
+        devices=tuple(dict.fromkeys(device)) or every_device(),
+        max_upload=max_upload,
+        max_duration=max_duration,
+        max_queue=max_queue,
+        keep_days=keep_days,
+        job_seconds=job_seconds,
+        worker_memory=worker_memory,
+    )
+    serve(settings)
+
+
+def every_device() -> tuple[str, ...]:
+    """One name for each NVIDIA GPU when there are several; "auto" finds the one, or the CPU."""
+    found = sorted(glob.glob("/dev/nvidia[0-9]*"))
+    return tuple(f"cuda:{index}" for index in range(len(found))) if len(found) > 1 else ("auto",)
+
+
+def serve(settings: Settings) -> None:
+    """Listen, print the address, serve until Ctrl-C."""
+    import dataclasses
+
+    try:
+        import uvicorn
+
+        from escounts.serve.app import create_app
+    except ImportError as error:
+        raise EscountsError(
+            f"serve needs more packages ({error.name}): pip install 'escounts[serve]'"
+        ) from error
+
+    if not settings.loopback and settings.token is None:
+        settings = dataclasses.replace(settings, token=secrets.token_urlsafe(24))
+    try:
+        settings.prepare()
+    except OSError as error:
+        raise EscountsError(f"{settings.data} cannot be used as data folder: {error.strerror}") from error
+    with lock(settings.data / "lock"):
+        listening = listen(settings.host, settings.port)
+        app = create_app(settings)
+
+        class Server(uvicorn.Server):
+            """Ends the open event streams first, so that Ctrl-C does not wait for open pages."""
+
+            def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+                app.state.service.hub.close()
+                super().handle_exit(sig, frame)
+
+        click.echo(f"escounts is at {address(settings, listening)}")
+        click.echo(f"data in {settings.data}; stop with Ctrl-C")
+        config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=3, server_header=False)
+        with contextlib.suppress(KeyboardInterrupt):
+            Server(config).run(sockets=[listening])
+        click.echo("stopped; what was running is taken up at the next start")
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A bound socket, so that the address is known before anything is printed."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+    except (OSError, UnicodeError) as error:
+        listening.close()
+        reason = error.strerror if isinstance(error, OSError) else "not a host name"
+        raise EscountsError(
+            f"cannot listen on {host} port {port}: {reason}; choose another --port"
+        ) from error
+    return listening
+
+
+def address(settings: Settings, listening: socket.socket) -> str:
+    """What to open in a browser; the token stays behind the # and so out of every log."""
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    if settings.host in ("0.0.0.0", "::"):
+        host = socket.gethostname()
+    fragment = f"#token={settings.token}" if settings.token else ""
+    return f"http://{host}:{listening.getsockname()[1]}/{fragment}"
+
+
+class lock:
+    """Holds a data folder for one server; a second one gets a clear line instead of a shared database."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: IO[str] | None = None
+
+    def __enter__(self) -> None:
+        self._file = open(self._path, "w")
+        try:
+            import fcntl
+        except ImportError:
+            return
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self._file.close()
+            raise EscountsError(
+                f"{self._path.parent} is in use by another server; choose another --data"
+            ) from error
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()

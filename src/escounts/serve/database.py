@@ -1,0 +1,282 @@
+"""Videos, jobs, results and labels in one SQLite file (WAL): a kill loses nothing that was finished."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
+
+JobState = Literal["queued", "running", "done", "failed", "cancelled"]
+ENDED: tuple[JobState, ...] = ("done", "failed", "cancelled")
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS videos (
+  id TEXT PRIMARY KEY, name TEXT NOT NULL, source TEXT NOT NULL, file TEXT NOT NULL, size INTEGER NOT NULL,
+  created REAL NOT NULL, expires REAL, duration REAL, width INTEGER, height INTEGER, fps REAL
+);
+CREATE TABLE IF NOT EXISTS jobs (
+  id TEXT PRIMARY KEY, video TEXT NOT NULL REFERENCES videos(id) ON DELETE CASCADE, state TEXT NOT NULL,
+  request TEXT NOT NULL, crashes INTEGER NOT NULL DEFAULT 0, error TEXT, created REAL NOT NULL,
+  started REAL, finished REAL, model TEXT, count INTEGER, confidence REAL, unsure INTEGER
+);
+CREATE TABLE IF NOT EXISTS results (
+  job TEXT PRIMARY KEY REFERENCES jobs(id) ON DELETE CASCADE, document TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS labels (
+  video TEXT PRIMARY KEY REFERENCES videos(id) ON DELETE CASCADE,
+  action TEXT NOT NULL, spans TEXT NOT NULL, updated REAL NOT NULL
+);
+CREATE INDEX IF NOT EXISTS jobs_by_state ON jobs(state, created);
+CREATE INDEX IF NOT EXISTS jobs_by_video ON jobs(video, created);
+PRAGMA user_version = 1;
+"""
+
+
+@dataclass(frozen=True)
+class VideoRow:
+    """One video. source: "upload", "camera" or "media"; file: a name under the source's own folder."""
+
+    id: str
+    name: str
+    source: str
+    file: str
+    size: int
+    created: float
+    expires: float | None = None
+    duration: float | None = None
+    width: int | None = None
+    height: int | None = None
+    fps: float | None = None
+
+
+@dataclass(frozen=True)
+class JobRow:
+    """One count of one video. request: JSON with exemplars, start, end, assume_repeats."""
+
+    id: str
+    video: str
+    state: JobState
+    request: str
+    created: float
+    crashes: int = 0
+    error: str | None = None
+    started: float | None = None
+    finished: float | None = None
+    model: str | None = None
+    count: int | None = None
+    confidence: float | None = None
+    unsure: int | None = None
+
+    @property
+    def ended(self) -> bool:
+        return self.state in ENDED
+
+
+@dataclass(frozen=True)
+class LabelRow:
+    """Corrected repetitions of one video: (start, end) in seconds."""
+
+    video: str
+    action: str
+    spans: tuple[tuple[float, float], ...]
+    updated: float
+
+
+class Database:
+    """Every statement the service runs. Safe to call from any thread."""
+
+    def __init__(self, path: Path) -> None:
+        self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+        self._connection.row_factory = sqlite3.Row
+        self._lock = threading.RLock()
+        with self._lock:
+            for pragma in (
+                "journal_mode = WAL",
+                "synchronous = FULL",
+                "foreign_keys = ON",
+                "busy_timeout = 5000",
+            ):
+                self._connection.execute(f"PRAGMA {pragma}")
+            self._connection.executescript(SCHEMA)
+
+    def close(self) -> None:
+        with self._lock:
+            self._connection.close()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+            except BaseException:
+                self._connection.execute("ROLLBACK")
+                raise
+            self._connection.execute("COMMIT")
+
+    def _rows(self, query: str, values: Sequence[Any] = ()) -> list[sqlite3.Row]:
+        with self._lock:
+            return self._connection.execute(query, values).fetchall()
+
+    def integrity(self) -> str:
+        """ "ok", or what SQLite finds wrong with the file."""
+        return "; ".join(str(row[0]) for row in self._rows("PRAGMA integrity_check"))
+
+    # videos
+
+    def add_video(self, video: VideoRow) -> None:
+        names = [field.name for field in fields(VideoRow)]
+        marks = ", ".join("?" * len(names))
+        with self._transaction() as connection:
+            connection.execute(
+                f"INSERT INTO videos ({', '.join(names)}) VALUES ({marks})",
+                [getattr(video, n) for n in names],
+            )
+
+    def video(self, video_id: str) -> VideoRow | None:
+        rows = self._rows("SELECT * FROM videos WHERE id = ?", (video_id,))
+        return VideoRow(**dict(rows[0])) if rows else None
+
+    def videos(self, limit: int = 500) -> list[VideoRow]:
+        """The newest first."""
+        rows = self._rows("SELECT * FROM videos ORDER BY created DESC, id LIMIT ?", (limit,))
+        return [VideoRow(**dict(row)) for row in rows]
+
+    def media_video(self, file: str) -> VideoRow | None:
+        """The row of a file under the media root, if it was counted before."""
+        rows = self._rows("SELECT * FROM videos WHERE source = 'media' AND file = ?", (file,))
+        return VideoRow(**dict(rows[0])) if rows else None
+
+    def expired(self, now: float) -> list[VideoRow]:
+        rows = self._rows("SELECT * FROM videos WHERE expires IS NOT NULL AND expires <= ?", (now,))
+        return [VideoRow(**dict(row)) for row in rows]
+
+    def describe_video(self, video_id: str, *, duration: float, width: int, height: int, fps: float) -> None:
+        with self._transaction() as connection:
+            connection.execute(
+                "UPDATE videos SET duration = ?, width = ?, height = ?, fps = ? WHERE id = ?",
+                (duration, width, height, fps, video_id),
+            )
+
+    def delete_video(self, video_id: str) -> None:
+        """The video and, by the foreign keys, its jobs, results and labels."""
+        with self._transaction() as connection:
+            connection.execute("DELETE FROM videos WHERE id = ?", (video_id,))
+
+    # jobs
+
+    def add_job(self, job: JobRow) -> bool:
+        """Queue a job; False when its video has been deleted meanwhile."""
+        try:
+            with self._transaction() as connection:
+                connection.execute(
+                    "INSERT INTO jobs (id, video, state, request, created) VALUES (?, ?, ?, ?, ?)",
+                    (job.id, job.video, job.state, job.request, job.created),
+                )
+        except sqlite3.IntegrityError:
+            return False
+        return True
+
+    def job(self, job_id: str) -> JobRow | None:
+        rows = self._rows("SELECT * FROM jobs WHERE id = ?", (job_id,))
+        return JobRow(**dict(rows[0])) if rows else None
+
+    def jobs(self, video_id: str | None = None, limit: int = 500) -> list[JobRow]:
+        """The newest first, of one video or of all."""
+        where, values = ("WHERE video = ?", (video_id,)) if video_id else ("", ())
+        rows = self._rows(f"SELECT * FROM jobs {where} ORDER BY created DESC, id LIMIT ?", (*values, limit))
+        return [JobRow(**dict(row)) for row in rows]
+
+    def queued(self) -> list[JobRow]:
+        """What waits, the oldest first; recounts of a video that has a result go before first counts."""
+        rows = self._rows(
+            "SELECT *, EXISTS (SELECT 1 FROM jobs AS d WHERE d.video = jobs.video AND d.state = 'done')"
+            " AS again "
+            "FROM jobs WHERE state = 'queued' ORDER BY again DESC, created, id"
+        )
+        return [JobRow(**{k: v for k, v in dict(row).items() if k != "again"}) for row in rows]
+
+    def totals(self) -> dict[str, int]:
+        """How many jobs are in each state."""
+        rows = self._rows("SELECT state, COUNT(*) FROM jobs GROUP BY state")
+        return {str(row[0]): int(row[1]) for row in rows}
+
+    def start_job(self, job_id: str) -> None:
+        self._set_job(job_id, state="running", started=time.time())
+
+    def requeue(self, job_id: str, *, crashed: bool) -> None:
+        with self._transaction() as connection:
+            connection.execute(
+                "UPDATE jobs SET state = 'queued', started = NULL, crashes = crashes + ? WHERE id = ?",
+                (int(crashed), job_id),
+            )
+
+    def recover(self) -> int:
+        """At start: what was running when the server went away is queued again. Returns how many."""
+        with self._transaction() as connection:
+            statement = "UPDATE jobs SET state = 'queued', started = NULL WHERE state = 'running'"
+            return connection.execute(statement).rowcount
+
+    def end_job(self, job_id: str, state: JobState, *, error: str | None = None) -> None:
+        self._set_job(job_id, state=state, error=error, finished=time.time())
+
+    def finish_job(self, job_id: str, document: dict[str, Any]) -> None:
+        """Job and result in one transaction: a job that is done has its result."""
+        with self._transaction() as connection:
+            updated = connection.execute(
+                "UPDATE jobs SET state = 'done', error = NULL, finished = ?, model = ?, count = ?, "
+                "confidence = ?, unsure = ? WHERE id = ?",
+                (
+                    time.time(),
+                    document["model"],
+                    document["count"],
+                    document["confidence"],
+                    int(document["unsure"]),
+                    job_id,
+                ),
+            ).rowcount
+            if updated:
+                connection.execute(
+                    "INSERT OR REPLACE INTO results (job, document) VALUES (?, ?)",
+                    (job_id, json.dumps(document)),
+                )
+
+    def result(self, job_id: str) -> dict[str, Any] | None:
+        rows = self._rows("SELECT document FROM results WHERE job = ?", (job_id,))
+        return dict(json.loads(rows[0][0])) if rows else None
+
+    def delete_job(self, job_id: str) -> None:
+        with self._transaction() as connection:
+            connection.execute("DELETE FROM jobs WHERE id = ?", (job_id,))
+
+    def _set_job(self, job_id: str, **values: object) -> None:
+        assignments = ", ".join(f"{name} = ?" for name in values)
+        with self._transaction() as connection:
+            connection.execute(f"UPDATE jobs SET {assignments} WHERE id = ?", (*values.values(), job_id))
+
+    # labels
+
+    def save_labels(self, video_id: str, action: str, spans: Sequence[tuple[float, float]]) -> LabelRow:
+        label = LabelRow(video_id, action, tuple(spans), time.time())
+        with self._transaction() as connection:
+            connection.execute(
+                "INSERT OR REPLACE INTO labels (video, action, spans, updated) VALUES (?, ?, ?, ?)",
+                (video_id, action, json.dumps(label.spans), label.updated),
+            )
+        return label
+
+    def labels(self, video_id: str | None = None) -> list[LabelRow]:
+        where, values = ("WHERE video = ?", (video_id,)) if video_id else ("", ())
+        rows = self._rows(
+            f"SELECT video, action, spans, updated FROM labels {where} ORDER BY updated", values
+        )
+        return [
+            LabelRow(row[0], row[1], tuple((float(a), float(b)) for a, b in json.loads(row[2])), row[3])
+            for row in rows
+        ]

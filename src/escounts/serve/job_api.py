@@ -1,0 +1,205 @@
+"""Counting over HTTP: ask, follow, cancel, and download what came out."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, HTTPException, Query, Request
+from fastapi.responses import FileResponse, Response, StreamingResponse
+
+from escounts.serve.access import (
+    GUARDED,
+    PROBLEMS,
+    JobId,
+    Services,
+    need_job,
+    need_video,
+    present_job,
+)
+from escounts.serve.database import JobRow
+from escounts.serve.documents import to_result
+from escounts.serve.events import as_text
+from escounts.serve.jobs import JobError
+from escounts.serve.schemas import CountRequest, Identifier, Job
+from escounts.serve.worker import RenderTask
+
+router = APIRouter(
+    prefix="/api", responses={status: PROBLEMS[status] for status in (401, 403, 404, 421, 422)}
+)
+
+Format = Literal["json", "csv", "srt", "text", "png", "mp4", "html"]
+FORMATS: dict[Format, tuple[str, str]] = {
+    "json": ("application/json", ".json"),
+    "csv": ("text/csv", ".csv"),
+    "srt": ("application/x-subrip", ".srt"),
+    "text": ("text/plain", ".txt"),
+    "png": ("image/png", ".png"),
+    "mp4": ("video/mp4", ".mp4"),
+    "html": ("text/html", ".html"),
+}
+DRAWN = frozenset({"png", "mp4", "html"})
+STREAM: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}
+}
+
+
+@router.post(
+    "/jobs",
+    status_code=202,
+    tags=["jobs"],
+    dependencies=GUARDED,
+    responses={200: {"model": Job}, 429: PROBLEMS[429]},
+)
+async def count(service: Services, request: CountRequest, response: Response) -> Job:
+    """Count a video. 202 when it is queued; 200 when it ended within `wait` seconds, with the result."""
+    need_video(service, request.video)
+    for exemplar in request.exemplars:
+        if exemplar.video is not None:
+            need_video(service, exemplar.video)
+    if service.database.totals().get("queued", 0) >= service.settings.max_queue:
+        raise HTTPException(429, f"{service.settings.max_queue} jobs are waiting already; try again later")
+    row = JobRow(secrets.token_hex(16), request.video, "queued", request.stored(), time.time())
+    if not await asyncio.to_thread(service.runner.submit, row):
+        raise HTTPException(404, "the video was deleted meanwhile")
+    if request.wait > 0:
+        await _ended_within(service, row.id, request.wait)
+    now = need_job(service, row.id)
+    response.status_code = 200 if now.ended else 202
+    return present_job(service, now, whole=True)
+
+
+async def _ended_within(service: Services, job_id: str, seconds: float) -> None:
+    future = asyncio.wrap_future(service.runner.ended(job_id))
+    await asyncio.wait({future}, timeout=seconds)
+
+
+@router.get("/jobs", tags=["jobs"])
+def jobs(
+    service: Services,
+    video: Annotated[Identifier | None, Query(description="Only the jobs of this video.")] = None,
+) -> list[Job]:
+    """Jobs, the newest first, without their results."""
+    return [present_job(service, row) for row in service.database.jobs(video)]
+
+
+@router.get("/jobs/{job_id}", tags=["jobs"])
+def job(service: Services, job_id: JobId) -> Job:
+    """One job, with its result when it is done."""
+    return present_job(service, need_job(service, job_id), whole=True)
+
+
+@router.post("/jobs/{job_id}/cancel", status_code=202, tags=["jobs"], dependencies=GUARDED)
+def cancel(service: Services, job_id: JobId) -> Job:
+    """Stop a job that waits or runs. One that has ended stays as it is."""
+    need_job(service, job_id)
+    service.runner.cancel(job_id)
+    return present_job(service, need_job(service, job_id))
+
+
+@router.delete("/jobs/{job_id}", status_code=204, tags=["jobs"], dependencies=GUARDED)
+def delete_job(service: Services, job_id: JobId) -> None:
+    """Forget one count; the video and its other counts stay."""
+    need_job(service, job_id)
+    service.runner.cancel(job_id)
+    service.database.delete_job(job_id)
+
+
+@router.get("/events", tags=["jobs"], response_class=StreamingResponse, responses=STREAM)
+async def events(service: Services, request: Request) -> StreamingResponse:
+    """Every change of every job as server-sent events, without end; each carries a job."""
+
+    async def stream() -> AsyncIterator[str]:
+        async for event in service.hub.listen():
+            yield as_text("job", _as_json(event))
+
+    return _stream(stream())
+
+
+@router.get("/jobs/{job_id}/events", tags=["jobs"], response_class=StreamingResponse, responses=STREAM)
+async def job_events(service: Services, job_id: JobId) -> StreamingResponse:
+    """One job's changes as server-sent events; the stream ends with the job."""
+    need_job(service, job_id)
+
+    async def stream() -> AsyncIterator[str]:
+        async for event in service.hub.listen():
+            if event is not None and event["job"].id != job_id:
+                continue
+            row = service.database.job(job_id)
+            if row is None:
+                return
+            yield as_text("job", present_job(service, row).model_dump())
+            if row.ended:
+                return
+
+    return _stream(stream())
+
+
+def _as_json(event: dict[str, Any] | None) -> dict[str, Any] | None:
+    if event is None:
+        return None
+    return Job.of(event["job"], event).model_dump(exclude={"result"})
+
+
+def _stream(text: AsyncIterator[str]) -> StreamingResponse:
+    headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+    return StreamingResponse(text, media_type="text/event-stream", headers=headers)
+
+
+@router.get(
+    "/jobs/{job_id}/download/{format}",
+    tags=["jobs"],
+    response_class=Response,
+    responses={
+        200: {"content": {media_type: {} for media_type, _ in FORMATS.values()}},
+        409: PROBLEMS[409],
+        503: PROBLEMS[503],
+    },
+)
+async def download(service: Services, job_id: JobId, format: Format) -> Response:
+    """The result as a file. Pictures, videos and reports are drawn by a worker the first time."""
+    row = need_job(service, job_id)
+    document = service.database.result(job_id)
+    if document is None:
+        raise HTTPException(409, f"this job is {row.state}; there is a file once it is done")
+    video = need_video(service, row.video)
+    media_type, suffix = FORMATS[format]
+    name = f"{Path(video.name).stem or 'video'}{'-counted' if format == 'mp4' else ''}{suffix}"
+    if format not in DRAWN:
+        text = await asyncio.to_thread(_written, document, format, suffix)
+        return Response(text, media_type=media_type, headers={"content-disposition": _attachment(name)})
+    target = service.settings.renders / f"{job_id}{suffix}"
+    if not target.exists():
+        task = RenderTask(
+            id=secrets.token_hex(16),
+            source=service.library.locate(video),
+            document=document,
+            format=format,
+            target=str(target),
+        )
+        try:
+            await asyncio.wrap_future(service.runner.render(task))
+        except JobError as error:
+            raise HTTPException(503, f"the {format} could not be made: {error}") from error
+    return FileResponse(target, media_type=media_type, filename=name)
+
+
+def _written(document: dict[str, Any], format: str, suffix: str) -> bytes:
+    """A format that needs no video, written by its own writer."""
+    from escounts.output import WRITERS
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"result{suffix}"
+        WRITERS[format](to_result(document), path, video=None)
+        return path.read_bytes()
+
+
+def _attachment(name: str) -> str:
+    from urllib.parse import quote
+
+    return f"attachment; filename*=UTF-8''{quote(name, safe='')}"

@@ -1,0 +1,373 @@
+"""Jobs from the database to worker processes and back: dispatch, progress, time limits, crashes, cancelling.
+
+One supervising thread owns the workers. Everything that must survive is in the database before anyone hears
+of it; progress and the workers' state are only in memory.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, Pipe, wait
+from typing import Any
+
+from escounts.errors import EscountsError
+from escounts.serve.crew import Crew, Running, WorkerHandle
+from escounts.serve.database import Database, JobRow, VideoRow
+from escounts.serve.events import EventHub
+from escounts.serve.settings import Settings
+from escounts.serve.worker import CountTask, RenderTask, Source
+
+SWEEP_SECONDS = 600.0
+TICK_SECONDS = 0.5
+CRASHES_ALLOWED = 1
+
+
+class JobError(EscountsError):
+    """Something asked of the service that it could not do; the text says what and why."""
+
+
+@dataclass
+class Tally:
+    """Numbers for the metrics page, since the start of the server."""
+
+    recounts: int = 0
+    recount_seconds: float = 0.0
+    counts: int = 0
+    count_seconds: float = 0.0
+    crashes: int = 0
+    timeouts: int = 0
+
+
+@dataclass
+class _Render:
+    task: RenderTask
+    future: Future[str] = field(default_factory=Future)
+
+
+class JobRunner:
+    """Runs the queue. `submit`, `cancel` and `render` may be called from any thread.
+
+    locate: row → Source, the file a worker opens. sweep: called now and then, to delete what has expired.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        database: Database,
+        hub: EventHub,
+        *,
+        locate: Callable[[VideoRow], Source],
+        sweep: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._settings = settings
+        self._database = database
+        self._hub = hub
+        self._locate = locate
+        self._sweep = sweep
+        self._lock = threading.RLock()
+        self._crew = Crew(settings)
+        self._renders: list[_Render] = []
+        self._rendering: dict[str, _Render] = {}
+        self._waiters: dict[str, list[Future[JobRow | None]]] = {}
+        self._wake_in: Connection
+        self._wake_out: Connection
+        self._wake_out, self._wake_in = Pipe(duplex=False)
+        self._stopping = False
+        self._thread = threading.Thread(target=self._supervise, name="jobs", daemon=True)
+        self._swept = 0.0
+        self.tally = Tally()
+
+    # what other threads call
+
+    def start(self) -> None:
+        """Take up what a killed server left running, and begin."""
+        self._database.recover()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop the workers; what they were counting stays running and is taken up at the next start."""
+        with self._lock:
+            self._stopping = True
+        self._wake()
+        if self._thread.is_alive():
+            self._thread.join(10)
+        self._crew.stop()
+
+    def submit(self, job: JobRow) -> bool:
+        """Queue a job that is not in the database yet; False when its video is gone."""
+        if not self._database.add_job(job):
+            return False
+        self._announce(job.id)
+        self._wake()
+        return True
+
+    def ended(self, job_id: str) -> Future[JobRow | None]:
+        """A future of the job's row once it is done, failed or cancelled; of None when it is deleted."""
+        future: Future[JobRow | None] = Future()
+        with self._lock:
+            job = self._database.job(job_id)
+            if job is None or job.ended:
+                future.set_result(job)
+            else:
+                self._waiters.setdefault(job_id, []).append(future)
+        return future
+
+    def cancel(self, job_id: str) -> None:
+        """End a job that waits or runs; one that has ended stays as it is."""
+        with self._lock:
+            running = self._crew.running(job_id)
+            if running is not None:
+                worker, entry = running
+                if entry.cancel_at is None:
+                    entry.cancel_at = time.monotonic() + self._settings.cancel_seconds
+                    worker.send("cancel", job_id)
+                return
+            job = self._database.job(job_id)
+            if job is not None and job.state == "queued":
+                self._database.end_job(job_id, "cancelled")
+        self._announce(job_id)
+
+    def forget(self, video_id: str) -> None:
+        """A video is being deleted: end its jobs and drop its encoding."""
+        for job in self._database.jobs(video_id):
+            if not job.ended:
+                self.cancel(job.id)
+        with self._lock:
+            for worker in self._crew.workers:
+                worker.send("forget", video_id)
+
+    def render(self, task: RenderTask) -> Future[str]:
+        """Have a worker write a download; the future gives its path or raises JobError."""
+        entry = _Render(task)
+        with self._lock:
+            self._renders.append(entry)
+        self._wake()
+        return entry.future
+
+    def view(self, job: JobRow) -> dict[str, Any]:
+        """Progress of a job: fraction done (0..1), seconds left if known."""
+        with self._lock:
+            running = self._crew.running(job.id)
+            if running is None:
+                return {"progress": 1.0 if job.state == "done" else 0.0, "remaining_s": None}
+            return running[1].view()
+
+    def workers(self) -> list[dict[str, Any]]:
+        """The state of each worker, for the health page."""
+        with self._lock:
+            return [worker.view() for worker in self._crew.workers]
+
+    # the supervising thread
+
+    def _wake(self) -> None:
+        with self._lock:
+            self._wake_in.send_bytes(b"!")
+
+    def _supervise(self) -> None:
+        while not self._stopping:
+            with self._lock:
+                self._crew.keep_manned()
+                self._watch_clocks()
+                self._dispatch()
+                watched = [self._wake_out, *self._crew.connections()]
+            for ready in wait(watched, TICK_SECONDS):
+                if ready is self._wake_out:
+                    self._wake_out.recv_bytes()
+                else:
+                    self._hear(ready)
+            if time.monotonic() - self._swept > SWEEP_SECONDS or not self._swept:
+                self._swept = time.monotonic()
+                self._sweep()
+
+    def _hear(self, connection: Any) -> None:
+        worker = self._crew.owner(connection)
+        if worker is None:
+            return
+        try:
+            while connection.poll():
+                kind, task_id, value = connection.recv()
+                with self._lock:
+                    self._handle(worker, kind, task_id, value)
+        except (EOFError, OSError):
+            with self._lock:
+                self._bury(worker)
+        except Exception as error:  # a torn message of a process killed while it wrote
+            with self._lock:
+                worker.last_error = f"its report could not be read ({error!r})"
+                self._bury(worker)
+
+    def _handle(self, worker: WorkerHandle, kind: str, task_id: str, value: Any) -> None:
+        if kind == "ready":
+            worker.ready, worker.failures, worker.last_error = True, 0, None
+        elif kind == "unusable":
+            worker.last_error = str(value)
+        elif kind == "cached":
+            worker.cached = set(value)
+        elif kind == "info":
+            video_id, info = value
+            self._database.describe_video(video_id, **info)
+        elif kind == "progress":
+            entry = worker.tasks.get(task_id)
+            if entry is not None:
+                entry.done, entry.total = value
+                self._announce(task_id)
+        else:
+            self._end(worker, kind, task_id, value)
+
+    def _end(self, worker: WorkerHandle, kind: str, task_id: str, value: Any) -> None:
+        """A task left its worker: done, failed or cancelled."""
+        entry = worker.tasks.pop(task_id, None)
+        render = self._rendering.pop(task_id, None)
+        if render is not None:
+            if kind == "done":
+                render.future.set_result(str(value))
+            else:
+                render.future.set_exception(JobError(str(value)))
+        elif kind == "done":
+            self._database.finish_job(task_id, value)
+            self._measure(entry)
+        elif entry is not None and entry.cancel_at is not None:
+            self._database.end_job(task_id, "cancelled")
+        else:
+            self._database.end_job(task_id, "failed", error=str(value))
+        self._announce(task_id)
+
+    def _measure(self, entry: Running | None) -> None:
+        if entry is None:
+            return
+        seconds = time.monotonic() - entry.began
+        if entry.lane == "fast":
+            self.tally.recounts += 1
+            self.tally.recount_seconds += seconds
+        else:
+            self.tally.counts += 1
+            self.tally.count_seconds += seconds
+
+    def _watch_clocks(self) -> None:
+        """A task past its time, or one that does not stop when cancelled, costs its worker."""
+        now = time.monotonic()
+        for worker in list(self._crew.workers):
+            overdue = [
+                t for t in worker.tasks.values() if now > t.deadline or (t.cancel_at and now > t.cancel_at)
+            ]
+            if not overdue:
+                continue
+            for entry in overdue:
+                entry.overdue = entry.cancel_at is None
+                self.tally.timeouts += int(entry.overdue)
+            worker.kill()
+            self._bury(worker)
+
+    def _bury(self, worker: WorkerHandle) -> None:
+        """A worker died: each of its tasks is cancelled, failed, or queued once more."""
+        reason = worker.cause_of_death()
+        innocent = any(entry.overdue or entry.cancel_at for entry in worker.tasks.values())
+        if worker.tasks and not innocent:
+            self.tally.crashes += 1
+        for task_id, entry in list(worker.tasks.items()):
+            del worker.tasks[task_id]
+            if task_id in self._rendering:
+                self._rendering.pop(task_id).future.set_exception(JobError(f"drawing it {reason}"))
+                continue
+            job = self._database.job(task_id)
+            if job is None:
+                pass
+            elif entry.cancel_at is not None:
+                self._database.end_job(task_id, "cancelled")
+            elif entry.overdue:
+                limit = self._settings.job_seconds
+                self._database.end_job(
+                    task_id, "failed", error=f"took longer than the {limit:.0f} s a job may take"
+                )
+            elif innocent:
+                self._database.requeue(task_id, crashed=False)
+            elif job.crashes < CRASHES_ALLOWED:
+                self._database.requeue(task_id, crashed=True)
+            else:
+                self._database.end_job(task_id, "failed", error=f"counting it {reason}, twice")
+            self._announce(task_id)
+        self._crew.bury(worker)
+
+    def _dispatch(self) -> None:
+        """Give waiting work to free lanes: recounts of kept encodings first, then drawings, then counts."""
+        if self._crew.unusable is not None:
+            self._refuse(self._crew.unusable)
+            return
+        waiting = [job for job in self._database.queued()] if self._crew.has_room() else []
+        for job in list(waiting):
+            task = self._task(job)
+            if task is None:
+                waiting.remove(job)
+                continue
+            needed = {task.source.id, *(source.id for *_, source in task.exemplars if source is not None)}
+            worker = self._crew.free("fast", needed)
+            if worker is not None:
+                waiting.remove(job)
+                self._begin(worker, "fast", task)
+        while self._renders and (worker := self._crew.free("slow")) is not None:
+            render = self._renders.pop(0)
+            self._rendering[render.task.id] = render
+            worker.begin("slow", render.task, self._settings.job_seconds)
+        for job in waiting:
+            worker = self._crew.free("slow")
+            if worker is None:
+                break
+            task = self._task(job)
+            if task is not None:
+                self._begin(worker, "slow", task)
+
+    def _begin(self, worker: WorkerHandle, lane: Any, task: CountTask) -> None:
+        self._database.start_job(task.id)
+        worker.begin(lane, task, self._settings.job_seconds)
+        self._announce(task.id)
+
+    def _refuse(self, reason: str) -> None:
+        for job in self._database.queued():
+            self._database.end_job(job.id, "failed", error=f"no worker could be started: {reason}")
+            self._announce(job.id)
+        while self._renders:
+            self._renders.pop().future.set_exception(JobError(f"no worker could be started: {reason}"))
+
+    def _task(self, job: JobRow) -> CountTask | None:
+        """The job as a worker takes it; a job whose exemplar's video is gone ends here."""
+        video = self._database.video(job.video)
+        if video is None:
+            return None
+        request = json.loads(job.request)
+        exemplars: list[tuple[float, float, Source | None]] = []
+        for exemplar in request["exemplars"]:
+            other = exemplar["video"] if exemplar["video"] != job.video else None
+            row = self._database.video(other) if other else None
+            if other and row is None:
+                self._database.end_job(job.id, "failed", error="the video of its example has been deleted")
+                self._announce(job.id)
+                return None
+            exemplars.append((exemplar["start"], exemplar["end"], self._locate(row) if row else None))
+        return CountTask(
+            id=job.id,
+            source=self._locate(video),
+            exemplars=tuple(exemplars),
+            start=request["start"],
+            end=request["end"],
+            assume_repeats=request["assume_repeats"],
+        )
+
+    def _announce(self, job_id: str) -> None:
+        """Tell the listeners, and who waits for the end."""
+        job = self._database.job(job_id)
+        if job is None:
+            with self._lock:
+                for future in self._waiters.pop(job_id, []):
+                    future.set_result(None)
+            return
+        if job.ended:
+            with self._lock:
+                waiters = self._waiters.pop(job_id, [])
+            for future in waiters:
+                future.set_result(job)
+        self._hub.publish({"job": job, **self.view(job)})

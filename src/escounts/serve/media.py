@@ -1,0 +1,192 @@
+"""Where videos come from: uploads, kept under an id, and files of the media root. Names are never paths."""
+
+from __future__ import annotations
+
+import mimetypes
+import os
+import re
+import secrets
+import shutil
+import time
+import unicodedata
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from escounts.errors import EscountsError
+from escounts.serve.database import Database, VideoRow
+from escounts.serve.settings import MEBIBYTE, Settings
+from escounts.serve.worker import Source
+
+SUFFIXES = frozenset(
+    {
+        "mp4",
+        "m4v",
+        "mov",
+        "mkv",
+        "webm",
+        "avi",
+        "gif",
+        "mpg",
+        "mpeg",
+        "ts",
+        "m2ts",
+        "mts",
+        "wmv",
+        "flv",
+        "ogv",
+    }
+    | {"3gp", "3g2", "mxf", "apng", "webp", "y4m"}
+)
+DISK_RESERVE = 256 * MEBIBYTE
+MEDIA_LIMIT = 2000
+
+
+class UploadError(EscountsError):
+    """An upload that is refused. status: the HTTP status that says so."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def shown_name(name: str) -> str:
+    """A client's file name as something to show: last component, printable, at most 120 characters."""
+    last = re.split(r"[/\\]", name)[-1]
+    printable = "".join(c for c in last if unicodedata.category(c)[0] != "C").strip(". ")
+    return printable[:120] or "video"
+
+
+def safe_suffix(name: str) -> str:
+    """The suffix of a known kind of video, with its dot, or nothing."""
+    suffix = name.rsplit(".", 1)[-1].lower() if "." in name else ""
+    return f".{suffix}" if suffix in SUFFIXES else ""
+
+
+def content_type(file: str) -> str:
+    """A media type a browser may play; anything else is opaque bytes."""
+    kind, _ = mimetypes.guess_type(file)
+    playable = kind is not None and (kind.startswith("video/") or kind == "image/gif")
+    return kind if kind is not None and playable else "application/octet-stream"
+
+
+class Library:
+    """The videos of one service."""
+
+    def __init__(self, settings: Settings, database: Database) -> None:
+        self._settings = settings
+        self._database = database
+
+    def locate(self, video: VideoRow) -> Source:
+        """The file behind a row."""
+        folder = self._settings.media_root if video.source == "media" else self._settings.videos
+        return Source(video.id, str((folder or self._settings.videos) / video.file), video.name)
+
+    async def receive(
+        self, name: str, source: str, body: AsyncIterator[bytes], expected: int | None
+    ) -> VideoRow:
+        """Stream an upload to disk; the row exists only once the file is whole."""
+        limit = self._settings.max_upload
+        self._check_size(expected or 0)
+        video_id = secrets.token_hex(16)
+        target = self._settings.videos / f"{video_id}{safe_suffix(name)}"
+        partial = target.with_name(f"{target.name}.part")
+        size = 0
+        try:
+            with open(partial, "xb") as file:
+                async for chunk in body:
+                    size += len(chunk)
+                    if size > limit:
+                        self._check_size(size)
+                    file.write(chunk)
+                file.flush()
+                os.fsync(file.fileno())
+            if size == 0:
+                raise UploadError("the upload is empty; send the video file as the body", 422)
+            if expected is not None and size != expected:
+                raise UploadError(f"the upload broke off at {size} of {expected} bytes", 400)
+            os.replace(partial, target)
+        except OSError as error:
+            raise UploadError(f"the upload could not be kept: {error.strerror or error}", 507) from error
+        finally:
+            partial.unlink(missing_ok=True)
+        now = time.time()
+        keep = self._settings.keep_days
+        row = VideoRow(
+            id=video_id,
+            name=shown_name(name),
+            source=source,
+            file=target.name,
+            size=size,
+            created=now,
+            expires=now + keep * 86400 if keep > 0 else None,
+        )
+        self._database.add_video(row)
+        return row
+
+    def _check_size(self, size: int) -> None:
+        limit = self._settings.max_upload
+        if size > limit:
+            raise UploadError(
+                f"the video is larger than the {limit / MEBIBYTE:.0f} MiB this server takes", 413
+            )
+        if size > shutil.disk_usage(self._settings.videos).free - DISK_RESERVE:
+            raise UploadError("the server's disk is too full for this video", 507)
+
+    def media_files(self) -> list[str]:
+        """Videos under the media root, as relative names; nothing that leads out of it."""
+        root = self._settings.media_root
+        if root is None:
+            return []
+        found: list[str] = []
+        for folder, subfolders, files in os.walk(root, followlinks=False):
+            subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
+            for name in sorted(files):
+                path = Path(folder) / name
+                if safe_suffix(name) and not name.startswith(".") and _inside(path, root):
+                    found.append(path.relative_to(root).as_posix())
+            if len(found) >= MEDIA_LIMIT:
+                return found[:MEDIA_LIMIT]
+        return found
+
+    def from_media(self, file: str) -> VideoRow:
+        """The row of a file under the media root; only names that `media_files` lists are taken."""
+        if file not in self.media_files():
+            raise UploadError(
+                "there is no such video under the media root; list them with GET /api/media", 404
+            )
+        known = self._database.media_video(file)
+        if known is not None:
+            return known
+        size = (self._settings.media_root or Path()).joinpath(file).stat().st_size
+        row = VideoRow(secrets.token_hex(16), shown_name(file), "media", file, size, time.time())
+        self._database.add_video(row)
+        return row
+
+    def delete(self, video: VideoRow) -> None:
+        """The row with all that hangs on it, and the file if it is ours."""
+        jobs = self._database.jobs(video.id)
+        self._database.delete_video(video.id)
+        if video.source != "media":
+            (self._settings.videos / video.file).unlink(missing_ok=True)
+        for job in jobs:
+            for render in self._settings.renders.glob(f"{job.id}.*"):
+                render.unlink(missing_ok=True)
+
+    def sweep(self) -> list[VideoRow]:
+        """Delete what has expired; returns the rows that are gone."""
+        gone = self._database.expired(time.time())
+        for video in gone:
+            self.delete(video)
+        return gone
+
+    def tidy(self) -> None:
+        """At start: remove files that no row knows, left by a kill in the middle of an upload."""
+        known = {video.file for video in self._database.videos(limit=-1)}
+        for path in self._settings.videos.iterdir():
+            if path.name not in known and path.name != "labels.csv":
+                path.unlink(missing_ok=True)
+
+
+def _inside(path: Path, root: Path) -> bool:
+    resolved = path.resolve()
+    return resolved.is_file() and resolved.is_relative_to(root.resolve())

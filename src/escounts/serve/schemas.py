@@ -1,0 +1,182 @@
+"""What goes over the wire. Times in seconds; created, started, finished and expires in seconds since 1970."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from escounts.serve.database import JobRow, LabelRow, VideoRow
+
+Identifier = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$", examples=["0" * 32])]
+Second = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
+
+
+def _encodable(text: str) -> str:
+    """Refuse lone surrogates, which no file and no database can hold."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ValueError("not valid Unicode") from error
+    return text
+
+
+Text = Annotated[str, AfterValidator(_encodable)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
+class Span(_Strict):
+    """A stretch of a video."""
+
+    start: Second
+    end: Second
+
+    @model_validator(mode="after")
+    def _forward(self) -> Span:
+        if self.end <= self.start:
+            raise ValueError(f"end ({self.end:g} s) must come after start ({self.start:g} s)")
+        return self
+
+
+class Exemplar(Span):
+    """One marked repetition; video is the id of another counted video, or null for the same one."""
+
+    video: Identifier | None = None
+
+
+class CountRequest(_Strict):
+    """A count to make, zero-shot without exemplars. wait: seconds to hold the answer until it is done."""
+
+    video: Identifier
+    exemplars: Annotated[list[Exemplar], Field(max_length=16)] = []
+    start: Second | None = None
+    end: Second | None = None
+    assume_repeats: bool = False
+    wait: Annotated[float, Field(ge=0, le=30)] = 0
+
+    @model_validator(mode="after")
+    def _forward(self) -> CountRequest:
+        if self.start is not None and self.end is not None and self.end <= self.start:
+            raise ValueError(f"end ({self.end:g} s) must come after start ({self.start:g} s)")
+        return self
+
+    def stored(self) -> str:
+        return self.model_dump_json(include={"exemplars", "start", "end", "assume_repeats"})
+
+
+class Labels(_Strict):
+    """Corrected repetitions of a video, and what the action is called."""
+
+    spans: Annotated[list[Span], Field(max_length=20_000)]
+    action: Annotated[Text, Field(max_length=80)] = ""
+
+
+class MediaChoice(_Strict):
+    """A file under the media root, as GET /api/media lists it."""
+
+    file: Annotated[Text, Field(max_length=1000)]
+
+
+class SessionRequest(_Strict):
+    token: Annotated[str, Field(max_length=500)]
+
+
+class SavedLabels(Labels):
+    updated: float
+
+    @classmethod
+    def of(cls, row: LabelRow) -> SavedLabels:
+        spans = [Span(start=start, end=end) for start, end in row.spans]
+        return cls(spans=spans, action=row.action, updated=row.updated)
+
+
+class Job(BaseModel):
+    """One count of one video. result is there when the job is done and one job was asked for."""
+
+    id: str
+    video: str
+    state: Literal["queued", "running", "done", "failed", "cancelled"]
+    progress: float
+    remaining_s: float | None
+    error: str | None
+    created: float
+    started: float | None
+    finished: float | None
+    exemplars: list[Exemplar]
+    start: float | None
+    end: float | None
+    model: str | None
+    count: int | None
+    confidence: float | None
+    unsure: bool | None
+    result: dict[str, Any] | None = None
+
+    @classmethod
+    def of(cls, row: JobRow, view: dict[str, Any], result: dict[str, Any] | None = None) -> Job:
+        request = json.loads(row.request)
+        return cls(
+            id=row.id,
+            video=row.video,
+            state=row.state,
+            progress=view["progress"],
+            remaining_s=view["remaining_s"],
+            error=row.error,
+            created=row.created,
+            started=row.started,
+            finished=row.finished,
+            exemplars=request["exemplars"],
+            start=request["start"],
+            end=request["end"],
+            model=row.model,
+            count=row.count,
+            confidence=row.confidence,
+            unsure=None if row.unsure is None else bool(row.unsure),
+            result=result,
+        )
+
+
+class Video(BaseModel):
+    """One video; job is its newest count. expires is null for files that are not ours to delete."""
+
+    id: str
+    name: str
+    source: str
+    size: int
+    created: float
+    expires: float | None
+    duration: float | None
+    width: int | None
+    height: int | None
+    fps: float | None
+    labelled: bool
+    job: Job | None
+
+    @classmethod
+    def of(cls, row: VideoRow, *, labelled: bool, job: Job | None) -> Video:
+        shown = {name: getattr(row, name) for name in cls.model_fields if name not in ("labelled", "job")}
+        return cls(**shown, labelled=labelled, job=job)
+
+
+class Limits(BaseModel):
+    """What this server takes, for the page to say before it is asked."""
+
+    model: str
+    max_upload: int
+    max_duration: float
+    keep_days: float
+    media_root: bool
+    formats: list[str]
+    version: str
+
+
+class Health(BaseModel):
+    status: Literal["ok", "starting", "failing"]
+    workers: list[dict[str, Any]]
+
+
+class Problem(BaseModel):
+    detail: str

@@ -1,0 +1,142 @@
+"""Videos over HTTP: upload, choose from the media root, list, play, delete; and the session of the page."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, HTTPException, Query, Request, Response
+from fastapi.responses import FileResponse
+
+from escounts.serve.access import GUARDED, PROBLEMS, Services, VideoId, need_video, present_video
+from escounts.serve.media import content_type
+from escounts.serve.schemas import Limits, MediaChoice, SessionRequest, Video
+from escounts.serve.security import COOKIE, session_value, token_matches
+
+router = APIRouter(
+    prefix="/api", responses={status: PROBLEMS[status] for status in (401, 403, 404, 421, 422)}
+)
+
+UPLOAD_BODY = {
+    "requestBody": {
+        "required": True,
+        "description": "The video file itself.",
+        "content": {
+            kind: {"schema": {"type": "string", "format": "binary"}}
+            for kind in ("application/octet-stream", "video/mp4", "video/webm", "image/gif")
+        },
+    }
+}
+
+
+@router.post("/session", status_code=204, tags=["service"], dependencies=GUARDED)
+def open_session(service: Services, session: SessionRequest, response: Response) -> None:
+    """Trade the token for a cookie, so that the page's video element and event stream are let in too."""
+    token = service.settings.token
+    if token is None:
+        return
+    if not token_matches(session.token, token):
+        raise HTTPException(401, "that is not the token; it was printed when the server started")
+    response.set_cookie(COOKIE, session_value(token), httponly=True, samesite="strict", path="/")
+
+
+@router.get("/limits", tags=["service"])
+def limits(service: Services) -> Limits:
+    """What this server takes and which model counts."""
+    from importlib.metadata import version
+
+    from escounts.serve.job_api import FORMATS
+
+    settings = service.settings
+    return Limits(
+        model=settings.model,
+        max_upload=settings.max_upload,
+        max_duration=settings.max_duration,
+        keep_days=settings.keep_days,
+        media_root=settings.media_root is not None,
+        formats=sorted(FORMATS),
+        version=version("escounts"),
+    )
+
+
+@router.post(
+    "/videos",
+    status_code=201,
+    tags=["videos"],
+    dependencies=GUARDED,
+    openapi_extra=UPLOAD_BODY,
+    responses={status: PROBLEMS[status] for status in (400, 413, 415, 507)},
+)
+async def upload(
+    service: Services,
+    request: Request,
+    name: Annotated[str, Query(max_length=500, description="The file's name, to show.")] = "video",
+    source: Annotated[Literal["upload", "camera"], Query()] = "upload",
+) -> Video:
+    """Send a video as the body. Nothing is counted yet: POST /api/jobs with its id."""
+    kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
+    if not (kind.startswith("video/") or kind in ("application/octet-stream", "image/gif")):
+        raise HTTPException(
+            415, "send the video file itself, as application/octet-stream, video/* or image/gif"
+        )
+    length = request.headers.get("content-length")
+    expected = int(length) if length is not None and length.isascii() and length.isdigit() else None
+    row = await service.library.receive(name, source, request.stream(), expected)
+    return present_video(service, row)
+
+
+@router.get("/videos", tags=["videos"])
+def videos(service: Services) -> list[Video]:
+    """All videos, the newest first, each with its newest job."""
+    return [present_video(service, row) for row in service.database.videos()]
+
+
+@router.get("/videos/{video_id}", tags=["videos"])
+def video(service: Services, video_id: VideoId) -> Video:
+    """One video with its newest job."""
+    return present_video(service, need_video(service, video_id))
+
+
+@router.get(
+    "/videos/{video_id}/file",
+    tags=["videos"],
+    response_class=FileResponse,
+    responses={
+        200: {"content": {"video/*": {}, "application/octet-stream": {}}},
+        206: {"description": "The part that was asked for."},
+        400: {"description": "A range that cannot be read."},
+        416: {"description": "A range outside the file."},
+    },
+)
+def video_file(service: Services, video_id: VideoId) -> FileResponse:
+    """The file, whole or in ranges, as a video element asks for it."""
+    row = need_video(service, video_id)
+    path = service.library.locate(row).path
+    try:
+        open(path, "rb").close()
+    except OSError as error:
+        raise HTTPException(404, f"{row.name} is no longer on the disk") from error
+    headers = {
+        "content-security-policy": "default-src 'none'; sandbox",
+        "cache-control": "private, max-age=3600",
+    }
+    return FileResponse(path, media_type=content_type(row.file), headers=headers)
+
+
+@router.delete("/videos/{video_id}", status_code=204, tags=["videos"], dependencies=GUARDED)
+def delete_video(service: Services, video_id: VideoId) -> None:
+    """Delete a video with its jobs, results and labels. A file under the media root stays on the disk."""
+    row = need_video(service, video_id)
+    service.runner.forget(video_id)
+    service.library.delete(row)
+
+
+@router.get("/media", tags=["videos"])
+def media(service: Services) -> list[str]:
+    """The videos under the media root, if the server has one."""
+    return service.library.media_files()
+
+
+@router.post("/media", status_code=201, tags=["videos"], dependencies=GUARDED)
+def choose_media(service: Services, choice: MediaChoice) -> Video:
+    """Take a file under the media root as a video; it is not copied."""
+    return present_video(service, service.library.from_media(choice.file))

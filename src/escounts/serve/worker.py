@@ -1,0 +1,272 @@
+"""The process that opens videos: whatever a file does to it, it does to nothing else.
+
+Commands come in and reports go out over one pipe. Two lanes run side by side: "slow" decodes, encodes and
+draws; "fast" counts again what is already encoded, so that a recount never waits for another video.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Literal
+
+from escounts.errors import EscountsError, VideoError
+from escounts.serve.documents import to_document, to_result
+from escounts.serve.encodings import EncodingCache
+
+Lane = Literal["slow", "fast"]
+LANES: tuple[Lane, ...] = ("slow", "fast")
+REPORT_SECONDS = 0.15
+PLAYLISTS = (b"#extm3u", b"ffconcat", b"<?xml", b"<mpd", b"<smil", b"v=0", b"[playlist]", b"rtsp")
+
+
+@dataclass(frozen=True)
+class WorkerOptions:
+    """What a worker may do. memory and cache_memory in bytes, max_duration in seconds."""
+
+    model: str
+    device: str
+    memory: int
+    cache_memory: int
+    cache_videos: int
+    max_duration: float
+    max_pixels: int
+    threads: int | None = None
+
+
+@dataclass(frozen=True)
+class Source:
+    """A video as the server knows it: id, the file to open, the name to show."""
+
+    id: str
+    path: str
+    name: str
+
+
+@dataclass(frozen=True)
+class CountTask:
+    """Count a video. exemplars: (start, end, source or None for the same video), seconds."""
+
+    id: str
+    source: Source
+    exemplars: tuple[tuple[float, float, Source | None], ...] = ()
+    start: float | None = None
+    end: float | None = None
+    assume_repeats: bool = False
+
+
+@dataclass(frozen=True)
+class RenderTask:
+    """Write a stored result with the output writer of a format; target is replaced whole."""
+
+    id: str
+    source: Source
+    document: dict[str, Any]
+    format: str
+    target: str
+
+
+class Cancelled(Exception):
+    """Raised out of the progress callback of a job that is no longer wanted."""
+
+
+def run(connection: Connection, options: WorkerOptions) -> None:
+    """Entry point of the process. Ends when the server closes its end of the pipe or says stop."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(os, "nice"):
+        os.nice(5)  # the page answers first
+    worker = Worker(connection, options)
+    try:
+        worker.prepare()
+    except Exception as error:
+        worker.report("unusable", "", f"{error}" if isinstance(error, EscountsError) else repr(error))
+        return
+    worker.serve()
+
+
+class Worker:
+    """One model on one device."""
+
+    def __init__(self, connection: Connection, options: WorkerOptions) -> None:
+        self._connection = connection
+        self._options = options
+        self._sending = threading.Lock()
+        self._cancelled: set[str] = set()
+        self._lanes: dict[Lane, queue.SimpleQueue[CountTask | RenderTask]] = {
+            lane: queue.SimpleQueue() for lane in LANES
+        }
+        self._counter: Any = None
+        self._cache = EncodingCache(max_bytes=options.cache_memory, max_videos=options.cache_videos)
+
+    def prepare(self) -> None:
+        """Load the model, then bound the memory: what is loaded is not held against a video."""
+        import torch
+
+        from escounts.counter import load
+
+        if self._options.threads is not None:
+            torch.set_num_threads(self._options.threads)
+        self._counter = load(self._options.model, device=self._options.device)
+        self._cache = EncodingCache(
+            max_bytes=self._options.cache_memory,
+            max_videos=self._options.cache_videos,
+            shared=(self._counter, *vars(self._counter).values()),
+        )
+        if not torch.cuda.is_available():
+            limit_memory(self._options.memory)
+        self.report("ready", "", None)
+
+    def serve(self) -> None:
+        for lane in LANES:
+            threading.Thread(target=self._run_lane, args=(lane,), name=lane, daemon=True).start()
+        while True:
+            try:
+                command, argument = self._connection.recv()
+            except (EOFError, OSError):
+                os._exit(0)  # the server is gone: a lane in the middle of a video must not keep us
+            if command == "stop":
+                os._exit(0)
+            elif command == "cancel":
+                self._cancelled.add(argument)
+            elif command == "forget":
+                self._cache.forget(argument)
+                self.report("cached", "", self._cache.names())
+            else:
+                self._lanes[command].put(argument)
+
+    def report(self, kind: str, task_id: str, value: object) -> None:
+        with self._sending:
+            try:
+                self._connection.send((kind, task_id, value))
+            except OSError:
+                os._exit(0)
+
+    def _run_lane(self, lane: Lane) -> None:
+        while True:
+            task = self._lanes[lane].get()
+            try:
+                value = self._count(task) if isinstance(task, CountTask) else self._render(task)
+                self.report("done", task.id, value)
+            except Cancelled:
+                self.report("cancelled", task.id, None)
+            except Exception as error:
+                self.report("failed", task.id, self._explain(error, task.source))
+            self._cancelled.discard(task.id)
+
+    def _count(self, task: CountTask) -> dict[str, Any]:
+        began = time.perf_counter()
+        encoded = self._encoded(task.id, task.source)
+        exemplars: list[object] = []
+        names: dict[str, str] = {}
+        for start, end, source in task.exemplars:
+            if source is None:
+                exemplars.append((start, end))
+            else:
+                exemplars.append((self._encoded(task.id, source), start, end))
+                names[source.path] = source.id
+        if task.id in self._cancelled:
+            raise Cancelled
+        result = encoded.count(
+            exemplars=exemplars, start=task.start, end=task.end, assume_repeats=task.assume_repeats
+        )
+        document = to_document(result, video=task.source.name, exemplar_videos=names)
+        document["timings"]["job"] = time.perf_counter() - began
+        return document
+
+    def _encoded(self, task_id: str, source: Source) -> Any:
+        """The encoding of a video: kept, or made now with progress reported."""
+        kept = self._cache.get(source.id)
+        if kept is not None:
+            return kept
+        from escounts.video import Video
+
+        refuse_playlist(source)
+        video = Video(source.path)
+        self._check(video.info)
+        described = {name: getattr(video.info, name) for name in ("duration", "width", "height", "fps")}
+        self.report("info", task_id, (source.id, described))
+        encoded = self._counter.encode(video, progress=self._progress(task_id))
+        self._cache.put(source.id, encoded)
+        self.report("cached", task_id, self._cache.names())
+        return encoded
+
+    def _check(self, info: Any) -> None:
+        options = self._options
+        if info.duration > options.max_duration:
+            raise VideoError(
+                f"the video lasts {info.duration:.0f} s; this server takes up to "
+                f"{options.max_duration:.0f} s. Cut it, or ask for a longer limit (--max-duration)"
+            )
+        if info.width * info.height > options.max_pixels:
+            raise VideoError(
+                f"the video is {info.width} × {info.height}; this server takes up to "
+                f"{options.max_pixels / 1e6:.1f} megapixels. Scale it down first"
+            )
+
+    def _progress(self, task_id: str) -> Callable[[float, float], None]:
+        last = 0.0
+
+        def progress(done: float, total: float) -> None:
+            nonlocal last
+            if task_id in self._cancelled:
+                raise Cancelled
+            now = time.monotonic()
+            if now - last >= REPORT_SECONDS:
+                last = now
+                self.report("progress", task_id, (done, total))
+
+        return progress
+
+    def _render(self, task: RenderTask) -> str:
+        from escounts.output import WRITERS
+
+        WRITERS[task.format](to_result(task.document), Path(task.target), video=Path(task.source.path))
+        return task.target
+
+    def _explain(self, error: Exception, source: Source) -> str:
+        """One line for a person: the video's name instead of its path, never a traceback."""
+        text = " ".join(str(error).split()).replace(source.path, source.name)
+        text = text.replace(os.path.basename(source.path), source.name)
+        if isinstance(error, EscountsError):
+            return text
+        if isinstance(error, MemoryError) or "allocate memory" in text:
+            self._cache.clear()
+            self.report("cached", "", [])
+            limit = f"{self._options.memory / 2**30:.1f} GiB"
+            return f"{source.name} needs more memory than the {limit} a worker may use"
+        traceback.print_exception(error, file=sys.stderr)
+        return f"{source.name} could not be counted: {type(error).__name__}: {text}"
+
+
+def refuse_playlist(source: Source) -> None:
+    """Refuse HLS, DASH, concat and SDP: they could make FFmpeg read files that are not the sender's."""
+    if os.path.isdir(source.path):
+        return
+    with open(source.path, "rb") as file:
+        head = file.read(1024).lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    if head.startswith(PLAYLISTS):
+        raise VideoError(f"{source.name} is a playlist, not a video; send the video itself")
+
+
+def limit_memory(extra: int) -> None:
+    """Let this process allocate `extra` bytes more than it has now; past that, MemoryError."""
+    if sys.platform != "linux":
+        return
+    import resource
+
+    with open("/proc/self/statm") as statm:
+        data_pages = int(statm.read().split()[5])
+    limit = data_pages * resource.getpagesize() + extra
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    if hard != resource.RLIM_INFINITY:
+        limit = min(limit, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
