@@ -12,6 +12,7 @@ import os
 import pickle
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from escounts.errors import ModelError
+from escounts.models.decoder import Decoder, DecoderConfig
+from escounts.models.encoders import Encoder, build_encoder
 from escounts.models.network import Network, NetworkConfig
 
 FORMAT = "escounts-1"
@@ -53,10 +56,24 @@ def strict_load(
     known_unneeded: Sequence[str] = (),
     source: str = "the weights",
 ) -> None:
-    """Load every tensor into the module, or raise a ModelError that names what does not fit.
+    """Load every tensor into the module, or raise a ModelError that names what does not fit."""
+    module.load_state_dict(
+        fitting(module, tensors, known_unneeded=known_unneeded, source=source), strict=False
+    )
+
+
+def fitting(
+    module: nn.Module,
+    tensors: Mapping[str, Tensor],
+    *,
+    known_unneeded: Sequence[str] = (),
+    source: str = "the weights",
+) -> dict[str, Tensor]:
+    """The tensors the module takes; every missing, unexpected or mis-shaped one is a ModelError that names it.
 
     known_unneeded: glob patterns of names that may be in the file and are not used (a classifier).
-    `num_batches_tracked` counters may be absent: files of old torch versions have none.
+    `num_batches_tracked` counters may be absent: files of old torch versions have none. The module may be on
+    the meta device.
     """
     expected = module.state_dict()
     given = {
@@ -78,7 +95,7 @@ def strict_load(
     ]
     if problems:
         raise ModelError(f"{source} do not fit {type(module).__name__}; {'; '.join(problems)}")
-    module.load_state_dict(given, strict=False)
+    return given
 
 
 def write_checkpoint(
@@ -148,6 +165,39 @@ def load_network(path: Path | str, device: torch.device | str = "cpu") -> tuple[
     network = Network(NetworkConfig.from_dict(config))
     strict_load(network, tensors, source=f"the weights in {path}")
     return network.to(device).eval(), metadata
+
+
+def save_decoder(
+    path: Path | str,
+    decoder: Decoder,
+    *,
+    encoder: str,
+    metadata: Mapping[str, str] | None = None,
+    dtype: torch.dtype | None = None,
+) -> str:
+    """Save a decoder that was trained on the tokens of a frozen encoder; the encoder's weights stay apart."""
+    config = {"encoder": encoder, "decoder": asdict(decoder.config)}
+    return write_checkpoint(path, decoder.state_dict(), config=config, metadata=metadata, dtype=dtype)
+
+
+def load_decoder(path: Path | str, device: torch.device | str = "cpu") -> tuple[Decoder, str, dict[str, str]]:
+    """The decoder at path, the name of the encoder it was trained on, and its metadata."""
+    tensors, config, metadata = read_checkpoint(path)
+    if "decoder" not in config or "encoder_options" in config:
+        raise ModelError(f"{path} does not hold a decoder alone")
+    decoder = Decoder(DecoderConfig.from_dict(config["decoder"]))
+    strict_load(decoder, tensors, source=f"the weights in {path}")
+    return decoder.to(device).eval(), config["encoder"], metadata
+
+
+def load_encoder(path: Path | str, device: torch.device | str = "cpu") -> Encoder:
+    """The encoder converted to path by `escounts weights add`, frozen, in evaluation mode, in float32."""
+    tensors, config, _ = read_checkpoint(path)
+    if "decoder" in config:
+        raise ModelError(f"{path} does not hold an encoder alone")
+    encoder = build_encoder(config["encoder"], **config.get("options", {}))
+    strict_load(encoder, tensors, source=f"the weights in {path}")
+    return encoder.to(device).eval().requires_grad_(False)
 
 
 def tensors_sha256(tensors: Mapping[str, Tensor]) -> str:

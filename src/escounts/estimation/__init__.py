@@ -1,0 +1,1 @@
+"""The neural counting models: from frames to a stitched density."""

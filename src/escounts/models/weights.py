@@ -1,0 +1,139 @@
+"""The user's store of weights: where it is, what is in it. Reads headers only, so listing loads no tensors.
+
+One safetensors file a name: encoders under their own names, decoders under the names of the models they make.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import struct
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from escounts.errors import ModelError
+
+Kind = Literal["encoder", "decoder", "network"]
+
+PARTIAL = re.compile(r"\..*\.partial")
+STALE_SECONDS = 24 * 3600.0
+"""A partial file this old belongs to a process that was killed."""
+
+
+@dataclass(frozen=True)
+class StoredWeights:
+    """One file of the store.
+
+    kind: an encoder; a decoder, which needs its encoder beside it; a network, which holds both.
+    encoder: the encoder it is or needs. source: the public file it was made from.
+    """
+
+    name: str
+    path: Path
+    kind: Kind
+    encoder: str
+    size_bytes: int
+    sha256: str
+    licence: str
+    source: str
+
+
+def store_folder() -> Path:
+    """$ESCOUNTS_CACHE/weights, or the platform's cache folder for this user."""
+    if cache := os.environ.get("ESCOUNTS_CACHE"):
+        return Path(cache) / "weights"
+    if sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    elif sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return base / "escounts" / "weights"
+
+
+def stored_path(name: str) -> Path:
+    """Where the weights of that name are or will be; the name is checked to be a plain file name."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
+        raise ModelError(
+            f"{name!r} cannot name weights; letters, digits, '.', '_' and '-' can, e.g. squats-v1"
+        )
+    return store_folder() / f"{name}.safetensors"
+
+
+def stored() -> list[StoredWeights]:
+    """Everything in the store, by name; files that are not ours or are damaged are left out."""
+    found = []
+    for path in sorted(store_folder().glob("*.safetensors")):
+        try:
+            found.append(describe(path))
+        except ModelError:
+            continue
+    return found
+
+
+def find(name: str) -> StoredWeights | None:
+    """The weights of that name, or None when they are not in the store."""
+    path = stored_path(name)
+    return describe(path) if path.is_file() else None
+
+
+def describe(path: Path) -> StoredWeights:
+    """What a checkpoint says of itself; raises ModelError when it is damaged or not one of ours."""
+    entries = header_metadata(path)
+    try:
+        config = json.loads(entries["config"])
+        return StoredWeights(
+            name=path.stem,
+            path=path,
+            kind=kind_of(config),
+            encoder=config["encoder"],
+            size_bytes=path.stat().st_size,
+            sha256=entries["sha256"],
+            licence=entries.get("licence", "not stated"),
+            source=entries.get("source", "not stated"),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise ModelError(f"{path} is not an escounts checkpoint") from error
+
+
+def kind_of(config: Mapping[str, Any]) -> Kind:
+    """What a checkpoint's config describes."""
+    if "decoder" not in config:
+        return "encoder"
+    return "network" if "encoder_options" in config else "decoder"
+
+
+def header_metadata(path: Path) -> dict[str, str]:
+    """The metadata in a safetensors header; checks that the file is as long as its header says."""
+    try:
+        with open(path, "rb") as file:
+            (length,) = struct.unpack("<Q", file.read(8))
+            size = path.stat().st_size
+            if length > size:
+                raise ValueError("header longer than the file")
+            header = json.loads(file.read(length))
+    except (OSError, ValueError, struct.error) as error:
+        raise ModelError(f"{path} is not a whole safetensors file: {error}") from error
+    metadata: dict[str, str] = header.pop("__metadata__", {})
+    end = max((entry["data_offsets"][1] for entry in header.values()), default=0)
+    if 8 + length + end != size:
+        raise ModelError(f"{path} is truncated: {size} bytes of {8 + length + end}")
+    return metadata
+
+
+def sweep() -> None:
+    """Remove what killed processes left half-written in the store; it never had a final name."""
+    folder = store_folder()
+    if not folder.is_dir():
+        return
+    for path in folder.iterdir():
+        try:
+            if PARTIAL.fullmatch(path.name) and time.time() - path.stat().st_mtime > STALE_SECONDS:
+                path.unlink()
+        except OSError:
+            continue
