@@ -1,3 +1,47 @@
-"""escounts counts repetitions in videos: how many, when, and how sure."""
+"""escounts counts repetitions in videos: how many, when, and how sure.
+
+>>> import escounts
+>>> result = escounts.count("squats.mp4")
+>>> result.count, result.repetitions[0].start, result.confidence
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from escounts.errors import EscountsError
+from escounts.results import CountResult, DensityMap, ExemplarSpan, Repetition
+
+if TYPE_CHECKING:
+    from escounts.counter import Counter, EncodedVideo, count, load
+    from escounts.video import Video
 
 __version__ = "0.1.0"
+__all__ = [
+    "CountResult",
+    "Counter",
+    "DensityMap",
+    "EncodedVideo",
+    "EscountsError",
+    "ExemplarSpan",
+    "Repetition",
+    "Video",
+    "count",
+    "load",
+]
+
+# Loaded when first asked for, so that training needs no video library and `escounts --help` no torch.
+_LATER = {
+    "Counter": "escounts.counter",
+    "EncodedVideo": "escounts.counter",
+    "count": "escounts.counter",
+    "load": "escounts.counter",
+    "Video": "escounts.video",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'escounts' has no attribute {name!r}")
+    return getattr(importlib.import_module(_LATER[name]), name)

@@ -1,0 +1,213 @@
+"""`Counter`: encode a video once, count it as often as you like. `load()` and `count()` are the short ways in."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from escounts.density import repetitions
+from escounts.errors import ExemplarError, VideoError
+from escounts.exemplars import parse_exemplar
+from escounts.models import catalogue
+from escounts.models.interface import CountingModel, Encoding, Progress, Shot
+from escounts.results import CountResult, ExemplarSpan
+
+if TYPE_CHECKING:
+    from escounts.video import Video, VideoInfo
+
+VideoLike = "str | os.PathLike[str] | Video"
+Exemplar = Any
+"""(start, end) · "3.2-4.8" · "other.mp4@1.0-2.5" · ExemplarSpan · (EncodedVideo, start, end)."""
+
+CONTEXT = 8.0
+"""Seconds encoded on each side of an exemplar that lies outside the encoded stretch."""
+
+
+class Counter:
+    """A counting model with videos: encodes them, remembers the exemplars' videos.
+
+    >>> counter = escounts.load("spectral")
+    >>> encoded = counter.encode("squats.mp4")
+    >>> encoded.count().count, encoded.count(exemplars=["3.2-4.8"]).count
+    """
+
+    def __init__(self, model: CountingModel) -> None:
+        self.model = model
+        self._references: dict[tuple[str, int, float, float], EncodedVideo] = {}
+
+    def encode(
+        self,
+        video: str | os.PathLike[str] | Video,
+        *,
+        start: float = 0.0,
+        end: float | None = None,
+        thorough: bool = False,
+        progress: Progress | None = None,
+    ) -> EncodedVideo:
+        """Decode and encode a video between start and end (seconds): the expensive half, done once.
+
+        thorough asks the model for its slower, better setting. progress is called with the seconds done and
+        the seconds in all.
+        """
+        opened = _opened(video)
+        _check_range(opened, start, end)
+        began = time.perf_counter()
+        encoding = self.model.encode(opened, start=start, end=end, thorough=thorough, progress=progress)
+        return EncodedVideo(self, opened, encoding, seconds=time.perf_counter() - began)
+
+    def count(
+        self,
+        video: str | os.PathLike[str] | Video,
+        *,
+        exemplars: Sequence[Exemplar] = (),
+        start: float = 0.0,
+        end: float | None = None,
+        thorough: bool = False,
+        assume_repeats: bool = False,
+        progress: Progress | None = None,
+    ) -> CountResult:
+        """Encode and count in one go. Exemplars are checked first, so a wrong one costs no decoding."""
+        opened = _opened(video)
+        checked = [_parsed(exemplar, opened.info) for exemplar in exemplars]
+        encoded = self.encode(opened, start=start, end=end, thorough=thorough, progress=progress)
+        return encoded.count(checked, assume_repeats=assume_repeats)
+
+    def reference(self, path: Path, start: float, end: float) -> EncodedVideo:
+        """The stretch around an exemplar, encoded once and remembered."""
+        opened = _opened(path)
+        _check_exemplar(ExemplarSpan(start, end, str(path)), opened.info)
+        key = (str(path.resolve()), path.stat().st_mtime_ns, start, end)
+        if key not in self._references:
+            first = max(0.0, start - CONTEXT)
+            last = min(end + CONTEXT, max(opened.info.duration, end))
+            self._references[key] = self.encode(opened, start=first, end=last)
+        return self._references[key]
+
+
+class EncodedVideo:
+    """One encoded video; `count()` takes milliseconds, with whatever exemplars and range you like."""
+
+    def __init__(self, counter: Counter, video: Video, encoding: Encoding, *, seconds: float) -> None:
+        self._counter, self._video, self._seconds = counter, video, seconds
+        self.encoding = encoding
+        self.info: VideoInfo = replace(video.info, duration=max(video.info.duration, encoding.end))
+
+    def count(
+        self,
+        exemplars: Sequence[Exemplar] = (),
+        *,
+        start: float | None = None,
+        end: float | None = None,
+        assume_repeats: bool = False,
+    ) -> CountResult:
+        """Count between start and end (all that is encoded when None), like the exemplars where there are any."""
+        first = self.encoding.start if start is None else max(start, self.encoding.start)
+        last = self.encoding.end if end is None else min(end, self.encoding.end)
+        if last <= first:
+            raise VideoError(
+                f"{self.info.path}: nothing between {first:.2f} s and {last:.2f} s; encoded are "
+                f"{self.encoding.start:.2f} s to {self.encoding.end:.2f} s"
+            )
+        began = time.perf_counter()
+        shots, spans = self._shots(exemplars)
+        estimate = self.encoding.estimate(shots, start=start, end=end, assume_repeats=assume_repeats)
+        found = tuple(repetitions(estimate.density))
+        raw_count = estimate.density.count
+        spent = time.perf_counter() - began
+        return CountResult(
+            video=str(self.info.path),
+            model=self._counter.model.name,
+            count=round(raw_count),
+            raw_count=raw_count,
+            repetitions=found,
+            density=estimate.density,
+            confidence=estimate.confidence,
+            unsure=estimate.confidence < self._counter.model.unsure_below,
+            duration=self.info.duration,
+            range=(first, last),
+            exemplars=tuple(spans),
+            timings={"encode": self._seconds, "count": spent, "total": self._seconds + spent},
+            details=estimate.details,
+        )
+
+    def _shots(self, exemplars: Sequence[Exemplar]) -> tuple[list[Shot], list[ExemplarSpan]]:
+        shots, spans = [], []
+        for exemplar in exemplars:
+            if isinstance(exemplar, tuple) and len(exemplar) == 3:
+                encoded, start, end = exemplar
+                _check_exemplar(ExemplarSpan(start, end, str(encoded.info.path)), encoded.info)
+                span = ExemplarSpan(start, end, None if encoded is self else str(encoded.info.path))
+                source: EncodedVideo = encoded
+            else:
+                span = _parsed(exemplar, self.info)
+                source = self._source(span)
+            shots.append(source.encoding.shot(span.start, span.end))
+            spans.append(span)
+        return shots, spans
+
+    def _source(self, span: ExemplarSpan) -> EncodedVideo:
+        """Who can cut this exemplar: this encoding, or a stretch of a video that is encoded for it."""
+        slack = 1.0 / self.info.fps
+        inside = self.encoding.start - slack <= span.start and span.end <= self.encoding.end + slack
+        if span.video is None and inside:
+            return self
+        path = self.info.path if span.video is None else Path(span.video)
+        return self._counter.reference(path, span.start, span.end)
+
+
+def load(name: str = "default", *, device: str = "auto") -> Counter:
+    """A counter by the name of its model: "default" is the best that ships; `escounts models` lists all.
+
+    device: "auto", "cpu" or "cuda".
+    """
+    return Counter(catalogue.build(name, device))
+
+
+def count(
+    video: str | os.PathLike[str] | Video, *, model: str = "default", device: str = "auto", **options: Any
+) -> CountResult:
+    """Count one video; options are those of `Counter.count`."""
+    return load(model, device=device).count(video, **options)
+
+
+def _opened(video: str | os.PathLike[str] | Video) -> Video:
+    from escounts.video import Video
+
+    return video if isinstance(video, Video) else Video(video)
+
+
+def _parsed(exemplar: Exemplar, info: VideoInfo) -> ExemplarSpan:
+    """An exemplar of this or another video as a span; one of this video is checked against its length."""
+    if isinstance(exemplar, tuple) and len(exemplar) == 3:
+        return exemplar  # type: ignore[return-value]  # already encoded; checked when it is cut
+    span = exemplar if isinstance(exemplar, ExemplarSpan) else None
+    if isinstance(exemplar, str):
+        span = parse_exemplar(exemplar)
+    elif isinstance(exemplar, tuple) and len(exemplar) == 2:
+        span = ExemplarSpan(float(exemplar[0]), float(exemplar[1]))
+    if span is None:
+        raise ExemplarError(f"{exemplar!r} is no exemplar; give (start, end), '3.2-4.8' or 'other.mp4@1.0-2.5'")
+    if span.video is not None and Path(span.video).resolve() == info.path.resolve():
+        span = replace(span, video=None)
+    if span.video is None:
+        _check_exemplar(span, info)
+    return span
+
+
+def _check_exemplar(span: ExemplarSpan, info: VideoInfo) -> None:
+    where = f"exemplar {span.start:g}-{span.end:g} s"
+    if not span.end > span.start:
+        raise ExemplarError(f"{where}: its end must come after its start")
+    if span.start < 0 or span.end > info.duration + 1.0 / info.fps:
+        raise ExemplarError(f"{where} lies outside {info.path}, which lasts {info.duration:.2f} s")
+
+
+def _check_range(video: Video, start: float, end: float | None) -> None:
+    if start < 0 or (end is not None and end <= start):
+        raise VideoError(f"{video.path}: range {start:g} to {end} s; 0 <= start < end is needed")
+    if start >= video.info.duration:
+        raise VideoError(f"{video.path}: starts at {start:g} s, but lasts {video.info.duration:.2f} s")

@@ -1,0 +1,27 @@
+"""csv: one row a repetition, for spreadsheets; a video without repetitions keeps one row with empty times."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+from escounts.output.atomic import write_text
+from escounts.results import CountResult
+
+COLUMNS = ("video", "model", "count", "confidence", "unsure", "repetition", "start_s", "end_s", "score")
+
+
+def write(result: CountResult, path: Path, *, video: Path | None = None) -> None:
+    """Header and rows, times in seconds."""
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(COLUMNS)
+    unsure = "yes" if result.unsure else "no"
+    about = (result.video, result.model, result.count, f"{result.confidence:.4f}", unsure)
+    for index, repetition in enumerate(result.repetitions, 1):
+        times = (f"{repetition.start:.3f}", f"{repetition.end:.3f}", f"{repetition.score:.4f}")
+        rows.writerow((*about, index, *times))
+    if not result.repetitions:
+        rows.writerow((*about, "", "", "", ""))
+    write_text(path, text.getvalue())

@@ -1,0 +1,121 @@
+"""html: a report in one file, nothing loaded from elsewhere."""
+
+from __future__ import annotations
+
+import base64
+from html import escape
+from pathlib import Path
+from string import Template
+
+import numpy as np
+
+from escounts.output.atomic import write_text
+from escounts.output.pictures import frames_at, jpeg, telling_times
+from escounts.output.text import clock
+from escounts.results import CountResult
+
+_WIDTH, _HEIGHT = 1000, 220
+_COLUMNS = 1000
+"""Points of the curve at most: a two-hour map has more cells than a screen has pixels."""
+
+
+def write(result: CountResult, path: Path, *, video: Path | None = None) -> None:
+    """Headline, curve with running count, frames, table of repetitions, settings."""
+    template = Template(Path(__file__).with_name("report.html").read_text(encoding="utf-8"))
+    noun = "repetition" if result.count == 1 else "repetitions"
+    note = "not sure" if result.unsure else ("nothing repeats here" if result.count == 0 else "")
+    write_text(
+        path,
+        template.substitute(
+            title=escape(f"{Path(result.video).name}: {result.count} {noun}"),
+            name=escape(Path(result.video).name),
+            count=result.count,
+            noun=noun,
+            confidence=f"{result.confidence:.0%}",
+            note=escape(note),
+            note_class="" if note else "hidden",
+            curve=_curve(result),
+            width=_WIDTH,
+            height=_HEIGHT,
+            frames=_frames(result, video),
+            rows=_rows(result),
+            facts=_facts(result),
+        ),
+    )
+
+
+def _curve(result: CountResult) -> str:
+    """SVG: a shaded stripe a repetition (with its times as tooltip), the density, the running count."""
+    first, last = result.range
+    span = max(last - first, 1e-9)
+
+    def across(seconds: float) -> float:
+        return min(max((seconds - first) / span, 0.0), 1.0) * _WIDTH
+
+    parts = []
+    for index, repetition in enumerate(result.repetitions, 1):
+        left, right = across(repetition.start), across(repetition.end)
+        label = f"{index}: {clock(repetition.start)} – {clock(repetition.end)}, score {repetition.score:.2f}"
+        parts.append(
+            f'<rect class="span" x="{left:.1f}" y="0" width="{max(right - left, 0.5):.1f}" height="{_HEIGHT}">'
+            f"<title>{escape(label)}</title></rect>"
+        )
+    values = result.density.values.astype(np.float64)
+    groups = np.array_split(np.arange(len(values)), min(_COLUMNS, len(values)))
+    level = np.array([values[group].max() for group in groups])
+    level = level / level.max() if level.max() > 0 else level
+    times = [float(result.density.times[group].mean()) for group in groups]
+    points = " ".join(
+        f"{across(t):.1f},{_HEIGHT - 0.92 * v * _HEIGHT:.1f}" for t, v in zip(times, level, strict=True)
+    )
+    parts.append(f'<polygon class="area" points="0,{_HEIGHT} {points} {_WIDTH},{_HEIGHT}"/>')
+    parts.append(f'<polyline class="line" points="{points}"/>')
+    step = _HEIGHT * 0.92 / max(result.count, 1)
+    stairs = [f"M0,{_HEIGHT}"]
+    for index, repetition in enumerate(result.repetitions, 1):
+        stairs.append(f"H{across(repetition.end):.1f}V{_HEIGHT - step * index:.1f}")
+    parts.append(f'<path class="stairs" d="{"".join(stairs)}H{_WIDTH}"/>')
+    for mark in np.linspace(first, last, 6):
+        anchor = "start" if mark == first else "end" if mark == last else "middle"
+        parts.append(
+            f'<text class="tick" x="{across(float(mark)):.1f}" y="{_HEIGHT + 18}" text-anchor="{anchor}">'
+            f"{clock(float(mark))}</text>"
+        )
+    return "\n".join(parts)
+
+
+def _frames(result: CountResult, video: Path | None) -> str:
+    if video is None:
+        return ""
+    times = telling_times(result)
+    figures = []
+    for time, image in zip(times, frames_at(video, times, height=150), strict=False):
+        data = base64.b64encode(jpeg(image)).decode("ascii")
+        figures.append(
+            f'<figure><img alt="frame at {clock(time)}" src="data:image/jpeg;base64,{data}">'
+            f"<figcaption>{clock(time)}</figcaption></figure>"
+        )
+    return "\n".join(figures)
+
+
+def _rows(result: CountResult) -> str:
+    return "\n".join(
+        f"<tr><td>{index}</td><td>{clock(r.start)}</td><td>{clock(r.end)}</td>"
+        f"<td>{r.end - r.start:.2f} s</td><td>{r.score:.2f}</td></tr>"
+        for index, r in enumerate(result.repetitions, 1)
+    )
+
+
+def _facts(result: CountResult) -> str:
+    first, last = result.range
+    exemplars = ", ".join(
+        f"{e.start:g}–{e.end:g} s" + (f" of {Path(e.video).name}" if e.video else "") for e in result.exemplars
+    )
+    facts = {
+        "Model": result.model,
+        "Counted": f"{clock(first)} – {clock(last)} of {clock(result.duration)}",
+        "Exemplars": exemplars or "none",
+        "Sum of the density map": f"{result.raw_count:.2f}",
+        "Time taken": f"{result.timings.get('total', 0.0):.2f} s",
+    }
+    return "\n".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in facts.items())

@@ -1,0 +1,81 @@
+"""json: a result for programs; docs/json-schema.md says what each field is and what may change."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from escounts.errors import OutputError
+from escounts.output.atomic import write_text
+from escounts.results import CountResult, DensityMap, ExemplarSpan, Repetition
+
+SCHEMA = "escounts.result"
+VERSION = "1.0"
+"""The first number changes when a field goes away or changes its meaning, the second when one is added."""
+
+
+def write(result: CountResult, path: Path, *, video: Path | None = None) -> None:
+    """One JSON object in a file."""
+    write_text(path, json.dumps(to_dict(result), ensure_ascii=False, indent=1) + "\n")
+
+
+def to_dict(result: CountResult) -> dict[str, Any]:
+    """The result as plain JSON types. Seconds are rounded to a tenth of a millisecond."""
+    return {
+        "schema": SCHEMA,
+        "version": VERSION,
+        "video": result.video,
+        "model": result.model,
+        "count": result.count,
+        "raw_count": round(result.raw_count, 4),
+        "confidence": round(result.confidence, 4),
+        "unsure": result.unsure,
+        "repetitions": [
+            {"start": round(r.start, 4), "end": round(r.end, 4), "score": round(r.score, 4)}
+            for r in result.repetitions
+        ],
+        "duration": round(result.duration, 4),
+        "range": [round(seconds, 4) for seconds in result.range],
+        "exemplars": [
+            {"start": span.start, "end": span.end, "video": span.video} for span in result.exemplars
+        ],
+        "density": {
+            "kind": result.density.kind,
+            "start": round(result.density.start, 6),
+            "step": result.density.step,
+            "values": [round(float(value), 6) for value in result.density.values],
+        },
+        "timings": {name: round(seconds, 4) for name, seconds in result.timings.items()},
+        "details": {name: round(value, 6) for name, value in result.details.items()},
+    }
+
+
+def from_dict(data: dict[str, Any]) -> CountResult:
+    """A result read back; raises OutputError for another schema or a newer major version."""
+    version = str(data.get("version", ""))
+    if data.get("schema") != SCHEMA or version.split(".")[0] != VERSION.split(".")[0]:
+        raise OutputError(
+            f"schema {data.get('schema')!r} version {version!r}; this escounts reads {SCHEMA} {VERSION}"
+        )
+    density = data["density"]
+    first, last = data["range"]
+    return CountResult(
+        video=data["video"],
+        model=data["model"],
+        count=data["count"],
+        raw_count=data["raw_count"],
+        repetitions=tuple(Repetition(r["start"], r["end"], r["score"]) for r in data["repetitions"]),
+        density=DensityMap(
+            np.array(density["values"], np.float32), density["start"], density["step"], density["kind"]
+        ),
+        confidence=data["confidence"],
+        unsure=data["unsure"],
+        duration=data["duration"],
+        range=(first, last),
+        exemplars=tuple(ExemplarSpan(e["start"], e["end"], e["video"]) for e in data["exemplars"]),
+        timings=data["timings"],
+        details=data["details"],
+    )

@@ -1,0 +1,103 @@
+"""mp4: the video with the running count drawn in (picture only, at most 1280 pixels on its longer side)."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import av
+import av.error
+import numpy as np
+
+from escounts.errors import OutputError
+from escounts.output.atomic import whole_file
+from escounts.results import CountResult
+from escounts.video import Image, Video
+
+LONGEST_SIDE = 1280
+HIGHEST_RATE = 30.0
+
+
+def write(result: CountResult, path: Path, *, video: Path | None = None) -> None:
+    """Encode the counted range with the number of completed repetitions in a corner. Needs the [plot] extra."""
+    if video is None:
+        raise OutputError(f"{path}: mp4 needs the video itself")
+    try:
+        from PIL import Image as _pillow  # noqa: F401
+    except ImportError as error:
+        raise OutputError(f"{path}: mp4 needs pillow; install it with: pip install 'escounts[plot]'") from error
+    source = Video(video)
+    scale = min(1.0, LONGEST_SIDE / max(source.info.width, source.info.height))
+    width, height = (max(2, round(side * scale / 2) * 2) for side in (source.info.width, source.info.height))
+    rate = Fraction(min(source.info.fps, HIGHEST_RATE)).limit_denominator(1001)
+    first, last = result.range
+    ends = [repetition.end for repetition in result.repetitions]
+    badge = Badge(height)
+    with whole_file(path) as temporary:
+        try:
+            with av.open(str(temporary), "w", format="mp4", options={"movflags": "+faststart"}) as container:
+                stream = _encoder(container, rate, width, height)
+                for frame in source.frames(size=(width, height), start=first, end=last, rate=float(rate)):
+                    image = frame.image.copy()
+                    badge.draw(image, bisect_right(ends, frame.time), _progress(result, frame.time))
+                    container.mux(stream.encode(av.VideoFrame.from_ndarray(image, format="rgb24")))
+                container.mux(stream.encode(None))
+        except av.error.FFmpegError as error:
+            raise OSError(error.errno, error.strerror) from error
+
+
+def _encoder(container: Any, rate: Fraction, width: int, height: int) -> Any:
+    codec = "libx264" if "libx264" in av.codecs_available else "mpeg4"
+    options = {"crf": "23", "preset": "veryfast"} if codec == "libx264" else {}
+    stream = container.add_stream(codec, rate=rate, options=options)
+    stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
+    return stream
+
+
+def _progress(result: CountResult, time: float) -> float:
+    """How far the repetition on screen is, 0..1; 0 between repetitions."""
+    for repetition in result.repetitions:
+        if repetition.start <= time < repetition.end:
+            return (time - repetition.start) / (repetition.end - repetition.start)
+    return 0.0
+
+
+class Badge:
+    """A dark box in the upper left corner with the number, and a bar that fills during a repetition."""
+
+    def __init__(self, height: int) -> None:
+        from PIL import ImageFont
+
+        self._size = max(18, height // 7)
+        self._font = ImageFont.load_default(self._size)
+        self._drawn: dict[int, Image] = {}
+
+    def draw(self, image: Image, number: int, progress: float) -> None:
+        """Draw onto an RGB image in place."""
+        if number not in self._drawn:
+            self._drawn = {number: self._box(number)}
+        box = self._drawn[number]
+        margin = self._size // 3
+        height = min(box.shape[0], image.shape[0] - margin)
+        width = min(box.shape[1], image.shape[1] - margin)
+        if height <= 0 or width <= 0:
+            return
+        corner = image[margin : margin + height, margin : margin + width]
+        alpha = box[:height, :width, 3:].astype(np.uint16)
+        corner[:] = (box[:height, :width, :3] * alpha + corner * (255 - alpha)) // 255
+        bar = max(2, self._size // 12)
+        corner[height - bar :, : round(width * progress)] = (217, 119, 43)
+
+    def _box(self, number: int) -> Image:
+        from PIL import Image as Picture
+        from PIL import ImageDraw
+
+        left, top, right, bottom = self._font.getbbox(str(number))
+        pad = self._size // 4
+        width, height = int(right - left) + 2 * pad, int(self._size * 0.8) + 2 * pad
+        box = Picture.new("RGBA", (max(width, height), height), (16, 22, 30, 190))
+        middle = (box.width / 2, height / 2 - self._size / 24)
+        ImageDraw.Draw(box).text(middle, str(number), font=self._font, fill=(255, 255, 255, 255), anchor="mm")
+        return np.asarray(box)

@@ -1,0 +1,103 @@
+"""png: the density over time, the running count, and frames of the repetitions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from escounts.errors import OutputError
+from escounts.output.atomic import whole_file
+from escounts.output.pictures import frames_at, telling_times
+from escounts.output.text import clock
+from escounts.results import CountResult
+
+INK, BLUE, ORANGE, GREY = "#1d2733", "#2f6fb5", "#d9772b", "#8a94a0"
+
+
+def write(result: CountResult, path: Path, *, video: Path | None = None) -> None:
+    """A 1500 x 600 pixel picture; without `video` the strip of frames is left out. Needs the [plot] extra."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise OutputError(f"{path}: png needs matplotlib; install it with: pip install 'escounts[plot]'") from error
+    with whole_file(path) as temporary:
+        figure = draw(Figure(figsize=(10, 4 if video else 2.8), dpi=150, facecolor="white"), result, video)
+        figure.savefig(temporary)
+
+
+def draw(figure: Any, result: CountResult, video: Path | None) -> Any:
+    """Fill an empty matplotlib figure with the plot of a result."""
+    times = telling_times(result) if video is not None else []
+    images = frames_at(video, times, height=180) if video is not None else []
+    top = 0.60 if images else 0.84
+    axes = figure.add_axes((0.06, 0.14, 0.88, top - 0.14))
+    _density(axes, result)
+    _running_count(axes.twinx(), result)
+    if images:
+        _strip(figure, axes, result, times, images, top)
+    noun = "repetition" if result.count == 1 else "repetitions"
+    figure.text(0.06, 0.93, f"{result.count} {noun}", fontsize=17, weight="bold", color=INK)
+    sure = f"confidence {result.confidence:.2f}" + (" · not sure" if result.unsure else "")
+    about = f"{Path(result.video).name} · model {result.model} · {sure}"
+    figure.text(0.94, 0.935, about, fontsize=9.5, color=GREY, ha="right")
+    return figure
+
+
+def _density(axes: Any, result: CountResult) -> None:
+    density = result.density
+    for index, repetition in enumerate(result.repetitions):
+        axes.axvspan(
+            repetition.start, repetition.end, color=BLUE, alpha=0.05 + 0.06 * (index % 2), linewidth=0, zorder=0
+        )
+    axes.fill_between(density.times, density.values / density.step, color=BLUE, alpha=0.35, linewidth=0)
+    axes.plot(density.times, density.values / density.step, color=BLUE, linewidth=1.3)
+    for exemplar in result.exemplars:
+        if exemplar.video is None:
+            axes.axvspan(exemplar.start, exemplar.end, facecolor="none", edgecolor=ORANGE, linewidth=1.4)
+    axes.set_xlim(*result.range)
+    axes.set_ylim(bottom=0)
+    axes.set_ylabel("repetitions a second", color=BLUE, fontsize=9)
+    axes.xaxis.set_major_formatter(lambda seconds, _: clock(seconds))
+    axes.tick_params(labelsize=8, colors=INK)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+
+
+def _running_count(axes: Any, result: CountResult) -> None:
+    ends = [repetition.end for repetition in result.repetitions]
+    first, last = result.range
+    axes.step([first, *ends, last], [*range(len(ends) + 1), len(ends)], where="post", color=ORANGE, linewidth=1.5)
+    axes.set_ylim(0, max(1.0, len(ends) * 1.08))
+    axes.yaxis.get_major_locator().set_params(integer=True)
+    axes.set_ylabel("count", color=ORANGE, fontsize=9)
+    axes.tick_params(labelsize=8, colors=INK)
+    for side in ("top", "left"):
+        axes.spines[side].set_visible(False)
+
+
+def _strip(
+    figure: Any, axes: Any, result: CountResult, times: list[float], images: list[Any], top: float
+) -> None:
+    """Frames side by side above the plot, each tied to its instant by a thin line."""
+    first, last = result.range
+    pitch = 0.88 / len(images)
+    shape = figure.get_size_inches()
+    height = 0.24
+    aspect = images[0].shape[1] / images[0].shape[0]
+    width = min(height * shape[1] / shape[0] * aspect, pitch * 0.96)
+    height = width * shape[0] / shape[1] / aspect
+    for index, (time, image) in enumerate(zip(times, images, strict=False)):
+        centre = 0.06 + pitch * (index + 0.5)
+        place = figure.add_axes((centre - width / 2, top + 0.06, width, height))
+        place.imshow(np.asarray(image))
+        place.set_axis_off()
+        instant = 0.06 + 0.88 * (time - first) / max(last - first, 1e-9)
+        figure.add_artist(_line([centre, instant], [top + 0.055, top + 0.005]))
+
+
+def _line(across: list[float], up: list[float]) -> Any:
+    from matplotlib.lines import Line2D
+
+    return Line2D(across, up, color=GREY, linewidth=0.8)

@@ -1,0 +1,36 @@
+"""srt: a subtitle that counts along; the number goes up when a repetition is complete."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from escounts.output.atomic import write_text
+from escounts.results import CountResult
+
+
+def write(result: CountResult, path: Path, *, video: Path | None = None) -> None:
+    """One cue a number, from the end of its repetition to the end of the next one."""
+    blocks = [
+        f"{index}\n{timestamp(start)} --> {timestamp(end)}\n{text}\n"
+        for index, (start, end, text) in enumerate(cues(result), 1)
+    ]
+    write_text(path, "\n".join(blocks))
+
+
+def cues(result: CountResult) -> list[tuple[float, float, str]]:
+    """(start, end, text) in seconds, in order, without overlap, over the counted range."""
+    first, last = result.range
+    changes = sorted(min(max(repetition.end, first), last) for repetition in result.repetitions)
+    if changes and last - changes[-1] < 0.5:
+        last = changes[-1] + 0.5  # a repetition that ends with the video: its number can still be read
+    edges = [first, *changes, last]
+    spans = zip(edges[:-1], edges[1:], strict=True)
+    return [(start, end, str(number)) for number, (start, end) in enumerate(spans) if end - start > 1e-3]
+
+
+def timestamp(seconds: float) -> str:
+    """SubRip time: 00:01:02,345."""
+    milliseconds = round(seconds * 1000)
+    minutes, milliseconds = divmod(milliseconds, 60_000)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours:02d}:{minutes:02d}:{milliseconds // 1000:02d},{milliseconds % 1000:03d}"

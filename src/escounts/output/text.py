@@ -1,0 +1,71 @@
+"""text: a result to read in a terminal, with a small plot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from escounts.output.atomic import write_text
+from escounts.results import CountResult
+
+_BARS = " ▁▂▃▄▅▆▇█"
+
+
+def write(result: CountResult, path: Path, *, video: Path | None = None) -> None:
+    """The text of `describe`, in a file."""
+    write_text(path, describe(result) + "\n")
+
+
+def describe(result: CountResult, *, width: int = 72, most: int = 12) -> str:
+    """Lines for a person: headline, plot (`width` characters), up to `most` repetitions with their times."""
+    lines = [headline(result), *_plot(result, width)]
+    shown = result.repetitions if len(result.repetitions) <= most else result.repetitions[: most - 1]
+    for index, repetition in enumerate(shown, 1):
+        lines.append(
+            f"  {index:>3}  {clock(repetition.start)} – {clock(repetition.end)}  score {repetition.score:.2f}"
+        )
+    if len(shown) < len(result.repetitions):
+        lines.append(f"  …    {len(result.repetitions) - len(shown)} more")
+    return "\n".join(lines)
+
+
+def headline(result: CountResult) -> str:
+    """`squats.mp4: 8 repetitions, confidence 0.93 (model lite, 1.2 s)`."""
+    noun = "repetition" if result.count == 1 else "repetitions"
+    what = f"{result.count} {noun}" if result.count else "0 repetitions: nothing repeats here"
+    unsure = ", not sure: look at it or give an exemplar" if result.unsure else ""
+    seconds = result.timings.get("total")
+    took = f", {seconds:.1f} s" if seconds is not None else ""
+    return (
+        f"{Path(result.video).name}: {what}, confidence {result.confidence:.2f}{unsure} "
+        f"(model {result.model}{took})"
+    )
+
+
+def clock(seconds: float) -> str:
+    """1:02.3, or 1:00:02.3 from an hour on."""
+    tenths = round(seconds * 10)
+    minutes, rest = divmod(tenths, 600)
+    hours, minutes = divmod(minutes, 60)
+    tail = f"{minutes:02d}:{rest / 10:04.1f}" if hours else f"{minutes}:{rest / 10:04.1f}"
+    return f"{hours}:{tail}" if hours else tail
+
+
+def _plot(result: CountResult, width: int) -> list[str]:
+    """The density as a row of bars, and where repetitions end as a row of ticks, over the counted range."""
+    first, last = result.range
+    span = last - first
+    if span <= 0 or len(result.density.values) == 0:
+        return []
+    column = np.clip(((result.density.times - first) / span * width).astype(int), 0, width - 1)
+    cells = np.maximum(np.bincount(column, minlength=width), 1)
+    level = np.bincount(column, weights=result.density.values, minlength=width) / cells
+    top = level.max()
+    bars = "".join(_BARS[round(float(value / top) * (len(_BARS) - 1))] if top > 0 else " " for value in level)
+    ticks = [" "] * width
+    for repetition in result.repetitions:
+        ticks[min(int((repetition.end - first) / span * width), width - 1)] = "╵"
+    label = clock(last)
+    axis = clock(first) + label.rjust(width - len(clock(first)))
+    return [f"  {bars}", f"  {''.join(ticks)}", f"  {axis}"]
