@@ -1,0 +1,101 @@
+"""`escounts train synthetic`: the default model's recipe, from pixels, on generated repetitions."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from escounts.cli.training_display import training_display
+
+MODELS = ("lite", "lite-tiny")
+
+
+@click.command("synthetic")
+@click.option("--model", type=click.Choice(MODELS), default="lite", help="Which configuration to train.")
+@click.option("--clips", type=click.Path(path_type=Path, exists=True), help="Folder of clips to cut motion from.")
+@click.option(
+    "--clip-table",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="CSV with file and licence; only permissively licensed rows are used, paths beside the table.",
+)
+@click.option("--exclude", type=click.Path(path_type=Path, exists=True), help="CSV with a file column to leave out.")
+@click.option("--every-licence", is_flag=True, help="Use all rows of the table. Such weights must not be shipped.")
+@click.option("--mocap", type=click.Path(path_type=Path, exists=True), help="motions.npz of motion-capture trials.")
+@click.option("--out", type=click.Path(path_type=Path), default=Path("runs/lite"), show_default=True)
+@click.option("--steps", type=int, default=4000, show_default=True)
+@click.option("--seconds", type=float, help="Stop after this long; the schedule follows the clock.")
+@click.option("--batch", "batch_size", type=int, default=24, show_default=True)
+@click.option("--lr", type=float, default=6e-4, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--device", default="auto", show_default=True)
+@click.option("--workers", type=int, default=0, show_default=True, help="Processes that draw plans ahead.")
+@click.option("--init", "initial", type=click.Path(path_type=Path, exists=True), help="Start from this checkpoint.")
+@click.option("--smoke", is_flag=True, help="A minute on a CPU: a tiny model, short videos, few steps.")
+def synthetic(
+    model: str,
+    clips: Path | None,
+    clip_table: Path | None,
+    exclude: Path | None,
+    every_licence: bool,
+    mocap: Path | None,
+    out: Path,
+    steps: int,
+    seconds: float | None,
+    batch_size: int,
+    lr: float,
+    seed: int,
+    device: str,
+    workers: int,
+    initial: Path | None,
+    smoke: bool,
+) -> None:
+    """Train the default model on generated repetitions of clips, motion capture and drawn motion.
+
+    A run that was stopped goes on where it was when the same command is given again.
+    """
+    from escounts.data.synthetic import ClipBank, MotionBank
+    from escounts.models.device import choose_device
+    from escounts.training.config import synthetic_recipe
+    from escounts.training.synthetic_run import NETWORKS, SMOKE, SyntheticRun, clip_files, train_synthetic
+
+    train = synthetic_recipe(steps=steps, seconds=seconds, batch_size=batch_size, lr=lr, seed=seed)
+    run = SyntheticRun(network=NETWORKS[model], train=train)
+    if smoke:
+        run = replace(SMOKE, train=replace(SMOKE.train, seed=seed))
+    bank = None
+    if clips is not None or clip_table is not None:
+        files = clip_files(clips, clip_table, every_licence=every_licence, exclude=exclude)
+        click.echo(f"decoding {len(files)} clips", err=True)
+        bank = ClipBank.from_files(files, workers=max(1, workers))
+    motion = MotionBank.from_npz(mocap) if mocap is not None else None
+    provenance = {
+        "commit": _commit(),
+        "footage": "every licence" if every_licence else "permissive" if bank else "none",
+        "clips": str(len(bank.names)) if bank else "0",
+        "mocap": "yes" if motion else "no",
+    }
+    with training_display() as report:
+        figures = train_synthetic(
+            run,
+            out=out,
+            clips=bank,
+            motion=motion,
+            device=str(choose_device(device)),
+            workers=workers,
+            initial=initial,
+            provenance=provenance,
+            report=report,
+        )
+    for name, value in sorted(figures.items()):
+        if name.startswith("val_"):
+            click.echo(f"{name.removeprefix('val_'):10s} {value:.3f}")
+    click.echo(f"wrote {out / 'last.safetensors'}")
+
+
+def _commit() -> str:
+    """The commit of the working tree, or "unknown" outside one."""
+    call = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    return call.stdout.strip() or "unknown"

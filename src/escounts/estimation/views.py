@@ -1,0 +1,152 @@
+"""Views of one video: the same frames at several rates and phases, each encoded window by window.
+
+Every view takes each `divisor`-th frame of the base rate, so one pass over the video serves all of them.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import IO, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from escounts.models.decoder import Projected
+from escounts.models.encoders.lite import LiteEncoder
+from escounts.models.network import Network
+
+BASE_RATE = 30.0
+"""Frames a second that are read; every view's rate divides it."""
+
+CHUNK = 32
+"""Frames that go through the frame stage at once."""
+
+MEMORY_LIMIT = 128 * 2**20
+"""Bytes of tokens kept in memory before a video's tokens go to a temporary file."""
+
+Image = npt.NDArray[np.uint8]
+
+
+class View(NamedTuple):
+    """Base frames phase, phase + divisor, phase + 2·divisor …: a rate, and a time shift of it."""
+
+    divisor: int
+    phase: int = 0
+
+    @property
+    def rate(self) -> float:
+        """Frames a second."""
+        return BASE_RATE / self.divisor
+
+    def cells(self, frames: int) -> int:
+        """How many of `frames` base frames this view takes."""
+        return max(0, -(-(frames - self.phase) // self.divisor))
+
+
+@dataclass(frozen=True)
+class Window:
+    """Where one encoded window lies: cells of its view, and its place in the store."""
+
+    start: int
+    cells: int
+    offset: int
+
+
+class WindowStore:
+    """Projected windows in half precision, in memory or, past a limit, in a temporary file that closes with it."""
+
+    def __init__(self) -> None:
+        self._file: IO[bytes] = tempfile.SpooledTemporaryFile(max_size=MEMORY_LIMIT)  # noqa: SIM115
+        self._end = 0
+
+    def append(self, projected: Projected) -> int:
+        """Keep one window (batch 1); its offset."""
+        assert projected.similarity_BTC is not None
+        parts = [projected.tokens_BTHWC, projected.similarity_BTC]
+        offset = self._end
+        self._file.seek(offset)
+        for part in parts:
+            self._end += self._file.write(part.to("cpu", torch.float16).contiguous().numpy().tobytes())
+        return offset
+
+    def read(self, windows: Sequence[Window], shape: tuple[int, int, int], device: torch.device) -> Projected:
+        """Windows of equal length as one batch, in single precision. shape: H, W, C of the tokens."""
+        height, width, channels = shape
+        cells = windows[0].cells
+        split = cells * height * width * channels
+        rows = []
+        for window in windows:
+            self._file.seek(window.offset)
+            data = self._file.read(2 * (split + cells * channels))
+            rows.append(np.frombuffer(data, np.float16))
+        both = torch.from_numpy(np.stack(rows)).to(device).float()
+        tokens = both[:, :split].view(len(windows), cells, height, width, channels)
+        return Projected(tokens, both[:, split:].view(len(windows), cells, channels))
+
+
+class ViewEncoder:
+    """Takes base frames one by one and leaves projected windows in a store.
+
+    Windows are `length` cells long with half of that between starts; the last one ends with the video.
+    """
+
+    def __init__(self, network: Network, view: View, store: WindowStore, device: torch.device) -> None:
+        assert isinstance(network.encoder, LiteEncoder)
+        self.encoder, self.decoder = network.encoder, network.decoder
+        self.view, self.store, self.device = view, store, device
+        self.length = network.encoder.spec.window_frames
+        self.windows: list[Window] = []
+        self.cells = 0
+        self._seen = 0
+        self._pending: list[Image] = []
+        self._features: list[Tensor] = []
+        self._first = 0  # cell of the first feature that is still held
+        self._held = 0
+
+    def push(self, image: Image) -> None:
+        """The next base frame, (S, S, 3) RGB."""
+        if self._seen >= self.view.phase and (self._seen - self.view.phase) % self.view.divisor == 0:
+            self._pending.append(image)
+            if len(self._pending) > CHUNK:
+                self._encode(CHUNK)
+        self._seen += 1
+
+    def finish(self) -> None:
+        """The video is over: encode what is left and the last window."""
+        if self._pending:
+            self._encode(len(self._pending))
+        if self.cells == 0:
+            return
+        if not self.windows or self.windows[-1].start + self.windows[-1].cells < self.cells:
+            self._keep(max(0, self.cells - self.length))
+        self._features = []
+
+    def _encode(self, count: int) -> None:
+        images = np.stack(self._pending[: count + 1])
+        frames = self.encoder.normalise(torch.from_numpy(images).permute(0, 3, 1, 2))[None]
+        following = frames[:, count] if frames.shape[1] > count else None
+        self._features.append(self.encoder.frame_features(frames[:, :count], following)[0])
+        self._pending = self._pending[count:]
+        self.cells += count
+        self._held += count
+        start = self.windows[-1].start + self.length // 2 if self.windows else 0
+        while start + self.length <= self.cells:
+            self._keep(start)
+            start += self.length // 2
+
+    def _keep(self, start: int) -> None:
+        """Project and store the window that begins at a cell; features before it are no longer needed."""
+        features = torch.cat(self._features)
+        self._features = [features]
+        end = min(start + self.length, self.cells)
+        window = features[start - self._first : end - self._first][None]
+        projected = self.decoder.project(self.encoder.window_tokens(window))
+        self.windows.append(Window(start, end - start, self.store.append(projected)))
+        # The last window may reach back by a whole length, so this much is kept.
+        keep_from = max(self._first, self.cells - self.length)
+        self._features = [features[keep_from - self._first :]]
+        self._first = keep_from

@@ -1,0 +1,62 @@
+"""The default model `lite`: a small configuration of the one decoder, with an encoder that is trained too."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from escounts.models.decoder import DecoderConfig
+from escounts.models.heads import RateHeadConfig
+from escounts.models.network import NetworkConfig
+from escounts.models.similarity import SimilarityConfig
+
+LITE_DECODER = DecoderConfig(
+    in_channels=192,
+    channels=256,
+    heads=4,
+    cross_blocks=2,
+    window_blocks=2,
+    window=(16, 2, 2),
+    window_shift="alternate",
+    mlp_ratio=2,
+    grid=(2, 2),
+    pool_exemplars=True,
+    latent_tokens=64,
+    spatial_position="learnt",
+    exemplar_position=True,
+    exemplar_length=True,
+    exemplar_norm=True,
+    input_norm=True,
+    middle_norm=False,
+    final_norm=True,
+    cross_qkv_bias=True,
+    head=RateHeadConfig(),
+    similarity=SimilarityConfig(),
+)
+
+LITE = NetworkConfig(encoder="lite", encoder_options={}, decoder=LITE_DECODER)
+
+LITE_TINY = NetworkConfig(
+    encoder="lite",
+    encoder_options={"widths": (8, 16, 24, 32), "channels": 64, "dilations": (1,), "size": 64},
+    decoder=replace(
+        LITE_DECODER,
+        in_channels=64,
+        channels=64,
+        cross_blocks=1,
+        window_blocks=1,
+        similarity=SimilarityConfig(lags=32, widths=(8, 16, 16)),
+    ),
+)
+"""For smoke runs and tests: the same shape, a hundredth of the work."""
+
+EXEMPLAR_CELLS = 16
+"""Time cells of an exemplar, spread evenly over its repetition."""
+
+
+def exemplar_cells(start: float, end: float, length: int) -> npt.NDArray[np.int64]:
+    """The time cells that stand for an exemplar between two (fractional) cells of a sequence of `length`."""
+    centres = start + (np.arange(EXEMPLAR_CELLS) + 0.5) / EXEMPLAR_CELLS * (end - start)
+    return np.clip(np.floor(centres), 0, length - 1).astype(np.int64)

@@ -1,0 +1,222 @@
+"""Training from pixels on generated repetitions: encoder and decoder learn together.
+
+Plans are drawn ahead in worker processes, frames are rendered on the training device.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from escounts.data.synthetic import GeneratedBatch, Generator, Plan
+from escounts.density import rate_map
+from escounts.evaluation.metrics import mae, obo
+from escounts.models.encoders.lite import LiteEncoder
+from escounts.models.heads import HeadOutput
+from escounts.models.lite import EXEMPLAR_CELLS, exemplar_cells
+from escounts.models.network import Network
+from escounts.training.objective import Target
+
+Spans = Sequence[tuple[float, float]]
+Rng = np.random.Generator
+
+
+@dataclass(frozen=True)
+class PixelConfig:
+    """lengths: frames a video, drawn per batch. shots: shares of 0, 1, 2 … exemplars. other: share of exemplars
+    taken from the sibling video where there is one. side: share of alternating videos with an exemplar in which
+    the exemplar is one side, so that each side counts. wobble: error of an exemplar's borders, of its length."""
+
+    lengths: tuple[int, ...] = (64, 96, 128)
+    shots: tuple[float, ...] = (0.5, 0.3, 0.2)
+    other: float = 0.35
+    side: float = 0.5
+    wobble: float = 0.05
+    validation_batches: int = 6
+    validation_length: int = 128
+
+
+@dataclass(frozen=True)
+class Exemplars:
+    """Which exemplars each video gets: source_BS (row of the batch), cell_BSE (time cells to take), cells_BS
+    (length of the repetition in cells, 0 when it is another video's and says nothing here), shots_B."""
+
+    source_BS: Tensor
+    cell_BSE: Tensor
+    cells_BS: Tensor
+    shots_B: Tensor
+
+
+@dataclass(frozen=True)
+class PixelBatch:
+    """frames_BTCHW: 0..255 on the training device."""
+
+    frames_BTCHW: Tensor
+    exemplars: Exemplars
+    target: Target
+
+
+class PixelTask:
+    """Generated repetitions, as the trainer's task."""
+
+    steps_per_epoch = 500
+
+    def __init__(
+        self,
+        generator: Generator,
+        validation: Generator,
+        *,
+        batch_size: int,
+        seed: int = 0,
+        device: torch.device | str = "cpu",
+        config: PixelConfig | None = None,
+        size: int = 128,
+        workers: int = 0,
+    ) -> None:
+        """size: pixels a side the network's encoder takes. workers: processes that draw plans ahead."""
+        self.size = size
+        self.generator = generator
+        self.validation = validation
+        self.batch_size = batch_size
+        self.seed = seed
+        self.device = torch.device(device)
+        self.config = config or PixelConfig()
+        self._planner = _Planner(generator, workers)
+
+    def batch(self, step: int, rank: int, world: int) -> PixelBatch:
+        plans = self._planner.plans([self._request(step + k, rank, world) for k in range(self._planner.ahead)])
+        rng = np.random.default_rng((self.seed, step, rank))
+        return self._make(self.generator, plans, rng, shots=None)
+
+    def _request(self, step: int, rank: int, world: int) -> tuple[int, int, int]:
+        """(first video's index, videos, frames each) of one process's share of a step."""
+        length = int(np.random.default_rng((self.seed, step)).choice(self.config.lengths))
+        size = self.batch_size // world
+        return (step * world + rank) * size, size, length
+
+    def forward(self, network: nn.Module, batch: PixelBatch) -> tuple[HeadOutput, Target]:
+        assert isinstance(network, Network)
+        encoder, decoder = network.encoder, network.decoder
+        assert isinstance(encoder, LiteEncoder)
+        projected = decoder.project(encoder(encoder.normalise(batch.frames_BTCHW)))
+        chosen = batch.exemplars
+        exemplars_BSTHWC = projected.tokens_BTHWC[chosen.source_BS[..., None], chosen.cell_BSE]
+        memory = decoder.remember(exemplars_BSTHWC, shots_B=chosen.shots_B, cells_BS=chosen.cells_BS)
+        # A random start in time: a window may lie anywhere in its video.
+        offset = float(torch.randint(0, 200, (1,))) if network.training else 0.0
+        return decoder.decode(projected, memory, time_offset=offset), batch.target
+
+    def validate(self, network: nn.Module) -> dict[str, float]:
+        """MAE (rounded, videos that repeat) and OBO (all), zero-shot and with one exemplar; share of negatives
+        called zero. "mae" is the mean of both MAEs."""
+        figures: dict[str, float] = {}
+        for shots in (0, 1):
+            truth, counted = [], []
+            for k in range(self.config.validation_batches):
+                plans = self.validation.plans(k * self.batch_size, self.batch_size, self.config.validation_length)
+                rng = np.random.default_rng((self.seed, k, 7))
+                batch = self._make(self.validation, plans, rng, shots=shots)
+                output, target = self.forward(network, batch)
+                counted += output.density_BT.sum(1).tolist()
+                truth += target.count_B.tolist()
+            figures[f"mae_{shots}"] = mae(np.round(truth), np.array(counted))
+            figures[f"obo_{shots}"] = obo(np.round(truth), np.array(counted))
+            nothing = np.array(truth) < 0.5
+            figures[f"zero_{shots}"] = float((np.round(counted)[nothing] == 0).mean())
+        figures["mae"] = (figures["mae_0"] + figures["mae_1"]) / 2
+        return figures
+
+    def _make(self, generator: Generator, plans: list[Plan], rng: Rng, *, shots: int | None) -> PixelBatch:
+        generated = generator.render(plans, device=self.device, size=self.size)
+        length = generated.frames_BTCHW.shape[1]
+        exemplars, units = choose_exemplars(generated, length, self.config, rng, shots=shots)
+        density = np.stack([rate_map(spans, cells=length, step=1.0) for spans in units])
+        density_BT = torch.from_numpy(density.astype(np.float32)).to(self.device)
+        target = Target(density_BT=density_BT, count_B=density_BT.sum(1))
+        moved = Exemplars(**{name: value.to(self.device) for name, value in vars(exemplars).items()})
+        return PixelBatch(generated.frames_BTCHW, moved, target)
+
+
+def choose_exemplars(
+    generated: GeneratedBatch, length: int, config: PixelConfig, rng: Rng, *, shots: int | None = None
+) -> tuple[Exemplars, list[Spans]]:
+    """Exemplars for every video, and the spans that are to be counted given them.
+
+    The exemplar sets the unit: one side of an alternating motion asks for sides. Zero-shot, a repetition is a
+    full cycle.
+    """
+    videos = len(generated.spans)
+    slots = max(len(config.shots) - 1, shots or 0, 1)
+    source = np.tile(np.arange(videos)[:, None], (1, slots))
+    cell = np.zeros((videos, slots, EXEMPLAR_CELLS), np.int64)
+    cells = np.zeros((videos, slots), np.float32)
+    number = np.full(videos, shots) if shots is not None else rng.choice(len(config.shots), videos, p=config.shots)
+    units: list[Spans] = []
+    sibling = generated.sibling_B.tolist()
+    for row in range(videos):
+        sides = bool(generated.side_spans[row]) and number[row] > 0 and rng.random() < config.side
+        all_spans = generated.side_spans if sides else generated.spans
+        for slot in range(number[row]):
+            other = sibling[row] >= 0 and rng.random() < config.other
+            if other and not _whole(all_spans[sibling[row]], length):
+                other = False
+            video = sibling[row] if other else row
+            whole = _whole(all_spans[video], length)
+            if not whole:
+                number[row] = 0
+                break
+            start, end = whole[rng.integers(len(whole))]
+            wobble = (end - start) * config.wobble * rng.normal(size=2)
+            times = exemplar_cells(start + wobble[0], end + wobble[1], length)
+            source[row, slot], cell[row, slot] = video, times
+            cells[row, slot] = 0.0 if other else max(end - start + wobble[1] - wobble[0], 1.0)
+        if sides and number[row] == 0:
+            all_spans = generated.spans
+        units.append(all_spans[row])
+    tensors = [torch.from_numpy(a) for a in (source, cell, cells, number.astype(np.int64))]
+    return Exemplars(*tensors), units
+
+
+def _whole(spans: Spans, length: int) -> list[tuple[float, float]]:
+    """Spans that lie within the video."""
+    return [(start, end) for start, end in spans if start >= -0.5 and end <= length + 0.5]
+
+
+class _Planner:
+    """Draws plans ahead of the training loop in worker processes; with no workers, on the spot."""
+
+    def __init__(self, generator: Generator, workers: int) -> None:
+        self.generator = generator
+        self.ahead = max(1, 2 * workers)
+        self._pending: dict[tuple[int, int, int], Future[list[Plan]]] = {}
+        # Forked, so that the banks are shared and not copied; before the GPU is first used.
+        context = multiprocessing.get_context("fork")
+        self._pool = ProcessPoolExecutor(workers, context, _start_worker, (generator,)) if workers else None
+
+    def plans(self, requests: list[tuple[int, int, int]]) -> list[Plan]:
+        """The first request's plans; the others are asked for ahead."""
+        if self._pool is None:
+            return self.generator.plans(*requests[0])
+        for request in requests:
+            if request not in self._pending:
+                self._pending[request] = self._pool.submit(_draw, *request)
+        return self._pending.pop(requests[0]).result()
+
+
+_worker_generator: Generator
+
+
+def _start_worker(generator: Generator) -> None:
+    global _worker_generator
+    _worker_generator = generator
+    torch.set_num_threads(1)
+
+
+def _draw(index: int, size: int, length: int) -> list[Plan]:
+    return _worker_generator.plans(index, size, length)
