@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from escounts.density import repetitions
 from escounts.errors import ExemplarError, VideoError
-from escounts.exemplars import parse_exemplar
+from escounts.exemplars import check_exemplar, parse_exemplar
 from escounts.models import catalogue
 from escounts.models.interface import CountingModel, Encoding, Progress, Shot
 from escounts.results import CountResult, ExemplarSpan
@@ -19,7 +19,6 @@ from escounts.results import CountResult, ExemplarSpan
 if TYPE_CHECKING:
     from escounts.video import Video, VideoInfo
 
-VideoLike = "str | os.PathLike[str] | Video"
 Exemplar = Any
 """(start, end) · "3.2-4.8" · "other.mp4@1.0-2.5" · ExemplarSpan · (EncodedVideo, start, end)."""
 
@@ -199,11 +198,8 @@ def _parsed(exemplar: Exemplar, info: VideoInfo) -> ExemplarSpan:
 
 
 def _check_exemplar(span: ExemplarSpan, info: VideoInfo) -> None:
-    where = f"exemplar {span.start:g}-{span.end:g} s"
-    if not span.end > span.start:
-        raise ExemplarError(f"{where}: its end must come after its start")
-    if span.start < 0 or span.end > info.duration + 1.0 / info.fps:
-        raise ExemplarError(f"{where} lies outside {info.path}, which lasts {info.duration:.2f} s")
+    named = span if span.video else replace(span, video=str(info.path))
+    check_exemplar(named, duration=info.duration, slack=1.0 / info.fps)
 
 
 def _check_range(video: Video, start: float, end: float | None) -> None:

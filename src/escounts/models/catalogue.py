@@ -72,11 +72,17 @@ def default_name() -> str:
     return "lite" if lite is not None and lite.state() == "ready" else "spectral"
 
 
-def build(name: str = "default", device: str = "auto") -> CountingModel:
-    """The model of that name on a device; raises ModelError for unknown names and missing weights."""
+def find(name: str = "default") -> ModelEntry:
+    """The entry of that name; raises ModelError that lists the known names."""
     entry = _ENTRIES.get(default_name() if name == "default" else name)
     if entry is None:
         raise ModelError(f"unknown model {name!r}; known: {', '.join(['default', *_ENTRIES])}")
+    return entry
+
+
+def build(name: str = "default", device: str = "auto") -> CountingModel:
+    """The model of that name on a device; raises ModelError for unknown names and missing weights."""
+    entry = find(name)
     state = entry.state()
     if state != "ready":
         raise ModelError(f"model {entry.name!r} is {state}")
