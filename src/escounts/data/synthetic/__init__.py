@@ -1,1 +1,23 @@
+"""Generated repetitions: videos with the true start and end of every repetition.
 
+From a folder of clips, from motion capture, or from nothing but code; deterministic by seed; drawn on the CPU
+or on a GPU. The only generator in the project.
+"""
+
+from escounts.data.synthetic.clips import ClipBank, permissive, pool_rows
+from escounts.data.synthetic.config import GeneratorConfig
+from escounts.data.synthetic.generator import Generator
+from escounts.data.synthetic.motion import MotionBank
+from escounts.data.synthetic.plan import Plan
+from escounts.data.synthetic.render import GeneratedBatch
+
+__all__ = [
+    "ClipBank",
+    "GeneratedBatch",
+    "Generator",
+    "GeneratorConfig",
+    "MotionBank",
+    "Plan",
+    "permissive",
+    "pool_rows",
+]

@@ -1,0 +1,125 @@
+"""The recipe of the generated repetitions: every probability and every range is a value here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+Range = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class GeneratorConfig:
+    """Shares are probabilities 0..1, periods and durations are in frames unless a name says otherwise."""
+
+    # Where the motion comes from; a missing bank's share goes to the others.
+    clips: float = 0.45
+    motion: float = 0.30
+    procedural: float = 0.25
+
+    # What a batch is made of.
+    negative: float = 0.22
+    """Videos in which nothing repeats."""
+    single: float = 0.04
+    """Videos with exactly one complete there-and-back: one repetition."""
+    sibling: float = 0.35
+    """Videos that have another video of the same action in the batch."""
+    reverse: float = 0.25
+    """Videos played backwards in time."""
+
+    # The timeline.
+    period: Range = (2.4, 70.0)
+    """Log-uniform; the upper end is cut to 0.8 of the video's length."""
+    jitter: Range = (0.0, 0.18)
+    """Standard deviation of a repetition's log length."""
+    drift: float = 0.4
+    """Share of videos whose tempo speeds up or slows down."""
+    drift_size: float = 0.25
+    pause: float = 0.2
+    """Share of videos with pauses between repetitions."""
+    pause_length: Range = (0.05, 1.0)
+    """Of a period."""
+    lead: float = 0.55
+    tail: float = 0.55
+    """Share of videos with something else before the first (after the last) repetition."""
+    lead_length: Range = (0.03, 0.4)
+    """Of the video."""
+    cut_inside: float = 0.4
+    """Share of videos without lead (tail) that begin (end) inside a repetition."""
+    few: float = 0.3
+    """Share of videos limited to 1..few_most repetitions."""
+    few_most: int = 8
+    reach: float = 0.22
+    """How much shorter than the full reach a repetition may fall."""
+    phase_warp: Range = (-0.6, 0.6)
+    """How unevenly time runs within a repetition."""
+    second_action: float = 0.05
+    """Share of clip and figure videos in which another repeated action follows the first; both count."""
+
+    # Alternating sides: a full cycle, left and right, is one repetition.
+    alternate_figures: float = 0.22
+    alternate_footage: float = 0.06
+    alternate_sprites: float = 0.15
+
+    # How a segment of footage or motion becomes a repetition.
+    there_and_back: float = 0.5
+    natural_cycle: float = 0.3
+    """The rest are forward loops, with a hard or a cross-faded seam."""
+    sprite_from_clip: float = 0.15
+    """Share of clip videos in which a piece of one frame moves on a path."""
+    composite: float = 0.35
+    """Share of clip videos shown small, before another background."""
+
+    # The camera; the shares of still, gentle, strong and fast motion add up to one.
+    camera_still: float = 0.30
+    camera_gentle: float = 0.30
+    camera_strong: float = 0.22
+    camera_fast: float = 0.18
+    shake: float = 0.35
+    shake_size: Range = (0.003, 0.035)
+    pan: float = 0.12
+    """Share of videos with a pan in one direction that never comes back."""
+    zoom: float = 0.12
+    parallax: Range = (0.15, 1.0)
+    """How far the performer follows the background's motion."""
+    shot_change: float = 0.04
+    """Share of videos in which the camera jumps once while the motion goes on."""
+    aspect: Range = (9 / 16, 16 / 9)
+    """Width / height of the scene before it is squashed to a square."""
+
+    # Motion blur, drawn as the mean of sub-frames.
+    blur_below: float = 9.0
+    """Videos whose period is shorter are drawn with sub-frames (with probability `blur`)."""
+    blur: float = 0.6
+    subframes: int = 3
+    shutter: Range = (0.3, 1.0)
+    """Of a frame's duration."""
+
+    # The finish.
+    grey: float = 0.12
+    flicker: float = 0.3
+    soft: float = 0.3
+    blur_finish: float = 0.2
+    noise: float = 0.4
+    noise_size: Range = (1.0, 12.0)
+    """Standard deviation, of 255."""
+    overlay: float = 0.2
+    letterbox: float = 0.1
+
+    # Figures.
+    upper_body: float = 0.2
+    prop: float = 0.3
+    clip_background: float = 0.45
+    """Share of figure and procedural videos before a clip's frame, where there are clips."""
+    exercise: float = 0.4
+    """Share of procedural videos that show a parametric exercise; the others show mechanisms and patterns."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.period[0] < self.period[1]:
+            raise ValueError(f"period is {self.period}, expected 0 < shortest < longest, in frames")
+        if self.negative + self.single + self.sibling > 1:
+            raise ValueError(
+                f"negative + single + sibling is {self.negative + self.single + self.sibling:.2f}, "
+                "expected at most 1: siblings always repeat"
+            )
+        if self.subframes < 1:
+            raise ValueError(f"subframes is {self.subframes}, expected at least 1")

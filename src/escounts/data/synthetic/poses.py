@@ -1,0 +1,135 @@
+"""Pose tracks (F, 20, 3): a performer's joints at every drawn moment, from motion capture."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from escounts.data.synthetic.actions import Action, pick_segment, progress, reaches
+from escounts.data.synthetic.config import GeneratorConfig
+from escounts.data.synthetic.curves import Floats, chance, smooth_noise
+from escounts.data.synthetic.motion import MIRROR, MotionBank
+from escounts.data.synthetic.timeline import AFTER, BEFORE, Clock
+
+Joints = npt.NDArray[np.float64]
+
+
+def at_positions(bank: MotionBank, at: Floats) -> Joints:
+    """(F, 20, 3) joints at fractional positions in the bank."""
+    at = np.clip(at, 0, len(bank.joints) - 1)
+    left = np.minimum(at.astype(np.int64), len(bank.joints) - 2)
+    part = (at - left)[:, None, None]
+    between: Joints = bank.joints[left] * (1 - part) + bank.joints[left + 1] * part
+    return between
+
+
+def centred(joints: Joints, by: Joints | None = None) -> Joints:
+    """Joints moved so that the hips (of `by`) are over the origin; heights stay."""
+    hips = (joints if by is None else by)[:, :1].copy()
+    hips[..., 1] = 0
+    moved: Joints = joints - hips
+    return moved
+
+
+def mirrored(joints: Joints) -> Joints:
+    """Left and right limbs swapped, seen from the same side: x changes its sign about the hips."""
+    swapped = joints[:, MIRROR].copy()
+    swapped[..., 0] = 2 * joints[:, :1, 0] - swapped[..., 0]
+    return swapped
+
+
+def alternate(joints: Joints, rest: Joints, side: npt.NDArray[np.int64]) -> Joints:
+    """Do the motion to the one side and then the other, without a jump: deviations from a symmetric rest."""
+    even = 0.5 * (rest + mirrored(rest))
+    moved = joints - rest
+    other = moved[:, MIRROR] * np.array([-1.0, 1.0, 1.0])
+    result: Joints = even + np.where((side == 1)[:, None, None], other, moved)
+    return result
+
+
+def action_poses(
+    rng: np.random.Generator, config: GeneratorConfig, bank: MotionBank, action: Action, clock: Clock
+) -> Joints:
+    """The performer doing the action, at rest outside repetitions; hips start over the origin."""
+    trial, start, length = action.segment
+    low = float(bank.offsets[trial])
+    begin = low + start
+    along = progress(action, clock)
+    if action.way == "back":
+        along = along * reaches(rng, config, clock)
+    poses = at_positions(bank, begin + length * along)
+    rest = at_positions(bank, np.array([begin]))
+    poses = centred(poses, np.broadcast_to(rest, poses.shape))
+    if action.way != "back":
+        # Close the loop: take the drift out, then spread what is left of the gap over the repetition's end.
+        gap = at_positions(bank, np.array([begin + length])) - rest
+        drift = gap[:, :1].copy()
+        drift[..., 1] = 0
+        poses = poses - along[:, None, None] * drift
+        if clock.stray is None:
+            late = np.clip((along - 0.65) / 0.35, 0, 1)
+            late = late * late * (3 - 2 * late)
+            poses = poses - late[:, None, None] * (gap - drift)
+    rest = centred(rest)
+    if action.alternating:
+        poses = alternate(poses, np.broadcast_to(rest, poses.shape), clock.side)
+    return poses
+
+
+def lead_poses(rng: np.random.Generator, bank: MotionBank, action: Action, clock: Clock, poses: Joints) -> Joints:
+    """Other motion before the first and after the last repetition, blended in over a few frames."""
+    trial, start, _ = action.segment
+    low, high = float(bank.offsets[trial]), float(bank.offsets[trial + 1] - 1)
+    walks = bank.walking()
+    for stage in (BEFORE, AFTER):
+        where = clock.stage == stage
+        draw = rng.random()
+        if where.sum() < 3 or draw < 0.25:
+            continue
+        border = clock.times[where].max() if stage == BEFORE else clock.times[where].min()
+        away = np.abs(clock.times - border)
+        sign = -1.0 if stage == BEFORE else 1.0
+        if draw < 0.5:  # the trial as it really goes on
+            at = np.clip(low + start + sign * away, low, high)
+            other = at_positions(bank, at)
+            other = centred(other, np.broadcast_to(at_positions(bank, np.array([low + start])), other.shape))
+        elif draw < 0.8 or not walks:  # somebody does something else first
+            rows = bank.segments.once if len(bank.segments.once) and chance(rng, 0.6) else bank.segments.back
+            segment = pick_segment(rng, rows, float(where.sum()))
+            begin = float(bank.offsets[segment[0]] + segment[1])
+            other = centred(at_positions(bank, begin + np.minimum(away * rng.uniform(0.5, 1.3), segment[2])))
+        else:  # walking in or out
+            walk = int(walks[int(rng.integers(len(walks)))])
+            begin, end = float(bank.offsets[walk]), float(bank.offsets[walk + 1] - 1)
+            other = centred(at_positions(bank, np.clip(begin + away * rng.uniform(0.7, 1.4), begin, end)))
+            other = other + np.stack([away * rng.normal() * 0.05, 0 * away, 0 * away], -1)[:, None]
+        blend = np.clip(away / rng.uniform(4, 10), 0, 1) * where
+        blend = (blend * blend * (3 - 2 * blend))[:, None, None]
+        poses = poses * (1 - blend) + other * blend
+    return poses
+
+
+def passing_poses(rng: np.random.Generator, bank: MotionBank, times: Floats, *, walk: bool = False) -> Joints:
+    """Something that does not repeat, played as it is; walk: somebody who crosses the picture."""
+    walks = bank.walking()
+    if walk and walks:
+        trial = walks[int(rng.integers(len(walks)))]
+        begin, end = float(bank.offsets[trial]), float(bank.offsets[trial + 1] - 1)
+        poses = centred(at_positions(bank, np.clip(begin + times * rng.uniform(0.6, 1.5), begin, end)))
+        across = (times - rng.uniform(0.3, 0.7) * times.max()) * rng.uniform(0.015, 0.06) * rng.choice([-1, 1])
+        return poses + np.stack([across, 0 * across, 0 * across], -1)[:, None]
+    rows = bank.segments.once if len(bank.segments.once) else bank.segments.back
+    trial, start, length = pick_segment(rng, rows, float(np.ptp(times)))
+    begin = float(bank.offsets[trial] + start)
+    speed = min(rng.uniform(0.5, 1.4), length / (float(np.ptp(times)) + 1))
+    poses = at_positions(bank, begin + np.clip(times * speed, 0, length))
+    return centred(poses, np.broadcast_to(poses[:1], poses.shape))
+
+
+def sway(rng: np.random.Generator, clock: Clock, poses: Joints, period: float) -> Joints:
+    """No repetition is like another: joints wander a little, slower than the repetitions."""
+    size = float(rng.choice([0.0, 0.004, 0.012]))
+    drift = smooth_noise(rng, clock.times, 60, max(period, 8.0)).T.reshape(-1, 20, 3) * size
+    body = smooth_noise(rng, clock.times, 3, max(2 * period, 20.0)).T[:, None] * rng.choice([0.0, 0.01, 0.04])
+    moved: Joints = poses + drift + body * np.array([1.0, 0.2, 1.0])
+    return moved
