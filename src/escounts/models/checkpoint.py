@@ -57,9 +57,7 @@ def strict_load(
     source: str = "the weights",
 ) -> None:
     """Load every tensor into the module, or raise a ModelError that names what does not fit."""
-    module.load_state_dict(
-        fitting(module, tensors, known_unneeded=known_unneeded, source=source), strict=False
-    )
+    module.load_state_dict(fitting(module, tensors, known_unneeded=known_unneeded, source=source), strict=False)
 
 
 def fitting(
@@ -69,7 +67,7 @@ def fitting(
     known_unneeded: Sequence[str] = (),
     source: str = "the weights",
 ) -> dict[str, Tensor]:
-    """The tensors the module takes; every missing, unexpected or mis-shaped one is a ModelError that names it.
+    """The tensors the module takes; a missing, unexpected or mis-shaped one is a ModelError naming it.
 
     known_unneeded: glob patterns of names that may be in the file and are not used (a classifier).
     `num_batches_tracked` counters may be absent: files of old torch versions have none. The module may be on

@@ -28,8 +28,8 @@ def fetch(hub_id: str) -> Path:
         folder = Path(huggingface_hub.snapshot_download(hub_id, revision=info.sha, allow_patterns=wanted))
     except Exception as error:  # the hub library raises its own, requests' and the system's errors
         raise ModelError(
-            f"cannot fetch {hub_id} ({type(error).__name__}: {_first_line(error)}); without a network, download "
-            f"{WANTED[0]} and {WANTED[1]} of {hub_id} into one folder on another machine and run "
+            f"cannot fetch {hub_id} ({type(error).__name__}: {_first_line(error)}); without a network, "
+            f"download {WANTED[0]} and {WANTED[1]} of {hub_id} into one folder on another machine and run "
             "`escounts weights add FOLDER`"
         ) from error
     for name in wanted:

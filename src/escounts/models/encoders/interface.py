@@ -7,8 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
+
+Image = npt.NDArray[np.uint8]
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -22,6 +26,8 @@ class EncoderSpec:
     frames apart. size: height and width of a frame in pixels. mean, std: per RGB channel, of values in 0..1.
     cells, grid: T' and (H', W') of one window's tokens. exemplar_frames: frames of an exemplar, spread evenly
     over its span. fps: None when windows are cut in raw frames, else the rate at which frames are sampled.
+    A frame is scaled to `size` on its shorter side and its middle is taken, as the public encoders were
+    trained; with an fps (the encoders that were trained here) the whole frame is squashed to size × size.
     """
 
     name: str
@@ -46,6 +52,20 @@ class EncoderSpec:
         """Raw frames a time cell stands for."""
         return self.window_raw_frames // self.cells
 
+    def read_size(self, width: int, height: int) -> tuple[int, int]:
+        """(width, height) in pixels at which a video of that shape is read, before `cut`."""
+        if self.fps is not None:
+            return self.size, self.size
+        scale = self.size / min(width, height)
+        # a frame far longer than wide is squashed rather than read at many times the pixels that are used
+        longest = 4 * self.size
+        return min(longest, round(width * scale)), min(longest, round(height * scale))
+
+    def cut(self, image: Image) -> Image:
+        """The middle size × size of an image (H, W, 3) that was read at read_size."""
+        top, left = (image.shape[0] - self.size) // 2, (image.shape[1] - self.size) // 2
+        return image[top : top + self.size, left : left + self.size]
+
 
 class Encoder(nn.Module):
     """Base of all encoders: a spec, a normalisation, and a forward from pixels to tokens."""
@@ -61,11 +81,11 @@ class Encoder(nn.Module):
         raise TypeError(f"{type(self).__name__} does not define forward")
 
     def normalise(self, frames: Tensor) -> Tensor:
-        """Float frames on this encoder's device from uint8 RGB frames (..., 3, H, W) of 0..255."""
-        device = next(self.parameters()).device
-        mean = torch.tensor(self.spec.mean, device=device).mul(255.0).view(3, 1, 1)
-        inverse = torch.tensor(self.spec.std, device=device).mul(255.0).reciprocal().view(3, 1, 1)
-        return (frames.to(device, torch.float32) - mean) * inverse
+        """Float frames from uint8 RGB (..., 3, H, W) of 0..255, on this encoder's device, in its dtype."""
+        weight = next(self.parameters())
+        mean = torch.tensor(self.spec.mean, device=weight.device).mul(255.0).view(3, 1, 1)
+        inverse = torch.tensor(self.spec.std, device=weight.device).mul(255.0).reciprocal().view(3, 1, 1)
+        return ((frames.to(weight.device, torch.float32) - mean) * inverse).to(weight.dtype)
 
 
 def parameter_count(module: nn.Module) -> int:
