@@ -2,7 +2,7 @@
 
 The map is padded to whole windows and, in shifted blocks, rolled by half a window. A window at the border
 then holds cells that are padding or that come from the far side. Which cells may see which is the same for
-whole groups of windows, so each group is one attention call with a mask the size of one window, not of the map.
+whole groups of windows, so each group is one attention call with a mask the size of one window.
 
 Two rules for padding:
 - "masked": padded cells are never attended to. Time is never clipped, so a video's result does not depend on

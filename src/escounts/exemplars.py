@@ -1,0 +1,76 @@
+"""Exemplars as people write them: `3.2-4.8` in the counted video, `other.mp4@1.0-2.5` in another one."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import numpy as np
+import numpy.typing as npt
+
+from escounts.errors import ExemplarError
+from escounts.results import ExemplarSpan
+
+EXEMPLAR_FRAMES = 16
+"""Frames an exemplar is sampled at (section 4.1)."""
+
+_TIME = r"-?(?:\d+:){0,2}\d*\.?\d+"
+_SPAN = re.compile(rf"\s*({_TIME})\s*-\s*({_TIME})\s*")
+_FORMS = "write start-end in seconds (3.2-4.8 or 1:03.5-1:05), or video@start-end (other.mp4@1.0-2.5)"
+
+
+def parse_exemplar(text: str) -> ExemplarSpan:
+    """`"3.2-4.8"` or `"other.mp4@1.0-2.5"` -> a checked span; times in seconds, m:s or h:m:s.
+
+    The path may itself hold "@" and "-": the times stand after the last "@".
+
+    >>> parse_exemplar("take-2@home.mp4@1.0-2.5")
+    ExemplarSpan(start=1.0, end=2.5, video='take-2@home.mp4')
+    """
+    video: str | None = None
+    match = _SPAN.fullmatch(text)
+    if match is None:
+        video, at, times = text.rpartition("@")
+        match = _SPAN.fullmatch(times)
+        if not at or match is None:
+            raise ExemplarError(f"exemplar {text!r} is not understood; {_FORMS}")
+        if not video.strip():
+            raise ExemplarError(f"exemplar {text!r} names no video before the @; {_FORMS}")
+    span = ExemplarSpan(_seconds(match[1]), _seconds(match[2]), video)
+    check_exemplar(span)
+    return span
+
+
+def check_exemplar(span: ExemplarSpan, *, duration: float | None = None, slack: float = 0.0) -> None:
+    """Raises ExemplarError unless the span is a stretch of time inside its video.
+
+    duration: length of that video in seconds, if known. slack: seconds the end may run past it (one frame).
+    """
+    where = f"exemplar {span.start:g}-{span.end:g}" + (f" of {span.video}" if span.video else "")
+    if not (math.isfinite(span.start) and math.isfinite(span.end)):
+        raise ExemplarError(f"{where}: start and end must be finite numbers of seconds")
+    if span.start < 0:
+        raise ExemplarError(f"{where} starts at a negative time; times count from 0, the video's start")
+    if span.end == span.start:
+        raise ExemplarError(f"{where} is empty; give the start and the end of one repetition")
+    if span.end < span.start:
+        raise ExemplarError(f"{where} ends before it starts; the start comes first")
+    if duration is not None and span.end > duration + slack:
+        raise ExemplarError(f"{where} runs past the end of the video, which lasts {duration:.2f} s")
+
+
+def exemplar_times(span: ExemplarSpan, *, frames: int = EXEMPLAR_FRAMES) -> npt.NDArray[np.float64]:
+    """Seconds at which an exemplar is sampled: the middles of `frames` equal parts of the span."""
+    if frames < 1:
+        raise ValueError(f"got {frames} frames for an exemplar; at least 1 is needed")
+    times: npt.NDArray[np.float64] = span.start + (np.arange(frames) + 0.5) * (span.end - span.start) / frames
+    return times
+
+
+def _seconds(text: str) -> float:
+    """ "75.5", "1:15.5" or "0:01:15.5" -> seconds."""
+    sign = -1.0 if text.startswith("-") else 1.0
+    total = 0.0
+    for part in text.lstrip("-").split(":"):
+        total = total * 60 + float(part)
+    return sign * total

@@ -1,0 +1,178 @@
+"""Where the repetitions of a density map are: always as many as asked for. Places in cells (0 = left edge).
+
+A map of "peaks" has one bump a repetition. The highest peaks are the repetitions; each reaches half-way to
+its neighbours, but no further than the map's typical distance allows, so that a pause belongs to nobody. Where
+the map has fewer peaks than repetitions, their middles are where its running sum passes 1/2, 3/2, 5/2 …
+
+A map of "rate" has no bumps: repetitions end where its running sum passes whole numbers. The phase starts
+anew after every stretch in which nothing repeats, since a repetition begins where the motion begins: stretches are
+given whole numbers of repetitions (largest remainders), and their running sums are scaled to end on them.
+Stretches are joined across the shortest gaps first when that brings their sums closer to whole numbers: then
+the gap lies inside a repetition.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Array: TypeAlias = npt.NDArray[np.float64]
+Found: TypeAlias = list[tuple[float, float, float]]
+
+SILENT = 0.1
+"""A cell whose rate is below this share of the map's 90th percentile is part of a gap."""
+REACH = 0.75
+"""A repetition reaches at most this share of the typical peak distance to either side."""
+
+
+def find_peaks(values: npt.ArrayLike, *, above: float | None = None) -> npt.NDArray[np.int64]:
+    """Cells that are local maxima, in order; the middle cell of a plateau; borders count as low.
+
+    above: only peaks higher than this. A flat map has no peak.
+    """
+    values = np.asarray(values, dtype=np.float64)
+    if len(values) == 0 or values.max() == values.min():
+        return np.zeros(0, dtype=np.int64)
+    begins = np.flatnonzero(np.diff(values, prepend=np.nan) != 0)
+    ends = np.append(begins[1:], len(values)) - 1
+    level = np.concatenate([[-np.inf], values[begins], [-np.inf]])
+    high = (level[1:-1] > level[:-2]) & (level[1:-1] > level[2:])
+    peaks: npt.NDArray[np.int64] = (begins[high] + ends[high]) // 2
+    return peaks if above is None else peaks[values[peaks] > above]
+
+
+def spans_from_peaks(values: Array, count: int) -> Found:
+    """`count` spans (start, end, score) of a map with one bump a repetition."""
+    if count <= 0:
+        return []
+    positive = np.maximum(values, 0.0)
+    peaks = find_peaks(positive, above=0.0)
+    if len(peaks) >= count:
+        highest = np.sort(peaks[np.argsort(-positive[peaks], kind="stable")[:count]])
+        middles = np.array([_vertex(positive, int(p)) for p in highest])
+    else:
+        middles = _crossings(positive, np.arange(count) + 0.5, count)
+    gaps = np.diff(middles)
+    typical = float(np.median(gaps)) if len(gaps) else _half_height_width(positive, float(middles[0]))
+    reach = max(REACH * typical, 0.5 if len(gaps) == 0 else 0.0)
+    left = np.maximum(middles - np.append(np.inf, gaps / 2), np.maximum(middles - reach, 0.0))
+    left = np.maximum(left, np.append(-np.inf, (middles[:-1] + middles[1:]) / 2))
+    right = np.minimum(middles + np.append(gaps / 2, np.inf), np.minimum(middles + reach, len(values)))
+    mass = _mass(positive, left, right)
+    return list(zip(left.tolist(), right.tolist(), (1 - np.abs(mass - 1)).tolist(), strict=True))
+
+
+class _Stretch(NamedTuple):
+    """Cells first..last in which the motion repeats, and the repetitions they hold."""
+
+    first: int
+    last: int
+    mass: float
+
+
+def spans_from_rate(values: Array, count: int) -> Found:
+    """`count` spans (start, end, score) of a map of repetitions per cell."""
+    if count <= 0:
+        return []
+    positive = np.maximum(values, 0.0)
+    stretches = _join(_stretches(positive))
+    shares = np.array([s.mass for s in stretches]) * count / sum(s.mass for s in stretches)
+    given = np.floor(shares).astype(int)
+    for index in np.argsort(given - shares, kind="stable")[: count - int(given.sum())]:
+        given[index] += 1
+    found: Found = []
+    for stretch, number in zip(stretches, given.tolist(), strict=True):
+        if number == 0:
+            continue
+        begin, end = _borders(positive, stretch)
+        inside = positive[stretch.first : stretch.last + 1]
+        edges = stretch.first + _crossings(inside, np.arange(number + 1), number)
+        edges[0], edges[-1] = begin, end
+        score = 1 - abs(stretch.mass / number - 1)
+        found += [(a, b, score) for a, b in pairwise(edges.tolist())]
+    return found
+
+
+def _stretches(values: Array) -> list[_Stretch]:
+    """Runs of cells that repeat, with the partly covered cells at their ends."""
+    loud = values > SILENT * float(np.percentile(values[values > 0], 90))
+    change = np.flatnonzero(np.diff(np.concatenate([[False], loud, [False]]).astype(int)))
+    runs: list[_Stretch] = []
+    for first, stop in change.reshape(-1, 2).tolist():
+        first = first - 1 if first > 0 and values[first - 1] > 0 and not loud[first - 1] else first
+        stop = stop + 1 if stop < len(values) and values[stop] > 0 and not loud[stop] else stop
+        if runs and first <= runs[-1].last:
+            first = runs[-1].last + 1
+        runs.append(_Stretch(first, stop - 1, float(values[first:stop].sum())))
+    return [run for run in runs if run.mass > 0]
+
+
+def _join(stretches: list[_Stretch]) -> list[_Stretch]:
+    """Join neighbours, shortest gap first, while their sums come closer to whole numbers."""
+    joined = list(stretches)
+    while len(joined) > 1:
+        gaps = [b.first - a.last for a, b in pairwise(joined)]
+        for index in np.argsort(gaps, kind="stable").tolist():
+            a, b = joined[index : index + 2]
+            both = _Stretch(a.first, b.last, a.mass + b.mass)
+            if _residue(both.mass) + 1e-6 < max(_residue(a.mass), _residue(b.mass)) - 0.25:
+                joined[index : index + 2] = [both]
+                break
+        else:
+            break
+    return joined
+
+
+def _residue(mass: float) -> float:
+    """Distance to the nearest whole number of repetitions, at least one."""
+    return abs(mass - max(1, round(mass)))
+
+
+def _borders(values: Array, stretch: _Stretch) -> tuple[float, float]:
+    """Where a stretch begins and ends: its outer cells are covered only as far as their rate says."""
+    first, last = stretch.first, stretch.last
+    if first == last:
+        return float(first), float(last + 1)
+    left = min(1.0, values[first] / max(values[first + 1], 1e-12))
+    right = min(1.0, values[last] / max(values[last - 1], 1e-12))
+    return first + 1 - left, last + right
+
+
+def _crossings(values: Array, levels: npt.NDArray[np.generic], count: int) -> Array:
+    """Where the running sum, scaled to end at `count`, passes each level."""
+    running = np.concatenate([[0.0], np.cumsum(values)])
+    if running[-1] <= 0:
+        return np.asarray(levels, dtype=np.float64) * len(values) / count
+    # Cells without mass make the running sum flat; a tiny slope keeps it invertible.
+    running = running * (count / running[-1]) + np.arange(len(running)) * 1e-12
+    return np.interp(np.asarray(levels, dtype=np.float64), running, np.arange(len(running)))
+
+
+def _vertex(values: Array, peak: int) -> float:
+    """Place of a peak between cells: the vertex of the parabola through it and its neighbours."""
+    if not 0 < peak < len(values) - 1:
+        return peak + 0.5
+    a, b, c = values[peak - 1 : peak + 2]
+    bend = a - 2 * b + c
+    return float(peak + 0.5 + (0.5 * (a - c) / bend if bend < 0 else 0.0))
+
+
+def _half_height_width(values: Array, middle: float) -> float:
+    """Cells around `middle` that are at least half as high as it."""
+    peak = min(int(middle), len(values) - 1)
+    low = values < values[peak] / 2
+    before, after = np.flatnonzero(low[:peak]), np.flatnonzero(low[peak:])
+    first = before[-1] + 1 if len(before) else 0
+    stop = peak + after[0] if len(after) else len(values)
+    return float(stop - first)
+
+
+def _mass(values: Array, left: Array, right: Array) -> Array:
+    """Sum of the map between places."""
+    running = np.concatenate([[0.0], np.cumsum(values)])
+    cells = np.arange(len(running))
+    mass: Array = np.interp(right, cells, running) - np.interp(left, cells, running)
+    return mass
