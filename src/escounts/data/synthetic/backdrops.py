@@ -34,7 +34,8 @@ def draw_backdrop(rng: np.random.Generator, *, floor: float | None = None) -> np
 
 def _blotches(rng: np.random.Generator, cells: int) -> Floats:
     """(SIZE, SIZE, 3) smooth noise of about unit spread with features SIZE / cells large."""
-    grid = rng.normal(size=(cells + 1, cells + 1, 3))
+    # Mostly brightness: real walls and gardens are not rainbows.
+    grid = rng.normal(size=(cells + 1, cells + 1, 1)) + 0.3 * rng.normal(size=(cells + 1, cells + 1, 3))
     at = np.linspace(0, cells - 1e-6, SIZE)
     left = at.astype(np.int64)
     part = (at - left)[:, None, None]

@@ -13,6 +13,8 @@ from escounts.data.synthetic.plan import Shapes
 
 CPU_BLOCK = 8
 """Moments drawn together on the CPU: few, so that the window a stroke touches stays small."""
+SHORT = 4e-3
+"""Length below which a stroke's direction is lost in half precision."""
 
 
 def draw_strokes(shapes: Sequence[Shapes], view_FCHW: Tensor) -> None:
@@ -32,12 +34,14 @@ def _stack(shapes: Sequence[Shapes]) -> tuple[np.ndarray, np.ndarray]:  # type: 
     most = max(layer.order.shape[1] for layer in shapes)
     geometry, paint = [], []
     for layer in shapes:
-        moments, strokes = layer.order.shape
+        strokes = layer.order.shape[1]
         pad = ((0, 0), (0, most - strokes), (0, 0))
         ordered = np.take_along_axis(layer.geometry, layer.order[..., None], 1)
+        # A disc is a stroke without a length; a direction it must have all the same.
+        short = np.hypot(ordered[..., 2] - ordered[..., 0], ordered[..., 3] - ordered[..., 1]) < SHORT
+        ordered[..., 2] = np.where(short, ordered[..., 0] + SHORT, ordered[..., 2])
         geometry.append(np.pad(ordered, pad))
         paint.append(np.pad(layer.paint[layer.order], pad))
-        assert ordered.shape[0] == moments
     return np.concatenate(geometry).astype(np.float32), np.concatenate(paint).astype(np.float32)
 
 
