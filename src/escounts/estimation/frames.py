@@ -117,6 +117,7 @@ class FramesModel:
         self._encode_windows(pending, encoding)
         if not encoding.times:
             raise VideoError(f"{video.info.path}: no frame between {start:.2f} s and {start + whole:.2f} s")
+        encoding.finish()
         return encoding
 
     def _windows(self, images: Iterable[Image]) -> Iterator[Window]:
@@ -166,30 +167,26 @@ class FramesModel:
 
 
 class FramesEncoding:
-    """One video's projected tokens: a sequence for every time shift."""
+    """One video's projected tokens: a sequence for every time shift.
+
+    times: seconds of every sampled frame. step: seconds of a time cell, from the mean pace of the frames.
+    """
 
     def __init__(self, model: FramesModel, video: Video, start: float) -> None:
         config = model.network.decoder.config
         self.model, self.video, self.start = model, video, start
+        self.end, self.step = start, 0.0
         self.times: list[float] = []
         self.sequences = [TokenFile((*config.grid, config.channels)) for _ in range(model.config.shifts)]
 
-    @property
-    def end(self) -> float:
-        """The last encoded second: where the frame after the last sampled one would be."""
-        return self.times[-1] + self._pace
-
-    @property
-    def _pace(self) -> float:
-        """Seconds between two sampled frames."""
-        if len(self.times) > 1:
-            return (self.times[-1] - self.times[0]) / (len(self.times) - 1)
-        return self.model.spec.every / self.video.info.fps
-
-    @property
-    def step(self) -> float:
-        """Seconds of a time cell."""
-        return self._pace * self.model.spec.window_frames / self.model.spec.cells
+    def finish(self) -> None:
+        """All frames are in: from now on their pace is known, and where the encoded stretch ends."""
+        spec, sampled = self.model.spec, len(self.times)
+        pace = spec.every / self.video.info.fps
+        if sampled > 1:
+            pace = (self.times[-1] - self.times[0]) / (sampled - 1)
+        self.step = pace * spec.window_frames / spec.cells
+        self.end = self.times[-1] + pace
 
     @torch.inference_mode()
     def shot(self, start: float, end: float) -> FramesShot:
@@ -227,7 +224,7 @@ class FramesEncoding:
         maps = [self._decode(k, memory, first, last, assume_repeats) for k in range(len(self.sequences))]
         average = Stitcher(last - first)
         for values, covered in maps:
-            average.add(0, values, covered)
+            average.add(values, 0, weights=covered)
         density = average.result().astype(np.float32)
         counts = [float(np.where(covered, values, density).sum()) for values, covered in maps if covered.any()]
         spread = float(np.std(counts))
@@ -251,7 +248,7 @@ class FramesEncoding:
                 output = self.model.network.decoder.decode(Projected(tokens_1THWC, None), memory)
             rate_BT = output.rate_BT if assume_repeats else None
             values_BT = output.density_BT if rate_BT is None else rate_BT
-            stitched.add(begin + offset - first, values_BT[0].float().cpu().numpy(), ramp(stop - begin))
+            stitched.add(values_BT[0].float().cpu().numpy(), begin + offset - first, weights=ramp(stop - begin))
         return stitched.result().astype(np.float32), stitched.coverage > 0
 
     def _memory(self, shots: Sequence[FramesShot]) -> Memory:

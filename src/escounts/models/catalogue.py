@@ -62,8 +62,15 @@ register(
 
 
 def entries() -> list[ModelEntry]:
-    """Every model, in the order they were added."""
-    return list(_ENTRIES.values())
+    """Every model, in the order they were added, then the paper's configurations and the user's own."""
+    return list(_all().values())
+
+
+def _all() -> dict[str, ModelEntry]:
+    from escounts.models import paper_models
+
+    added = paper_models.entries()
+    return _ENTRIES | {name: entry for name, entry in added.items() if name not in _ENTRIES}
 
 
 def default_name() -> str:
@@ -73,11 +80,19 @@ def default_name() -> str:
 
 
 def find(name: str = "default") -> ModelEntry:
-    """The entry of that name; raises ModelError that lists the known names."""
-    entry = _ENTRIES.get(default_name() if name == "default" else name)
-    if entry is None:
-        raise ModelError(f"unknown model {name!r}; known: {', '.join(['default', *_ENTRIES])}")
-    return entry
+    """The entry of that name, or of a checkpoint's path; raises ModelError that lists the known names."""
+    if name == "default":
+        name = default_name()
+    if name in _ENTRIES:
+        return _ENTRIES[name]
+    if name.endswith(".safetensors") and Path(name).is_file():
+        from escounts.models import paper_models, weights
+
+        return paper_models.entry_of(weights.describe(Path(name)))
+    models = _all()
+    if name not in models:
+        raise ModelError(f"unknown model {name!r}; known: {', '.join(['default', *models])}")
+    return models[name]
 
 
 def build(name: str = "default", device: str = "auto") -> CountingModel:

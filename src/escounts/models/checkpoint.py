@@ -26,6 +26,7 @@ from escounts.errors import ModelError
 from escounts.models.decoder import Decoder, DecoderConfig
 from escounts.models.encoders import Encoder, build_encoder
 from escounts.models.network import Network, NetworkConfig
+from escounts.models.weights import encoder_of, kind_of
 
 FORMAT = "escounts-1"
 OWN_METADATA = ("format", "config", "sha256")
@@ -181,17 +182,17 @@ def save_decoder(
 def load_decoder(path: Path | str, device: torch.device | str = "cpu") -> tuple[Decoder, str, dict[str, str]]:
     """The decoder at path, the name of the encoder it was trained on, and its metadata."""
     tensors, config, metadata = read_checkpoint(path)
-    if "decoder" not in config or "encoder_options" in config:
+    if kind_of(config) != "decoder":
         raise ModelError(f"{path} does not hold a decoder alone")
     decoder = Decoder(DecoderConfig.from_dict(config["decoder"]))
     strict_load(decoder, tensors, source=f"the weights in {path}")
-    return decoder.to(device).eval(), config["encoder"], metadata
+    return decoder.to(device).eval(), encoder_of(config), metadata
 
 
 def load_encoder(path: Path | str, device: torch.device | str = "cpu") -> Encoder:
     """The encoder converted to path by `escounts weights add`, frozen, in evaluation mode, in float32."""
     tensors, config, _ = read_checkpoint(path)
-    if "decoder" in config:
+    if kind_of(config) != "encoder":
         raise ModelError(f"{path} does not hold an encoder alone")
     encoder = build_encoder(config["encoder"], **config.get("options", {}))
     strict_load(encoder, tensors, source=f"the weights in {path}")

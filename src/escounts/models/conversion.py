@@ -16,18 +16,14 @@ from escounts.errors import ModelError
 from escounts.models import weights
 from escounts.models.checkpoint import fitting, read_checkpoint, read_tensors, write_checkpoint
 from escounts.models.decoder import COMPAT, Decoder, DecoderConfig
-from escounts.models.encoders import build_encoder, public_weights, recognise
+from escounts.models.encoders import build_encoder, recognise
 from escounts.models.network import Network, NetworkConfig
+from escounts.models.public_sources import ENCODER_SOURCES, RELEASED_DECODER
 from escounts.models.released import released_key
 from escounts.models.weights import StoredWeights
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 FOLDER_FILES = ("model.safetensors", "pytorch_model.bin")
-
-RELEASED_FILE = "repcount_trained.pyth"
-RELEASED_LICENCE = "as published by the ESCounts authors; trained on RepCount-A, whose terms apply"
-ENCODER_OF_WIDTH = {768: "mae-vit-b", 2048: "resnext3d-101", 512: "r2plus1d-18"}
-"""The encoder a released decoder was trained on, by the channels it takes."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +65,7 @@ def add(source: str | Path, *, name: str | None = None, encoder: str | None = No
 def convert(file: Path, *, encoder: str | None = None) -> Converted:
     """Read, recognise, rename and check one weights file; nothing is written."""
     if file.suffix == ".safetensors" and "format" in weights.header_metadata(file):
-        return _own(file)
+        return _own(file, encoder)
     tensors = read_tensors(file)
     broken = [key for key, x in tensors.items() if x.is_floating_point() and not torch.isfinite(x).all()]
     if broken:
@@ -81,17 +77,19 @@ def convert(file: Path, *, encoder: str | None = None) -> Converted:
         raise ModelError(f"{file} is of no model that escounts knows; {where_to_get()}")
     options = public.options(tensors)
     with torch.device("meta"):
-        module = build_encoder(public.encoder, **options)
+        module = build_encoder(public.source.encoder, **options)
     kept = fitting(
         module, public.convert(tensors), known_unneeded=public.known_unneeded, source=f"the weights in {file}"
     )
-    return Converted(public.encoder, kept, {"encoder": public.encoder, "options": options}, public.licence)
+    return Converted(
+        public.source.encoder, kept, {"encoder": public.source.encoder, "options": options}, public.source.licence
+    )
 
 
 def where_to_get() -> str:
     """One line: the public files that can be added."""
-    names = ", ".join(dict.fromkeys(entry.file for entry in public_weights()))
-    return f"weights that can be added: {names}, {RELEASED_FILE}, or a VideoMAE folder or hub id"
+    names = ", ".join(dict.fromkeys(source.file for source in ENCODER_SOURCES))
+    return f"weights that can be added: {names}, {RELEASED_DECODER.file}, or a VideoMAE folder or hub id"
 
 
 def released_config(tensors: Mapping[str, Tensor]) -> DecoderConfig:
@@ -112,7 +110,7 @@ def released_config(tensors: Mapping[str, Tensor]) -> DecoderConfig:
 
 def _released_decoder(file: Path, tensors: Mapping[str, Tensor], encoder: str | None) -> Converted:
     config = released_config(tensors)
-    trained_on = encoder or ENCODER_OF_WIDTH.get(config.in_channels)
+    trained_on = encoder or weights.ENCODER_OF_CHANNELS.get(config.in_channels)
     if trained_on is None:
         raise ModelError(f"{file} takes {config.in_channels} channels; name its encoder with --encoder")
     with torch.device("meta"):
@@ -130,13 +128,15 @@ def _released_decoder(file: Path, tensors: Mapping[str, Tensor], encoder: str | 
             ours[name] = tensor
     kept = fitting(decoder, ours, source=f"the weights in {file}")
     default = "escounts-repcount" if trained_on == "mae-vit-b" else f"escounts-{trained_on}"
-    return Converted(default, kept, {"encoder": trained_on, "decoder": asdict(config)}, RELEASED_LICENCE)
+    return Converted(default, kept, {"encoder": trained_on, "decoder": asdict(config)}, RELEASED_DECODER.licence)
 
 
-def _own(file: Path) -> Converted:
+def _own(file: Path, encoder: str | None) -> Converted:
     """A checkpoint that training wrote: checked like any other, kept as it is."""
     tensors, config, metadata = read_checkpoint(file)
     kind = weights.kind_of(config)
+    if kind == "decoder":
+        config["encoder"] = encoder or weights.encoder_of(config)
     with torch.device("meta"):
         if kind == "network":
             module: torch.nn.Module = Network(NetworkConfig.from_dict(config))

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from escounts.errors import ModelError
 from escounts.models.decoder import Decoder, DecoderConfig
-from escounts.models.encoders import build_encoder
+from escounts.models.encoders import Encoder, build_encoder
 from escounts.models.heads import HeadOutput
 
 
@@ -46,16 +46,19 @@ class NetworkConfig:
 class Network(nn.Module):
     """Encoder and decoder. Training calls it whole; counting calls its two halves apart."""
 
-    def __init__(self, config: NetworkConfig) -> None:
+    def __init__(
+        self, config: NetworkConfig, *, encoder: Encoder | None = None, decoder: Decoder | None = None
+    ) -> None:
+        """Fresh halves from the config, or the ones given, which must be what the config says."""
         super().__init__()
         self.config = config
-        self.encoder = build_encoder(config.encoder, **config.encoder_options)
+        self.encoder = encoder or build_encoder(config.encoder, **config.encoder_options)
         if self.encoder.spec.channels != config.decoder.in_channels:
             raise ModelError(
                 f"encoder {config.encoder!r} gives {self.encoder.spec.channels} channels, "
                 f"the decoder takes {config.decoder.in_channels}"
             )
-        self.decoder = Decoder(config.decoder)
+        self.decoder = decoder or Decoder(config.decoder)
 
     def forward(
         self,

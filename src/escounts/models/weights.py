@@ -21,6 +21,8 @@ from escounts.errors import ModelError
 Kind = Literal["encoder", "decoder", "network"]
 
 PARTIAL = re.compile(r"\..*\.partial")
+ENCODER_OF_CHANNELS = {768: "mae-vit-b", 2048: "resnext3d-101", 512: "r2plus1d-18"}
+"""What a decoder was most likely trained on, by the channels of a token; `weights add --encoder` overrules it."""
 STALE_SECONDS = 24 * 3600.0
 """A partial file this old belongs to a process that was killed."""
 
@@ -59,9 +61,7 @@ def store_folder() -> Path:
 def stored_path(name: str) -> Path:
     """Where the weights of that name are or will be; the name is checked to be a plain file name."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
-        raise ModelError(
-            f"{name!r} cannot name weights; letters, digits, '.', '_' and '-' can, e.g. squats-v1"
-        )
+        raise ModelError(f"{name!r} cannot name weights; letters, digits, '.', '_' and '-' can, e.g. squats-v1")
     return store_folder() / f"{name}.safetensors"
 
 
@@ -91,7 +91,7 @@ def describe(path: Path) -> StoredWeights:
             name=path.stem,
             path=path,
             kind=kind_of(config),
-            encoder=config["encoder"],
+            encoder=encoder_of(config),
             size_bytes=path.stat().st_size,
             sha256=entries["sha256"],
             licence=entries.get("licence", "not stated"),
@@ -106,6 +106,14 @@ def kind_of(config: Mapping[str, Any]) -> Kind:
     if "decoder" not in config:
         return "encoder"
     return "network" if "encoder_options" in config else "decoder"
+
+
+def encoder_of(config: Mapping[str, Any]) -> str:
+    """The encoder a checkpoint is or needs; a decoder that does not name it is told by the channels it takes."""
+    name = config.get("encoder") or ENCODER_OF_CHANNELS.get(config["decoder"]["in_channels"])
+    if name is None:
+        raise ValueError("a decoder without its encoder's name")
+    return str(name)
 
 
 def header_metadata(path: Path) -> dict[str, str]:

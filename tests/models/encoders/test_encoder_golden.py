@@ -27,7 +27,7 @@ def load(name: str, keys: dict[str, list[int]], rule: str) -> Encoder:
     tensors = checkpoint(keys, rule)
     public = recognise(tensors)
     assert public is not None
-    encoder = build_encoder(public.encoder, **OPTIONS.get(name, {}), **public.options(tensors))
+    encoder = build_encoder(public.source.encoder, **OPTIONS.get(name, {}), **public.options(tensors))
     strict_load(encoder, public.convert(tensors), known_unneeded=public.known_unneeded)
     return encoder.eval()
 
@@ -62,12 +62,8 @@ def test_mae_vit_b_equals_the_released_encoder(rule):
     tolerance = TOLERANCE["official_encoder"]
     for name, output in taps.items():
         sampled = output[0].reshape(-1, 768)[::97, ::64].numpy()
-        np.testing.assert_allclose(
-            sampled, golden[f"tap/{name}[::97,::64]"], atol=10 * tolerance, err_msg=name
-        )
-    np.testing.assert_allclose(
-        tokens.reshape(-1, 768)[::97, ::64], golden["tokens[::97,::64]"], atol=tolerance
-    )
+        np.testing.assert_allclose(sampled, golden[f"tap/{name}[::97,::64]"], atol=10 * tolerance, err_msg=name)
+    np.testing.assert_allclose(tokens.reshape(-1, 768)[::97, ::64], golden["tokens[::97,::64]"], atol=tolerance)
     wide = tokens.astype(np.float64)
     np.testing.assert_allclose(wide.mean((1, 2, 3)), golden["mean_per_time_step"], atol=tolerance)
     np.testing.assert_allclose(wide.std((1, 2, 3)), golden["std_per_time_step"], atol=tolerance)
@@ -86,9 +82,7 @@ def test_resnext_features(rule):
 
 
 def check_features(name: str, rule: str) -> None:
-    stages = (
-        [f"features.{i}" for i in range(7)] if name == "swin3d_t" else [f"layer{i}" for i in (1, 2, 3, 4)]
-    )
+    stages = [f"features.{i}" for i in range(7)] if name == "swin3d_t" else [f"layer{i}" for i in (1, 2, 3, 4)]
     tokens, taps, golden = run(name, rule, tuple(stages))
     tolerance = TOLERANCE[name]
     for stage, output in taps.items():

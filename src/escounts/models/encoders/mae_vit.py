@@ -15,6 +15,7 @@ from escounts.models.encoders.interface import IMAGENET_MEAN, IMAGENET_STD, Enco
 from escounts.models.encoders.patch_embedding import PatchEmbedding, linear_from_convolution
 from escounts.models.encoders.public import PublicWeights, Tensors
 from escounts.models.encoders.vit import Block, VitConfig
+from escounts.models.public_sources import MAE_VIT_B
 
 
 class MaeVit(Encoder):
@@ -93,10 +94,7 @@ def from_pyslowfast(tensors: Tensors) -> dict[str, Tensor]:
 
 PUBLIC = (
     PublicWeights(
-        encoder="mae-vit-b",
-        file="VIT_B_16x4_MAE_PT.pyth",
-        origin="PySlowFast model zoo, projects/mae, Kinetics-400 pre-training, ViT-B 16x4",
-        licence="CC BY-NC 4.0 (non-commercial)",
+        source=MAE_VIT_B,
         recognises=lambda tensors: "pos_embed_spatial" in tensors and "blocks.0.norm1.weight" in tensors,
         convert=from_pyslowfast,
         known_unneeded=("mask_token", "decoder_embed.*", "decoder_pos_embed*", "pred_head.*"),

@@ -8,6 +8,8 @@ from typing import Any
 
 from torch import Tensor
 
+from escounts.models.public_sources import Source
+
 Tensors = Mapping[str, Tensor]
 
 
@@ -15,17 +17,13 @@ Tensors = Mapping[str, Tensor]
 class PublicWeights:
     """One public format.
 
-    encoder: name in the registry. file: the name it is published under. origin: where it is published.
-    licence: of the weights, not of code. recognises: is this it, from the names and shapes alone?
+    source: the file's name, origin and licence. recognises: is this it, from the names and shapes alone?
     convert: the file's tensors → our names (a tensor it does not know keeps its name, so that strict loading
     reports it). options: encoder options the file implies. known_unneeded: glob patterns of tensors that
     belong to the file and not to the encoder.
     """
 
-    encoder: str
-    file: str
-    origin: str
-    licence: str
+    source: Source
     recognises: Callable[[Tensors], bool]
     convert: Callable[[Tensors], dict[str, Tensor]]
     options: Callable[[Tensors], dict[str, Any]] = lambda tensors: {}

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from escounts.models.encoders.interface import Encoder, EncoderSpec
 from escounts.models.encoders.public import PublicWeights, unchanged
+from escounts.models.public_sources import R2PLUS1D_18
 
 KINETICS_MEAN = (0.43216, 0.394666, 0.37645)
 KINETICS_STD = (0.22803, 0.22145, 0.216989)
@@ -106,10 +107,7 @@ def r2plus1d_18(**options: Any) -> R2Plus1D:
 
 PUBLIC = (
     PublicWeights(
-        encoder="r2plus1d-18",
-        file="r2plus1d_18-91a641e6.pth",
-        origin="torchvision models, R2Plus1D_18_Weights.KINETICS400_V1",
-        licence="BSD-3-Clause code; weights trained on Kinetics-400, whose terms apply",
+        source=R2PLUS1D_18,
         recognises=lambda tensors: "stem.3.weight" in tensors and "layer1.0.conv1.0.3.weight" in tensors,
         convert=unchanged,
         known_unneeded=("fc.*",),

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from escounts.models.encoders.interface import Encoder, EncoderSpec
 from escounts.models.encoders.public import PublicWeights, unchanged
+from escounts.models.public_sources import RESNEXT3D_101
 
 # published for pixels of 0..255 with only a mean taken off
 ACTIVITYNET_MEAN = (114.7748 / 255, 107.7354 / 255, 99.4750 / 255)
@@ -96,14 +97,9 @@ def resnext3d_101(**options: Any) -> ResNeXt3D:
 
 PUBLIC = (
     PublicWeights(
-        encoder="resnext3d-101",
-        file="resnext-101-64f-kinetics.pth",
-        origin="kenshohara/3D-ResNets-PyTorch, ResNeXt-101 with 64-frame inputs, Kinetics",
-        licence="MIT code; weights trained on Kinetics-400, whose terms apply",
+        source=RESNEXT3D_101,
         recognises=lambda tensors: (
-            "layer1.0.bn3.weight" in tensors
-            and "conv1.weight" in tensors
-            and tensors["conv1.weight"].ndim == 5
+            "layer1.0.bn3.weight" in tensors and "conv1.weight" in tensors and tensors["conv1.weight"].ndim == 5
         ),
         convert=unchanged,
         known_unneeded=("fc.*",),

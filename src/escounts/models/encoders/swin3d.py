@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from escounts.models.encoders.interface import IMAGENET_MEAN, IMAGENET_STD, Encoder, EncoderSpec
 from escounts.models.encoders.patch_embedding import PatchEmbedding, linear_from_convolution
 from escounts.models.encoders.public import PublicWeights, Tensors
+from escounts.models.public_sources import SWIN3D_T, SWIN3D_T_AUTHORS
 
 Size = tuple[int, int, int]
 MASKED = -100.0
@@ -76,9 +77,7 @@ class WindowBlock(nn.Module):
         self.norm1 = nn.LayerNorm(channels)
         self.attn = WindowAttention(channels, heads, window, shift)
         self.norm2 = nn.LayerNorm(channels)
-        self.mlp = nn.ModuleDict(
-            {"0": nn.Linear(channels, 4 * channels), "3": nn.Linear(4 * channels, channels)}
-        )
+        self.mlp = nn.ModuleDict({"0": nn.Linear(channels, 4 * channels), "3": nn.Linear(4 * channels, channels)})
 
     def forward(self, tokens_BTHWC: Tensor) -> Tensor:
         tokens_BTHWC = tokens_BTHWC + self.attn(self.norm1(tokens_BTHWC))
@@ -121,9 +120,7 @@ class WindowAttention(nn.Module):
     def _attend(self, x_MNC: Tensor, batch: int, mask_WNN: Tensor | None) -> Tensor:
         """Attention within each of M = batch · W windows of N patches."""
         count, length, channels = x_MNC.shape
-        query, key, value = (
-            self.qkv(x_MNC).view(count, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
-        )
+        query, key, value = self.qkv(x_MNC).view(count, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
         # a clipped window is indexed by the corner of the full table, as the public weights were trained
         index = self.relative_position_index[:length, :length]
         bias = self.relative_position_bias_table[index].permute(2, 0, 1).to(query.dtype)
@@ -228,22 +225,15 @@ _UNNEEDED = ("head.*", "cls_head.*", "*.relative_position_index")
 
 PUBLIC = (
     PublicWeights(
-        encoder="swin3d-t",
-        file="swin3d_t-7615ae03.pth",
-        origin="torchvision models, Swin3D_T_Weights.KINETICS400_V1",
-        licence="BSD-3-Clause code; weights trained on Kinetics-400, whose terms apply",
+        source=SWIN3D_T,
         recognises=lambda tensors: "features.0.0.attn.relative_position_bias_table" in tensors,
         convert=from_torchvision,
         known_unneeded=_UNNEEDED,
     ),
     PublicWeights(
-        encoder="swin3d-t",
-        file="swin_tiny_patch244_window877_kinetics400_1k.pth",
-        origin="SwinTransformer/Video-Swin-Transformer, Swin-T, Kinetics-400",
-        licence="Apache-2.0; weights trained on Kinetics-400, whose terms apply",
+        source=SWIN3D_T_AUTHORS,
         recognises=lambda tensors: any(
-            prefix + "layers.0.blocks.0.attn.relative_position_bias_table" in tensors
-            for prefix in ("", "backbone.")
+            prefix + "layers.0.blocks.0.attn.relative_position_bias_table" in tensors for prefix in ("", "backbone.")
         ),
         convert=from_authors,
         known_unneeded=_UNNEEDED,

@@ -15,16 +15,12 @@ from escounts.models.encoders.interface import IMAGENET_MEAN, IMAGENET_STD, Enco
 from escounts.models.encoders.patch_embedding import PatchEmbedding, linear_from_convolution
 from escounts.models.encoders.public import PublicWeights, Tensors
 from escounts.models.encoders.vit import Block, VitConfig
+from escounts.models.public_sources import VIDEOMAE_B, VIDEOMAE_L, VIDEOMAE_S
 
 SIZES = {
     "videomae-s": {"width": 384, "depth": 12, "heads": 6},
     "videomae-b": {"width": 768, "depth": 12, "heads": 12},
     "videomae-l": {"width": 1024, "depth": 24, "heads": 16},
-}
-PUBLISHED = {
-    "videomae-s": "MCG-NJU/videomae-small-finetuned-kinetics",
-    "videomae-b": "MCG-NJU/videomae-base",
-    "videomae-l": "MCG-NJU/videomae-large",
 }
 
 
@@ -141,11 +137,8 @@ def _implied_options(tensors: Tensors) -> dict[str, Any]:
 
 PUBLIC = tuple(
     PublicWeights(
-        encoder=name,
-        file="model.safetensors",
-        origin=f"Hugging Face, {PUBLISHED[name]} or another VideoMAE checkpoint of this size",
-        licence="CC BY-NC 4.0 (non-commercial)",
-        recognises=_recognises(size["width"]),
+        source=source,
+        recognises=_recognises(SIZES[source.encoder]["width"]),
         convert=from_hugging_face,
         options=_implied_options,
         known_unneeded=(
@@ -158,5 +151,5 @@ PUBLIC = tuple(
             "embeddings.position_embeddings",
         ),
     )
-    for name, size in SIZES.items()
+    for source in (VIDEOMAE_S, VIDEOMAE_B, VIDEOMAE_L)
 )
