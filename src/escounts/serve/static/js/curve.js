@@ -1,0 +1,44 @@
+// The density map as an SVG path in a 1000 × 100 box.
+
+const MOST_POINTS = 1600;
+
+/** density: { start, step, values }. Cells are pooled by their maximum when there are too many to draw. */
+export function curvePath(density, duration) {
+  const { start, step, values } = density;
+  if (!values.length || !(duration > 0)) return "";
+  const pool = Math.ceil(values.length / MOST_POINTS);
+  const peak = Math.max(values.reduce((most, value) => Math.max(most, value), 0), 1e-6);
+  const points = [];
+  for (let first = 0; first < values.length; first += pool) {
+    const cells = values.slice(first, first + pool);
+    const centre = start + (first + cells.length / 2) * step;
+    const height = Math.max(0, ...cells) / peak;
+    points.push([(centre / duration) * 1000, 100 - height * 96]);
+  }
+  const left = (start / duration) * 1000;
+  const right = ((start + values.length * step) / duration) * 1000;
+  return `M${left} 101 L${left} ${points[0][1].toFixed(1)} ${smooth(points)} L${right} ${points.at(-1)[1].toFixed(1)} L${right} 101 Z`;
+}
+
+/** Monotone segments with horizontal control points: soft, and never above the values. */
+function smooth(points) {
+  let path = `L${pair(points[0])}`;
+  for (let i = 1; i < points.length; i += 1) {
+    const [x0, y0] = points[i - 1];
+    const [x1, y1] = points[i];
+    const middle = (x0 + x1) / 2;
+    path += ` C${middle.toFixed(2)} ${y0.toFixed(1)} ${middle.toFixed(2)} ${y1.toFixed(1)} ${pair(points[i])}`;
+  }
+  return path;
+}
+
+const pair = ([x, y]) => `${x.toFixed(2)} ${y.toFixed(1)}`;
+
+export function ticks(duration, width) {
+  const steps = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600];
+  const wanted = Math.max(width / 84, 2);
+  const step = steps.find((candidate) => duration / candidate <= wanted) ?? 7200;
+  const marks = [];
+  for (let i = 0; i * step <= duration - step * 0.35; i += 1) marks.push(Number((i * step).toFixed(2)));
+  return { marks, digits: step < 1 ? 1 : 0 };
+}

@@ -1,0 +1,27 @@
+// The keyboard, wherever the focus is, except where it is typing.
+
+const TYPING = "input:not([type=radio]), select, textarea, dialog, [role=slider]";
+
+export function setUpKeys(act) {
+  window.addEventListener("keydown", (event) => {
+    if (!act.open() || event.target.closest?.(TYPING) || event.metaKey) return;
+    if (event.ctrlKey) {
+      if (event.key === "z") run(event, act.undo);
+      return;
+    }
+    const onButton = event.target.closest?.("button, a, label");
+    if (event.key === " " && (!onButton || event.target.closest(".region"))) run(event, act.toggle);
+    else if (event.key === "ArrowRight") run(event, () => act.seek(event.shiftKey ? 0.1 : 1));
+    else if (event.key === "ArrowLeft") run(event, () => act.seek(event.shiftKey ? -0.1 : -1));
+    else if (event.key === "n") run(event, () => act.jump(1));
+    else if (event.key === "p") run(event, () => act.jump(-1));
+    else if (event.key === "e") run(event, act.mark);
+    else if (event.key === "r") run(event, act.recount);
+    else if (event.key === "Delete") run(event, act.remove);
+  });
+}
+
+function run(event, action) {
+  event.preventDefault();
+  action();
+}

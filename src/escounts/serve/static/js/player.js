@@ -1,0 +1,68 @@
+// The video element with a steady clock: one callback a drawn frame while it plays.
+
+export class Player {
+  /** onTime(seconds) on every frame and seek, onState(playing), onProblem(message or null). */
+  constructor(video, { onTime, onState, onProblem }) {
+    this.video = video;
+    this.onTime = onTime;
+    this.fallbackTime = 0;
+    this.playable = false;
+    const tick = () => {
+      onTime(this.time);
+      if (!video.paused && !video.ended) requestAnimationFrame(tick);
+    };
+    video.addEventListener("play", () => {
+      onState(true);
+      requestAnimationFrame(tick);
+    });
+    for (const name of ["pause", "ended"]) video.addEventListener(name, () => onState(false));
+    for (const name of ["seeked", "timeupdate"]) video.addEventListener(name, () => onTime(this.time));
+    video.addEventListener("loadedmetadata", () => {
+      this.playable = video.videoWidth > 0;
+      onProblem(this.playable ? null : "There is no picture in this file that the browser can show.");
+    });
+    video.addEventListener("error", () => {
+      if (!video.getAttribute("src")) return;
+      this.playable = false;
+      onProblem("Your browser cannot play this kind of file. It is counted all the same: the timeline below works.");
+    });
+    video.addEventListener("click", () => this.toggle());
+  }
+
+  get time() {
+    return this.playable ? this.video.currentTime : this.fallbackTime;
+  }
+
+  load(address) {
+    this.fallbackTime = 0;
+    this.playable = false;
+    this.video.src = address;
+    this.onTime(0);
+  }
+
+  unload() {
+    this.video.pause();
+    this.video.removeAttribute("src");
+    this.video.load();
+  }
+
+  seek(seconds) {
+    this.fallbackTime = Math.max(seconds, 0);
+    if (this.playable) this.video.currentTime = this.fallbackTime;
+    this.onTime(this.fallbackTime);
+  }
+
+  toggle() {
+    if (!this.playable) return;
+    if (this.video.paused) this.video.play().catch(() => {});
+    else this.video.pause();
+  }
+
+  pause() {
+    this.video.pause();
+  }
+
+  set speed(rate) {
+    this.video.playbackRate = rate;
+  }
+}

@@ -1,0 +1,147 @@
+// What is asked for: exemplars, the range, Recount, and the counts made before.
+
+import { api } from "./api.js";
+import { byId, element, repetitions, span, toast } from "./format.js";
+
+export class Prompt {
+  /** timeline draws exemplars and range. onResult(job): a recount is there. onShow(jobId): an earlier one is wanted. */
+  constructor(timeline, { onResult, onShow }) {
+    this.timeline = timeline;
+    this.onResult = onResult;
+    this.video = null;
+    this.duration = 0;
+    this.exemplars = [];
+    this.range = [0, 0];
+    this.names = new Map();
+    this.onShow = onShow;
+    byId("recount").onclick = () => this.recount();
+    byId("range-all").onclick = () => this.setRange(0, this.duration);
+    byId("other").onchange = (event) => this.#borrow(event.target);
+    for (const id of ["range-start", "range-end"]) byId(id).onchange = () => this.#typed();
+  }
+
+  /** Shows what a job was asked for. */
+  open(video, duration, job) {
+    this.video = video;
+    this.duration = duration;
+    byId("recount-time").textContent = "";
+    this.setExemplars(job.exemplars);
+    this.setRange(job.start ?? 0, Math.min(job.end ?? duration, duration));
+  }
+
+  setExemplars(exemplars) {
+    this.exemplars = exemplars;
+    const own = this.exemplars.filter((item) => item.video === null || item.video === this.video);
+    this.timeline.setExemplars(own);
+    byId("no-exemplars").hidden = exemplars.length > 0;
+    byId("exemplars").replaceChildren(...exemplars.map((item, index) => this.#chip(item, index)));
+  }
+
+  addExemplar(start, end) {
+    this.setExemplars([...this.exemplars, { start: round(start), end: round(end), video: null }]);
+  }
+
+  /** The timeline moved one of this video's own exemplars, or (null) asked to remove it. */
+  moveExemplar(index, start, end) {
+    const own = this.exemplars.filter((item) => item.video === null || item.video === this.video);
+    const target = own[index];
+    const moved = this.exemplars.map((item) =>
+      item !== target ? item : start === null ? null : { ...item, start: round(start), end: round(end) },
+    );
+    this.setExemplars(moved.filter((item) => item !== null));
+  }
+
+  #chip(item, index) {
+    const other = item.video && item.video !== this.video ? `${this.names.get(item.video) ?? "other video"} ` : "";
+    const text = `${other}${span(item.start, item.end)}`;
+    const remove = () => this.setExemplars(this.exemplars.filter((_, i) => i !== index));
+    return element(
+      "li", { class: "exemplar-chip" }, text,
+      element("button", { "aria-label": `Remove example ${text}`, onclick: remove }, "×"),
+    );
+  }
+
+  setRange(start, end) {
+    this.range = [round(Math.max(start, 0)), Math.min(end, this.duration)];
+    this.timeline.setRange(...this.range);
+    byId("range-start").value = this.range[0].toFixed(1);
+    byId("range-end").value = this.range[1].toFixed(1);
+  }
+
+  #typed() {
+    const start = Number(byId("range-start").value) || 0;
+    const end = Number(byId("range-end").value) || this.duration;
+    if (end > start) this.setRange(start, end);
+    else this.setRange(...this.range);
+  }
+
+  /** Other counted videos whose best repetition can be borrowed as an example. */
+  offer(videos) {
+    this.names = new Map(videos.map((video) => [video.id, video.name]));
+    const usable = videos.filter((video) => video.id !== this.video && video.job?.state === "done" && video.job.count > 0);
+    byId("other").replaceChildren(
+      element("option", { value: "" }, usable.length ? "Choose…" : "No other counted video"),
+      ...usable.map((video) => element("option", { value: video.job.id }, video.name)),
+    );
+    byId("other").disabled = usable.length === 0;
+  }
+
+  async #borrow(select) {
+    const jobId = select.value;
+    select.value = "";
+    if (!jobId) return;
+    try {
+      const job = await api.job(jobId);
+      const best = job.result.repetitions.reduce((a, b) => (b.score > a.score ? b : a));
+      this.setExemplars([...this.exemplars, { start: round(best.start), end: round(best.end), video: job.video }]);
+    } catch (error) {
+      toast(error.message);
+    }
+  }
+
+  async recount() {
+    if (!this.video || byId("recount").disabled) return;
+    const whole = this.range[0] <= 0.001 && this.range[1] >= this.duration - 0.06;
+    const request = {
+      exemplars: this.exemplars,
+      start: whole ? null : this.range[0],
+      end: whole ? null : round(this.range[1]),
+      wait: 20,
+    };
+    const video = this.video;
+    const began = performance.now();
+    byId("recount").disabled = true;
+    try {
+      const job = await api.count(video, request);
+      const seconds = (performance.now() - began) / 1000;
+      if (video === this.video) await this.onResult(job);
+      byId("recount-time").textContent =
+        job.state === "done" ? `in ${seconds < 1 ? `${Math.round(seconds * 1000)} ms` : `${seconds.toFixed(1)} s`}` : "";
+    } catch (error) {
+      toast(error.message);
+    } finally {
+      byId("recount").disabled = false;
+    }
+  }
+
+  showHistory(jobs, current) {
+    const done = jobs.filter((job) => job.state === "done");
+    byId("history-box").hidden = done.length < 2;
+    byId("history").replaceChildren(
+      ...done.slice(0, 12).map((job) =>
+        element("li", {}, element(
+          "button",
+          { "aria-pressed": String(job.id === current), onclick: () => this.onShow(job.id), title: `${job.count} ${repetitions(job.count)}` },
+          `${job.count} · ${asked(job)}`,
+        )),
+      ),
+    );
+  }
+}
+
+function asked(job) {
+  const how = job.exemplars.length === 0 ? "zero-shot" : job.exemplars.length === 1 ? "1 example" : `${job.exemplars.length} examples`;
+  return job.start === null ? how : `${how}, ${span(job.start, job.end ?? 0)}`;
+}
+
+const round = (seconds) => Math.round(seconds * 1000) / 1000;
