@@ -27,7 +27,8 @@ class VideoAnnotation:
     None when not labelled. count: annotated repetitions (the truth, also where spans disagree). spans: start
     and end of each repetition in seconds. fps: raw frame rate if the labels state it. duration: seconds of the
     annotated stretch if stated. split: train, valid or test. pseudo: spans are an even division, not labels.
-    begin: second of the file at which the stretch starts. problems: what is odd about it.
+    begin: second of the file at which the stretch starts. footage: what it was cut from, when files do not tell.
+    problems: what is odd about it.
     """
 
     name: str
@@ -40,6 +41,7 @@ class VideoAnnotation:
     split: str
     pseudo: bool = False
     begin: float = 0.0
+    footage: str = ""
     problems: tuple[str, ...] = ()
 
     @property
@@ -127,7 +129,9 @@ def read_rows(path: Path, *, need: Iterable[str] = ()) -> list[Row]:
         raise DataError(f"cannot read label file {path}: {error}") from error
     missing = [column for column in need if column not in columns]
     if missing:
-        raise DataError(f"{path} has no column {', '.join(missing)}; it has {', '.join(columns[:12]) or 'none'}")
+        raise DataError(
+            f"{path} has no column {', '.join(missing)}; it has {', '.join(columns[:12]) or 'none'}"
+        )
     return rows
 
 
@@ -179,7 +183,11 @@ def without_duplicates(videos: Iterable[VideoAnnotation]) -> tuple[list[VideoAnn
     for video in videos:
         first = kept.setdefault(video.name, video)
         if first is not video:
-            also = "same count" if first.count == video.count else f"count {first.count} kept, {video.count} left"
+            also = (
+                "same count"
+                if first.count == video.count
+                else f"count {first.count} kept, {video.count} left"
+            )
             problems.append(Problem(video.split, video.name, f"appears twice ({also})", unusable=True))
     return list(kept.values()), problems
 

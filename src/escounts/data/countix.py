@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -39,7 +40,11 @@ _SEGMENT = re.compile(r"^(?P<id>.+)_(?P<start>\d+\.\d+)_(?P<end>\d+\.\d+)\.mp4$"
 
 
 def load(root: Path, *, form: Form = "seconds") -> Dataset:
-    """Countix in one of its forms; videos are the trimmed segments `<id>_<start>_<end>.mp4`."""
+    """Countix in one of its forms.
+
+    Videos of the seconds form are Kinetics clips `<id>_<start, six digits>_<end>.mp4` with the segment inside;
+    those of the frames form are the segments cut out, `<id>_<start in the clip>_<end>.mp4`.
+    """
     need = ("video_id", "counts", "num_frames") if form == "frames" else ("video_id", "count")
     tables = {
         split: read_rows(label_file(root, LABEL_FOLDERS[form], table), need=need)
@@ -62,30 +67,34 @@ def load(root: Path, *, form: Form = "seconds") -> Dataset:
 
 def _from_seconds(row: Row, split: str) -> VideoAnnotation | Problem:
     key = row["video_id"]
-    columns = ("kinetics_start", "repetition_start", "repetition_end", "count")
+    columns = ("kinetics_start", "kinetics_end", "repetition_start", "repetition_end", "count")
     values = [number(row, column) for column in columns]
     if any(value is None for value in values):
         empty = [column for column, value in zip(columns, values, strict=True) if value is None]
         return Problem(split, key, f"no {', '.join(empty)} in the table", unusable=True)
-    clip, start, end, count = (float(value) for value in values if value is not None)
+    clip, clip_end, start, end, count = (float(value) for value in values if value is not None)
     if end <= start:
         return Problem(split, key, f"segment ends at {end} before it starts at {start}", unusable=True)
-    name = f"{key}_{start - clip:.5f}_{end - clip:.5f}.mp4"
-    return _segment(name, row.get("class") or None, round(count), end - start, None, split)
+    # Clips of one video and segments of one clip repeat the id: only id and start together are a key.
+    video = _segment(f"{key}_{start:.5f}", row.get("class") or None, round(count), end - start, None, split)
+    file = f"{key}_{clip:06.0f}_{clip_end:06.0f}.mp4"
+    return replace(video, file=file, begin=max(start - clip, 0.0), footage=key)
 
 
 def _from_frames(row: Row, split: str, actions: Mapping[str, str]) -> VideoAnnotation | Problem:
     name = row["video_id"]
     match, count, frames = _SEGMENT.match(name), number(row, "counts"), number(row, "num_frames")
     if match is None or count is None or frames is None:
-        return Problem(split, name, "name is not <id>_<start>_<end>.mp4, or no count or length", unusable=True)
+        return Problem(
+            split, name, "name is not <id>_<start>_<end>.mp4, or no count or length", unusable=True
+        )
     duration = float(match["end"]) - float(match["start"])
     if duration <= 0:
         return Problem(split, name, "segment ends before it starts", unusable=True)
     fps = frames / duration
     video = _segment(name, actions.get(match["id"]), round(count), duration, fps, split)
     if PLAUSIBLE_FPS[0] <= fps <= PLAUSIBLE_FPS[1]:
-        return video
+        return replace(video, footage=match["id"])
     what = f"{frames:g} frames in {duration:.2f} s cannot be: the file was cut short or the name is wrong"
     return Problem(split, name, what, unusable=True)
 

@@ -11,7 +11,16 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from zlib import crc32
 
-from escounts.data.annotations import Dataset, Problem, Row, Span, VideoAnnotation, assemble, number, read_rows
+from escounts.data.annotations import (
+    Dataset,
+    Problem,
+    Row,
+    Span,
+    VideoAnnotation,
+    assemble,
+    number,
+    read_rows,
+)
 from escounts.density import pseudo_spans
 from escounts.errors import DataError
 

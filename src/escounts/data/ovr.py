@@ -32,9 +32,7 @@ def load(root: Path, *, source: Source = "ego4d") -> Dataset:
         split = {"val": "valid", "validation": "valid"}.get(split, split)
         rows[split] = rows.get(split, 0) + 1
         found.extend(_videos(entry, index, split))
-    return assemble(
-        f"ovr-{source}", found, rows, published=PUBLISHED[source], video_folders=VIDEO_FOLDERS
-    )
+    return assemble(f"ovr-{source}", found, rows, published=PUBLISHED[source], video_folders=VIDEO_FOLDERS)
 
 
 def _entries(path: Path) -> list[Mapping[str, Any]]:

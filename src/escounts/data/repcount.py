@@ -51,15 +51,15 @@ FALLBACK_FPS = 30.0
 def load(root: Path, *, open_set: bool = False) -> Dataset:
     """RepCount-A from its label tables (root, or root/annotation), the benchmark or the open-set split."""
     benchmark = {
-        split: read_rows(label_file(root, LABEL_FOLDERS, f"{split}.csv"), need=("type", "name", "count", "fps"))
+        split: read_rows(
+            label_file(root, LABEL_FOLDERS, f"{split}.csv"), need=("type", "name", "count", "fps")
+        )
         for split in SPLITS
     }
     if not open_set:
         return _assemble("repcount", benchmark, {}, PUBLISHED, VIDEO_FOLDERS)
     # Beside the benchmark tables, as in the release, or under the same root.
-    tables = {
-        split: read_rows(_open_table(root, split), need=("type", "name", "count")) for split in SPLITS
-    }
+    tables = {split: read_rows(_open_table(root, split), need=("type", "name", "count")) for split in SPLITS}
     known = {row["name"]: row for rows in benchmark.values() for row in rows}
     return _assemble("repcount-open", tables, known, {}, OPEN_VIDEO_FOLDERS)
 
@@ -70,7 +70,9 @@ def _open_table(root: Path, split: str) -> Path:
         path = root / folder / f"{split}.csv"
         if path.is_file() and path != benchmark:
             return path
-    raise DataError(f"no open-set table {split}.csv in {root} (looked in {', '.join(OPEN_LABEL_FOLDERS[:-1])})")
+    raise DataError(
+        f"no open-set table {split}.csv in {root} (looked in {', '.join(OPEN_LABEL_FOLDERS[:-1])})"
+    )
 
 
 def _assemble(

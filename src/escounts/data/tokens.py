@@ -141,7 +141,9 @@ class TokenStore:
         """Refuse a store whose tokens are not of that layout."""
         differences = self.layout.differences(layout)
         if differences:
-            raise DataError(f"{self.path} holds other tokens ({'; '.join(differences)}); encode into a new folder")
+            raise DataError(
+                f"{self.path} holds other tokens ({'; '.join(differences)}); encode into a new folder"
+            )
 
     def verify(self, names: Sequence[str] | None = None) -> list[str]:
         """Names whose file is missing, short, or not what was written."""
@@ -182,7 +184,9 @@ class TokenWriter:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             self._lock.close()
-            raise DataError(f"{self.path} is being written by another process; wait or choose another") from None
+            raise DataError(
+                f"{self.path} is being written by another process; wait or choose another"
+            ) from None
         if (self.path / LAYOUT).exists():
             differences = read_layout(self.path).differences(self.layout)
             if differences:
@@ -214,7 +218,9 @@ class TokenWriter:
     def write(self, video: VideoTokens) -> None:
         """Store one video, whole or not at all."""
         path = self.path / VIDEOS / file_name(video.name)
-        tensors = {f"offset_{offset}": tokens.half().contiguous() for offset, tokens in video.sequences.items()}
+        tensors = {
+            f"offset_{offset}": tokens.half().contiguous() for offset, tokens in video.sequences.items()
+        }
         tensors["exemplars"] = video.exemplars.half().contiguous()
         tensors["exemplar_spans"] = torch.from_numpy(video.exemplar_spans.reshape(-1, 2).astype(np.float64))
         # One metadata entry: safetensors keeps no order among several, and files must be reproducible.
@@ -234,7 +240,9 @@ def read_layout(path: Path) -> TokenLayout:
     try:
         return TokenLayout.from_dict(json.loads((path / LAYOUT).read_text()))
     except FileNotFoundError:
-        raise DataError(f"{path} is no token store: no {LAYOUT} in it; make one with escounts encode") from None
+        raise DataError(
+            f"{path} is no token store: no {LAYOUT} in it; make one with escounts encode"
+        ) from None
     except (OSError, json.JSONDecodeError, TypeError) as error:
         raise DataError(f"{path / LAYOUT} cannot be read: {error}") from error
 
@@ -245,7 +253,8 @@ def read_video(path: Path, offset: int | None = None) -> VideoTokens:
         about = json.loads((handle.metadata() or {}).get("video", "null"))
         if about is None:
             raise DataError(f"{path} is not a token file")
-        keys = [key for key in handle.keys() if key.startswith("offset_")]
+        names: list[str] = list(handle.keys())
+        keys = [key for key in names if key.startswith("offset_")]
         offsets = sorted(int(key.removeprefix("offset_")) for key in keys)
         if offset is not None and offset not in offsets:
             raise DataError(f"{path} has no sequence at offset {offset}; it has {offsets}")
@@ -285,7 +294,9 @@ def write_whole(path: Path, content: bytes) -> None:
         partial.unlink(missing_ok=True)
         full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
         why = "the disk is full" if full else (error.strerror or str(error))
-        raise DataError(f"cannot write {path}: {why}; what was written before is kept, run again to go on") from error
+        raise DataError(
+            f"cannot write {path}: {why}; what was written before is kept, run again to go on"
+        ) from error
 
 
 @contextmanager

@@ -79,7 +79,9 @@ def predict(
             continue
         entry = store.entries[video.name]
         shots = list(exemplars.get(video.name, ())) if exemplars else []
-        density = decode_video(decoder, store, video.name, shots, shifts=shifts, by_window=by_window, device=device)
+        density = decode_video(
+            decoder, store, video.name, shots, shifts=shifts, by_window=by_window, device=device
+        )
         rows.append(
             Prediction(
                 dataset=dataset,

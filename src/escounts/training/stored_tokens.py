@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from escounts.data.annotations import Span, VideoAnnotation
 from escounts.data.tokens import TokenStore
-from escounts.density import density_map, rate_map
+from escounts.density import KAPPA, density_map, period_map, rate_map
 from escounts.errors import DataError
 from escounts.evaluation.metrics import mae, obo
 from escounts.evaluation.predictions import decoder_of, predict
@@ -26,6 +26,7 @@ from escounts.models.heads import HeadOutput
 from escounts.results import FloatArray
 from escounts.training.objective import Target
 from escounts.training.sampling import ExemplarSampler, ExemplarSampling, LengthBatches, Rng, share
+from escounts.training.token_cache import TokenCache
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class StoredTokensConfig:
     exemplars: ExemplarSampling = field(default_factory=ExemplarSampling)
     target: Literal["peaks", "rate"] = "peaks"
     sigma: float | Literal["variable"] = 0.5
-    kappa: float = 0.15
+    kappa: float = KAPPA
     shifts: int = 4
     by_window: bool = False
     validation_shifts: int = 1
@@ -48,11 +49,12 @@ class StoredTokensConfig:
 
 @dataclass(frozen=True)
 class Sample:
-    """One video of a batch: tokens (T, H, W, C), map (T,), count, exemplars' tokens with their length in cells
-    (0 when they are another video's: its tempo says nothing here)."""
+    """One video of a batch: tokens (T, H, W, C), map (T,), length in cells of the repetition at each cell (T,),
+    count, exemplars' tokens with their length in cells (0 when another video's: its tempo says nothing here)."""
 
     tokens_THWC: Tensor
     density_T: FloatArray
+    period_T: FloatArray
     count: float
     exemplars: list[tuple[Tensor, float]]
 
@@ -104,6 +106,7 @@ class StoredTokensTask:
         self.batches = LengthBatches(lengths, self.config.batch_size, seed=self.config.seed)
         self.offsets = store.layout.offsets[: self.config.shifts]
         self.steps_per_epoch = self.batches.steps_per_epoch
+        self.cache = TokenCache(store, self.device)
         self._reader = ThreadPoolExecutor(1)
         self._ahead: dict[tuple[int, int, int], Future[TokenBatch]] = {}
 
@@ -115,7 +118,7 @@ class StoredTokensTask:
         return batch.to(self.device)
 
     def read(self, step: int, rank: int = 0, world: int = 1) -> TokenBatch:
-        """This process's part of a global step, on the CPU."""
+        """This process's part of a global step; tokens are where the cache keeps them."""
         shots = int(np.random.default_rng((self.config.seed, step, 2)).choice(self.config.exemplars.shots))
         samples = []
         for place, index in share(self.batches.batch(step), rank, world):
@@ -128,7 +131,7 @@ class StoredTokensTask:
         entry = self.store.entries[video.name]
         offsets = [offset for offset in self.offsets if offset < entry.cells] or [0]
         offset = int(rng.choice(offsets))
-        tokens_THWC = self.store.load(video.name, offset).sequences[offset]
+        tokens_THWC = self.cache.sequence(video.name, offset)
         first = offset
         if self.config.by_window:
             window = self.store.layout.window_cells
@@ -136,6 +139,8 @@ class StoredTokensTask:
             tokens_THWC = tokens_THWC[begin : begin + window]
             first += begin
         density_T = self.target(video.spans, len(tokens_THWC), entry.step, first)
+        place = {"cells": len(tokens_THWC), "step": entry.step, "start": first * entry.step}
+        period_T = period_map(video.spans, **place).astype(np.float32)  # type: ignore[arg-type]
         count = float(density_T.sum())
         if not self.config.by_window:
             # The truth is the annotated count, less what ended before this start.
@@ -144,9 +149,9 @@ class StoredTokensTask:
         probability = self.config.exemplars.other_video
         exemplars = []
         for choice in self.sampler.choose(video, shots, rng, other_video=probability):
-            shot_THWC, (start, end) = self.store.exemplar(choice.video, choice.index)
+            shot_THWC, (start, end) = self.cache.exemplar(choice.video, choice.index)
             exemplars.append((shot_THWC, 0.0 if choice.other else (end - start) / entry.step))
-        return Sample(tokens_THWC, density_T, count, exemplars)
+        return Sample(tokens_THWC, density_T, period_T, count, exemplars)
 
     def target(self, spans: Sequence[Span], cells: int, step: float, first: int) -> FloatArray:
         """The map to learn for cells `first` to `first + cells` of a video."""
@@ -179,7 +184,9 @@ class StoredTokensTask:
         if not self.valid:
             return {}
         shifts, by_window = self.config.validation_shifts, self.config.by_window
-        rows = predict(network, self.store, self.valid, shifts=shifts, by_window=by_window, device=self.device)
+        rows = predict(
+            network, self.store, self.valid, shifts=shifts, by_window=by_window, device=self.device
+        )
         truth = np.array([row.count for row in rows])
         counted = np.array([row.predicted for row in rows])
         return {"mae": mae(truth, counted), "obo": obo(truth, counted)}
@@ -192,15 +199,18 @@ def collate(samples: Sequence[Sample]) -> TokenBatch:
     first = samples[0].tokens_THWC
     tokens_BTHWC = first.new_zeros(len(samples), longest, *first.shape[1:])
     density_BT = torch.zeros(len(samples), longest)
+    period_BT = torch.zeros(len(samples), longest)
     for row, sample in enumerate(samples):
         tokens_BTHWC[row, : lengths[row]] = sample.tokens_THWC
         density_BT[row, : lengths[row]] = torch.from_numpy(sample.density_T)
+        period_BT[row, : lengths[row]] = torch.from_numpy(sample.period_T)
     equal = min(lengths) == longest
     valid_BT = None if equal else torch.arange(longest)[None] < torch.tensor(lengths)[:, None]
     target = Target(
         density_BT=density_BT,
         count_B=torch.tensor([sample.count for sample in samples]),
         valid_BT=valid_BT,
+        period_BT=period_BT,
     )
     return TokenBatch(tokens_BTHWC, valid_BT, *stack_exemplars([s.exemplars for s in samples]), target)
 

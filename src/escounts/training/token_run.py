@@ -1,0 +1,234 @@
+"""A whole training run on stored tokens: from a recipe to a run folder that can be evaluated.
+
+The run folder records what was trained on, video by video, so that an evaluation can refuse to use it again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from escounts.data.annotations import Dataset, VideoAnnotation
+from escounts.data.tokens import TokenLayout, TokenStore, write_whole
+from escounts.errors import DataError, ModelError
+from escounts.models.checkpoint import (
+    load_network,
+    read_checkpoint,
+    save_network,
+    strict_load,
+    write_checkpoint,
+)
+from escounts.models.decoder import PAPER, Decoder, DecoderConfig
+from escounts.models.network import Network
+from escounts.training.config import TrainConfig
+from escounts.training.objective import (
+    DensityObjectiveConfig,
+    Objective,
+    ObjectiveConfig,
+    RateObjectiveConfig,
+)
+from escounts.training.sampling import ExemplarSampling
+from escounts.training.stored_tokens import StoredTokensConfig, StoredTokensTask
+from escounts.training.trainer import Report, Trainer, start_distributed
+
+ABOUT = "run.json"
+
+
+@dataclass(frozen=True)
+class TokenRun:
+    """Everything that decides what a run learns; the defaults are the paper's recipe."""
+
+    decoder: DecoderConfig = PAPER
+    train: TrainConfig = field(default_factory=TrainConfig)
+    tokens: StoredTokensConfig = field(default_factory=StoredTokensConfig)
+    objective: ObjectiveConfig = field(default_factory=DensityObjectiveConfig)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        parts = {"decoder": self.decoder, "tokens": self.tokens, "objective": self.objective}
+        plain = {name: asdict(part) for name, part in parts.items()}  # type: ignore[call-overload]
+        return json.loads(json.dumps({**plain, "train": self.train.to_dict()}))  # type: ignore[no-any-return]
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> TokenRun:
+        """The inverse of to_dict."""
+        tokens = _tuples(values["tokens"])
+        objective = _tuples(values["objective"])
+        rate = objective.get("kind") == "rate"
+        if rate:
+            head = DecoderConfig.from_dict({"head": {**objective["head"], "kind": "rate"}}).head
+            objective["head"] = head
+        return cls(
+            decoder=DecoderConfig.from_dict(values["decoder"]),
+            train=TrainConfig(**_tuples(values["train"])),
+            tokens=StoredTokensConfig(
+                **{**tokens, "exemplars": ExemplarSampling(**_tuples(tokens["exemplars"]))}
+            ),
+            objective=RateObjectiveConfig(**objective) if rate else DensityObjectiveConfig(**objective),
+        )
+
+    @property
+    def digest(self) -> str:
+        """Short hash of the recipe: equal recipes share a run folder."""
+        return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()[:10]
+
+
+@dataclass(frozen=True)
+class RunAbout:
+    """What a run folder says of itself. trained: keys (see leakage_key) of the videos it learnt from."""
+
+    dataset: str
+    run: TokenRun
+    layout: TokenLayout
+    trained: frozenset[str]
+
+    @classmethod
+    def read(cls, folder: Path) -> RunAbout:
+        """From a run folder."""
+        try:
+            values = json.loads((folder / ABOUT).read_text())
+            return cls(
+                dataset=values["dataset"],
+                run=TokenRun.from_dict(values["run"]),
+                layout=TokenLayout.from_dict(values["layout"]),
+                trained=frozenset(values["trained"]),
+            )
+        except FileNotFoundError:
+            raise DataError(f"{folder} is no run on stored tokens: it has no {ABOUT}") from None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise DataError(f"{folder / ABOUT} cannot be read: {error}") from error
+
+
+def train_on_tokens(
+    run: TokenRun,
+    dataset: Dataset,
+    store: TokenStore,
+    out: Path,
+    *,
+    device: str = "cpu",
+    initial: Path | None = None,
+    report: Report | None = None,
+    resume: bool = True,
+) -> dict[str, float]:
+    """Train and leave last and best checkpoints, log and run.json in `out`; the last validation's figures.
+
+    initial: a network's checkpoint to start from (its encoder must have made the tokens); the encoder stays
+    frozen and is saved with the decoder, so that the result counts videos on its own.
+    """
+    where = start_distributed(device)
+    train, valid = dataset.split("train"), _validation(dataset)
+    torch.manual_seed(run.train.seed)
+    network = build(run.decoder, store.layout, initial)
+    task = StoredTokensTask(store, train, valid, run.tokens, device=where)
+    about = {
+        "dataset": dataset.name,
+        "run": run.to_dict(),
+        "layout": asdict(store.layout),
+        "trained": sorted(leakage_key(dataset.name, video) for video in task.train),
+    }
+    trainer = Trainer(
+        run.train,
+        network,
+        task,
+        Objective(run.objective),
+        out,
+        save=_saver(run, dataset.name),
+        device=where,
+        report=report,
+    )
+    if trainer.rank == 0:
+        _refuse_another(out, about)
+        out.mkdir(parents=True, exist_ok=True)
+        write_whole(out / ABOUT, (json.dumps(about, indent=1, sort_keys=True) + "\n").encode())
+    return trainer.fit(resume=resume)
+
+
+def build(config: DecoderConfig, layout: TokenLayout, initial: Path | None) -> nn.Module:
+    """A fresh decoder for a store's tokens, or the network to start from with its encoder frozen."""
+    if initial is None:
+        if config.in_channels != layout.channels:
+            raise ModelError(
+                f"the decoder takes {config.in_channels} channels, the tokens have {layout.channels}"
+            )
+        return Decoder(config)
+    network, _ = load_network(initial)
+    spec = network.encoder.spec
+    if (spec.name, spec.channels) != (layout.encoder, layout.channels):
+        raise ModelError(f"{initial} has encoder {spec.name}, the tokens are of {layout.encoder}")
+    for parameter in network.encoder.parameters():
+        parameter.requires_grad_(False)
+    return network
+
+
+def load_trained(folder: Path, *, which: str = "best", device: torch.device | str = "cpu") -> nn.Module:
+    """The decoder (or network) a run left, in evaluation mode; `last` where no validation chose a best."""
+    path = folder / f"{which}.safetensors"
+    if not path.exists():
+        path = folder / "last.safetensors"
+    if not path.exists():
+        raise DataError(f"{folder} has no checkpoint yet; train it first")
+    tensors, config, _ = read_checkpoint(path)
+    if "encoder" in config:
+        return load_network(path, device)[0]
+    decoder = Decoder(DecoderConfig.from_dict(config["decoder"]))
+    strict_load(decoder, tensors, source=f"the weights in {path}")
+    return decoder.to(device).eval()
+
+
+def leakage_key(dataset: str, video: VideoAnnotation) -> str:
+    """One key for one piece of footage: the forms and splits of a dataset share their videos."""
+    return f"{dataset.split('-')[0]}:{video.footage or video.file}"
+
+
+def refuse_leakage(about: RunAbout, dataset: str, videos: Iterable[VideoAnnotation]) -> None:
+    """The guard: no video that the run trained on may be evaluated."""
+    seen = [video.name for video in videos if leakage_key(dataset, video) in about.trained]
+    if seen:
+        some = ", ".join(seen[:3]) + (f" and {len(seen) - 3} more" if len(seen) > 3 else "")
+        raise DataError(
+            f"refused: the run trained on {len(seen)} of these videos ({some}); use a held-out split"
+        )
+
+
+def _saver(run: TokenRun, dataset: str) -> Any:
+    metadata = {"dataset": dataset, "run": json.dumps(run.to_dict())}
+
+    def save(path: Path, network: nn.Module, figures: dict[str, float]) -> None:
+        about = metadata | {"validation": json.dumps(figures)}
+        if isinstance(network, Network):
+            save_network(path, network, metadata=about)
+        else:
+            write_checkpoint(
+                path, network.state_dict(), config={"decoder": asdict(run.decoder)}, metadata=about
+            )
+
+    return save
+
+
+def _refuse_another(out: Path, about: Mapping[str, Any]) -> None:
+    """A run folder is one run's: another recipe may not continue in it."""
+    if not (out / ABOUT).exists():
+        return
+    there = json.loads((out / ABOUT).read_text())
+    changed = [key for key in ("dataset", "run", "layout", "trained") if there.get(key) != _plain(about[key])]
+    if changed:
+        raise DataError(f"{out} holds another run (its {', '.join(changed)} differ); choose another --out")
+
+
+def _validation(dataset: Dataset) -> tuple[VideoAnnotation, ...]:
+    return dataset.split("valid") if "valid" in dataset.splits else ()
+
+
+def _tuples(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+
+
+def _plain(value: Any) -> Any:
+    return json.loads(json.dumps(value))
