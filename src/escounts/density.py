@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from escounts.localise import find_peaks, spans_from_peaks, spans_from_rate
+from escounts.spans import find_peaks, spans_from_peaks, spans_from_rate
 from escounts.results import DensityMap, Repetition
 
 Array: TypeAlias = npt.NDArray[np.float64]
@@ -113,7 +113,7 @@ def repetitions(density: DensityMap, *, scores: npt.ArrayLike | None = None) -> 
     """The repetitions a map holds, in order; as many as its count rounded half to even.
 
     scores: how sure the model is of every cell, 0..1; a repetition's score is their mean over its span.
-    Without them the score says how close the map's mass per repetition is to one. See `localise` for the two kinds.
+    Without them the score says how close the map's mass per repetition is to one. See `spans` for the two kinds.
     """
     values = np.asarray(density.values, dtype=np.float64)
     count = max(0, round(density.count))

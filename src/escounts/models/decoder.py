@@ -245,10 +245,10 @@ class Decoder(nn.Module):
         else:
             cells_T = cells_T + time_offset
         time = time_position(cells_T, self.frequencies)[..., None, None, :]
-        x = self.space(x + time.to(self.embed.weight.dtype))
+        placed: Tensor = self.space(x + time.to(self.embed.weight.dtype))
         if projected.similarity_BTC is not None:
-            x = x + projected.similarity_BTC[:, :, None, None, :]
-        return x
+            placed = placed + projected.similarity_BTC[:, :, None, None, :]
+        return placed
 
     def _exemplar_tokens(self, x_BSTHWC: Tensor, cells_BS: Tensor | None) -> Tensor:
         """Projected exemplars as the cross blocks see them, (B, S, M, C)."""
