@@ -162,7 +162,7 @@ class FileSource:
                 raise VideoError(f"{self.path}: {_reason(self.path, error)}") from error
 
     def _header_duration(self, container: Any, stream: Any) -> float | None:
-        """Seconds by the header. The shorter one: a track may be trimmed by an edit list, sound may be longer."""
+        """Seconds by the header; the shorter of two: an edit list may trim, sound may run on."""
         known = []
         if stream.duration:
             known.append(float(stream.duration * stream.time_base))
@@ -197,9 +197,7 @@ class ImageFolder:
         if len(self.images) < 2:
             raise VideoError(f"{self.path}: {len(self.images)} images; a folder of images needs two or more")
         first = self._read(self.images[0])
-        return Probe(
-            first.width, first.height, 0, self.rate, len(self.images) / self.rate, "images", complete=False
-        )
+        return Probe(first.width, first.height, 0, self.rate, len(self.images) / self.rate, "images", complete=False)
 
     def frames(self, start: float = 0.0) -> Iterator[RawFrame]:
         first = max(0, int(start * self.rate))

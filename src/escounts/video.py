@@ -20,7 +20,22 @@ from escounts.errors import VideoError
 Image = npt.NDArray[np.uint8]
 
 VIDEO_SUFFIXES = frozenset(
-    ".3gp .avi .flv .gif .m2ts .m4v .mjpeg .mkv .mov .mp4 .mpeg .mpg .mts .ogv .ts .webm .wmv .y4m".split()
+    {
+        ".3gp",
+        ".avi",
+        ".flv",
+        ".gif",
+        ".m2ts",
+        ".m4v",
+        ".mjpeg",
+        ".mkv",
+        ".mov",
+        ".mp4",
+        ".mpeg",
+        ".mpg",
+        ".mts",
+    }
+    | {".ogv", ".ts", ".webm", ".wmv", ".y4m"}
 )
 
 
@@ -114,7 +129,7 @@ class Video:
         return _recorded(raw, convert, start, end, every or 1)
 
     def _checked(self, frames: Iterator[RawFrame], end: float | None) -> Iterator[RawFrame]:
-        """The same frames; a file that breaks off long before its promised end is an error, not a short video."""
+        """The same frames; a file that breaks off long before its promised end is an error."""
         read_to = 0.0
         for frame in frames:
             read_to = max(read_to, frame.time + frame.duration)
@@ -122,7 +137,7 @@ class Video:
         wanted = self.info.duration if end is None else min(end, self.info.duration)
         if self._complete and read_to < wanted - max(1.0, 0.05 * self.info.duration):
             raise VideoError(
-                f"{self.path}: breaks off at {read_to:.1f} s of {self.info.duration:.1f} s (truncated file?); "
+                f"{self.path}: truncated: breaks off at {read_to:.1f} s of {self.info.duration:.1f} s; "
                 f"count what is there with an end of {read_to:.1f} s"
             )
 
@@ -155,10 +170,9 @@ def _sampled(
         current = following
         if time >= stop:
             return
-    if current is not None:
-        shown_until = min(stop, current.time + current.duration)
-        image = convert(current.picture) if time < shown_until else None
-        while image is not None and time < shown_until:
+    if current is not None and time < min(stop, current.time + current.duration):
+        image = convert(current.picture)
+        while time < min(stop, current.time + current.duration):
             yield Frame(time, image)
             index += 1
             time = start + (index + 0.5) / rate
@@ -187,7 +201,7 @@ class _Converter:
             )
         except (av.error.FFmpegError, ValueError) as error:
             raise VideoError(f"a frame cannot be converted from {picture.format.name}: {error}") from error
-        image: Image = small.to_ndarray()
+        image: Image = np.asarray(small.to_ndarray(), np.uint8)
         if alpha:
             opaque = image[..., 3:].astype(np.uint16)
             image = (image[..., :3] * opaque // 255).astype(np.uint8)

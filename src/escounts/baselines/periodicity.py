@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
 Signal = npt.NDArray[np.float32]
+Curve = npt.NDArray[np.float64]
 
 MIN_LAG = 3
 """Shortest period in frames: below, a sampled motion has no shape."""
@@ -24,6 +26,10 @@ class Period:
     length: float
     rise: float
 
+    def evidence(self, frames: int) -> float:
+        """How much this says in a window of so many frames: the same rise over more cycles says more."""
+        return self.rise * float((frames / self.length) ** 0.25)
+
 
 def moving_mean(signal: Signal, width: int) -> Signal:
     """Centred mean over `width` frames along axis 0; at the edges over what is there. Shape unchanged."""
@@ -33,10 +39,11 @@ def moving_mean(signal: Signal, width: int) -> Signal:
     low = np.maximum(np.arange(frames) - width // 2, 0)
     high = np.minimum(np.arange(frames) - width // 2 + max(width, 1), frames)
     spans = (high - low).reshape(-1, *[1] * (signal.ndim - 1))
-    return ((sums[high] - sums[low]) / spans).astype(np.float32)
+    mean: Signal = ((sums[high] - sums[low]) / spans).astype(np.float32)
+    return mean
 
 
-def lag_profile(signal: Signal, lags: int) -> npt.NDArray[np.float64]:
+def lag_profile(signal: Signal, lags: int) -> Curve:
     """Similarity (1 same, 0 unrelated, −1 opposite) of a frames x features signal with itself, lags 0..lags.
 
     The autocorrelation summed over features, through the power spectrum, divided by the energy of the parts
@@ -50,10 +57,11 @@ def lag_profile(signal: Signal, lags: int) -> npt.NDArray[np.float64]:
     energy = np.concatenate([[0.0], np.cumsum((signal.astype(np.float64) ** 2).sum(axis=1))])
     lag = np.arange(lags + 1)
     overlap = energy[frames - lag] + (energy[frames] - energy[lag])
-    return 2.0 * correlation / np.maximum(overlap, 1e-9)
+    similarity: Curve = 2.0 * correlation / np.maximum(overlap, 1e-9)
+    return similarity
 
 
-def candidates(profile: npt.NDArray[np.float64], *, strongest: int = 12) -> list[Period]:
+def candidates(profile: Curve, *, strongest: int = 12) -> list[Period]:
     """The peaks of a lag profile as periods, short to long, each refined at its multiples."""
     lags = np.arange(1, len(profile) - 1)
     if len(lags) == 0:
@@ -66,7 +74,7 @@ def candidates(profile: npt.NDArray[np.float64], *, strongest: int = 12) -> list
     return [Period(_refined(profile, int(lag)), float(rises[lag])) for lag in sorted(kept)]
 
 
-def _refined(profile: npt.NDArray[np.float64], lag: int) -> float:
+def _refined(profile: Curve, lag: int) -> float:
     """A peak's period to a fraction of a frame: its k-th multiple is read k times as finely."""
     length = float(lag)
     for multiple in range(2, 9):
@@ -79,6 +87,53 @@ def _refined(profile: npt.NDArray[np.float64], lag: int) -> float:
             break
         length = best / multiple
     return length
+
+
+def recurrence(signal: Signal, lag: int) -> Curve:
+    """How alike each frame's surroundings (half a lag) are one lag earlier or later, whichever is more: −1..1."""
+    frames = len(signal)
+    best = np.full(frames, -1.0)
+    if lag >= frames:
+        return best
+    energy = (signal**2).sum(axis=1)
+    product = moving_mean((signal[:-lag] * signal[lag:]).sum(axis=1), max(1, lag // 2))
+    overlap = moving_mean(energy[:-lag] + energy[lag:], max(1, lag // 2))
+    alike = 2.0 * product / np.maximum(overlap, 1e-9)
+    best[:-lag] = alike
+    best[lag:] = np.maximum(best[lag:], alike)
+    return best
+
+
+def template_match(signal: Signal, template: Signal) -> Curve:
+    """Correlation (−1..1) of a template with the signal at every place it fits: frames − length + 1 values."""
+    length, frames = len(template), len(signal)
+    size = 1 << math.ceil(math.log2(frames + length))
+    product = np.fft.rfft(signal, size, axis=0) * np.fft.rfft(template, size, axis=0).conj()
+    overlap = np.fft.irfft(product.sum(axis=1), size)[: frames - length + 1]
+    energy = np.concatenate([[0.0], np.cumsum((signal.astype(np.float64) ** 2).sum(axis=1))])
+    scale = np.sqrt((energy[length:] - energy[:-length]) * float((template.astype(np.float64) ** 2).sum()))
+    correlation: Curve = overlap / np.maximum(scale, 1e-9)
+    return correlation
+
+
+def nearby_max(values: Curve, reach: int) -> Curve:
+    """For each frame the largest value within `reach` frames on either side."""
+    padded = np.pad(values, reach, constant_values=-1.0)
+    largest: Curve = np.lib.stride_tricks.sliding_window_view(padded, 2 * reach + 1).max(axis=1)
+    return largest
+
+
+def settled(flags: npt.NDArray[np.bool_], *, shortest_gap: int, shortest_run: int) -> npt.NDArray[np.bool_]:
+    """The flags with gaps shorter than shortest_gap filled, then runs shorter than shortest_run dropped."""
+    result = flags.copy()
+    for value, shortest in ((False, shortest_gap), (True, shortest_run)):
+        edges = np.flatnonzero(np.diff(result.astype(np.int8))) + 1
+        bounds = [0, *edges.tolist(), len(result)]
+        for low, high in pairwise(bounds):
+            inner = value or (low > 0 and high < len(result))
+            if bool(result[low]) is value and high - low < shortest and inner:
+                result[low:high] = not value
+    return result
 
 
 def best_path(
@@ -95,7 +150,7 @@ def best_path(
     change of one octave between neighbours. wanted: period in frames an exemplar asks for.
     """
     path: list[Period | None] = [None] * len(windows)
-    costs: list[npt.NDArray[np.float64]] = []
+    costs: list[Curve] = []
     came_from: list[npt.NDArray[np.intp]] = []
     used: list[int] = []
     for index, window in enumerate(windows):
@@ -120,13 +175,13 @@ def best_path(
     return path
 
 
-def _own_cost(
-    window: Sequence[Period], octave_share: float, wanted: float | None
-) -> npt.NDArray[np.float64]:
+def _own_cost(window: Sequence[Period], octave_share: float, wanted: float | None) -> Curve:
     rises = np.array([p.rise for p in window])
     octaves = np.log2([p.length for p in window])
     enough = octave_share * rises.max()
-    cost = (enough - np.minimum(rises, enough)) * 4.0 / max(enough, 1e-6)
+    cost: Curve = (enough - np.minimum(rises, enough)) * 4.0 / max(enough, 1e-6)
     if wanted is None:
-        return cost + 0.05 * (octaves - octaves.min())
-    return 0.25 * cost + 4.0 * np.abs(octaves - math.log2(wanted))
+        cost += 0.05 * (octaves - octaves.min())
+    else:
+        cost = 0.25 * cost + 4.0 * np.abs(octaves - math.log2(wanted))
+    return cost

@@ -14,7 +14,18 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from escounts.baselines.periodicity import Period, Signal, best_path, candidates, lag_profile, moving_mean
+from escounts.baselines.periodicity import (
+    Period,
+    Signal,
+    best_path,
+    candidates,
+    lag_profile,
+    moving_mean,
+    nearby_max,
+    recurrence,
+    settled,
+    template_match,
+)
 from escounts.errors import ExemplarError, VideoError
 from escounts.models.interface import Progress
 from escounts.results import DensityMap, Estimate
@@ -32,9 +43,19 @@ TREND = 2.0
 """Seconds over which slow change (light, camera) is taken out."""
 DIFFERENCE_SHARE = 0.7
 """Weight of the difference features against the thumbnails in the profile."""
-OCTAVE_SHARE = 0.6
-REPEATS_ABOVE = 0.25
-"""Rise of the profile's peak under which a window does not repeat."""
+OCTAVE_SHARE = 0.75
+REPEATS_ABOVE = 0.38
+"""Evidence (rise of the peak x fourth root of the cycles seen) under which a window does not repeat."""
+ALIKE_ABOVE, ALIKE_ABOVE_SHOT = 0.0, -0.15
+"""Similarity with one period earlier or later under which a frame is outside the repetitions; with an
+exemplar the period is known, and less has to come back."""
+MOTION_ABOVE = 0.10
+"""Motion, as a share of the repetitions' median, under which a frame is a pause."""
+RECOGNISED_ABOVE = 0.5
+MATCH_SHARE = 0.1
+MATCH_REACH = 4
+"""An exemplar is recognised when it correlates this much somewhere. Frames are counted where, within so many
+exemplar lengths, it correlates at least this share of its best."""
 
 
 @dataclass(frozen=True)
@@ -109,29 +130,30 @@ class SpectralEncoding:
             raise VideoError(f"no two frames between {start} s and {end} s")
         grey = self._grey[first:last]
         bounds = _window_bounds(len(grey), round(WINDOW * self._rate), round(HOP * self._rate))
-        found = [self._candidates(grey[low:high], assume_repeats) for low, high in bounds]
+        sure = assume_repeats or bool(shots)
+        found = [self._candidates(grey[low:high], sure) for low, high in bounds]
         wanted = None
         if shots:
             wanted = self._rate * math.exp(sum(math.log(shot.length) for shot in shots) / len(shots))
+            found = [
+                _with_wanted(window, wanted, high - low) for window, (low, high) in zip(found, bounds, strict=True)
+            ]
         path = best_path(found, octave_share=OCTAVE_SHARE, stiffness=1.0, wanted=wanted)
-        density = np.zeros(len(grey), np.float64)
-        weights = np.zeros(len(grey), np.float64)
-        rises = []
-        for (low, high), period in zip(bounds, path, strict=True):
-            weight = np.minimum(np.arange(1, high - low + 1), np.arange(high - low, 0, -1)).astype(np.float64)
-            weights[low:high] += weight
-            if period is None:
-                continue
-            gate = np.ones(high - low) if assume_repeats else self._gate(grey[low:high], period, shots)
-            density[low:high] += weight * gate / period.length
-            rises.append(period.rise)
-        density /= weights
-        rise = float(np.mean(rises)) if rises else 0.0
+        gates = [
+            self._gate(grey[low:high], period, assume_repeats, ALIKE_ABOVE_SHOT if shots else ALIKE_ABOVE)
+            for (low, high), period in zip(bounds, path, strict=True)
+        ]
+        if shots and not assume_repeats:
+            gates = self._matching(grey, bounds, gates, shots)
+        density = _stitched(bounds, path, gates, len(grey))
+        evidence = [p.evidence(high - low) if p else 0.0 for p, (low, high) in zip(path, bounds, strict=True)]
+        shares = np.array([gate.sum() for gate in gates]) + 1e-6
+        strength = float(np.average(evidence, weights=shares))
         offset = self.start + first / self._rate
         return Estimate(
             DensityMap(density.astype(np.float32), offset, 1.0 / self._rate, kind="rate"),
-            confidence=_confidence(rise, float(density.sum())),
-            details={"rise": rise, "windows": float(len(bounds)), "repeating": float(len(rises))},
+            confidence=_confidence(strength, exemplar=bool(shots)),
+            details={"evidence": strength, "windows": float(len(bounds))},
         )
 
     def _frame(self, seconds: float) -> int:
@@ -145,15 +167,79 @@ class SpectralEncoding:
         profile = DIFFERENCE_SHARE * lag_profile(differences, lags)
         profile += (1.0 - DIFFERENCE_SHARE) * lag_profile(thumbnails, lags)
         found = candidates(profile)
-        if not assume_repeats and max((p.rise for p in found), default=0.0) < REPEATS_ABOVE:
+        if not assume_repeats and max((p.evidence(len(grey)) for p in found), default=0.0) < REPEATS_ABOVE:
             return []
         return found
 
     def _gate(
-        self, grey: npt.NDArray[np.uint8], period: Period, shots: Sequence[SpectralShot]
+        self, grey: npt.NDArray[np.uint8], period: Period | None, assume_repeats: bool, alike_above: float
     ) -> npt.NDArray[np.float64]:
         """1 where the motion comes back one period before or after, 0 elsewhere. One value a frame."""
-        return np.ones(len(grey))
+        if period is None or assume_repeats:
+            return np.full(len(grey), 0.0 if period is None else 1.0)
+        thumbnails, differences = _features(grey, self._rate)
+        lag = max(1, round(period.length))
+        alike = DIFFERENCE_SHARE * recurrence(differences, lag)
+        alike += (1.0 - DIFFERENCE_SHARE) * recurrence(thumbnails, lag)
+        comes_back = alike > alike_above
+        if not comes_back.any():
+            return comes_back.astype(np.float64)
+        motion = moving_mean((differences**2).sum(axis=1), max(1, lag // 2))
+        moves = motion > MOTION_ABOVE * np.median(motion[comes_back])
+        return settled(comes_back & moves, shortest_gap=lag, shortest_run=round(1.5 * lag)).astype(np.float64)
+
+    def _matching(
+        self,
+        grey: npt.NDArray[np.uint8],
+        bounds: Sequence[tuple[int, int]],
+        gates: Sequence[npt.NDArray[np.float64]],
+        shots: Sequence[SpectralShot],
+    ) -> list[npt.NDArray[np.float64]]:
+        """The gates, closed where nothing looks like an exemplar; unchanged where none can be recognised.
+
+        Thumbnails of another person or camera do not correlate: such an exemplar gives its length only.
+        """
+        matches = []
+        for low, high in bounds:
+            signal = _without_trend(grey[low:high].astype(np.float32), self._rate)
+            matches.append(np.max([self._match(signal, shot) for shot in shots], axis=0))
+        best = max(float(match.max()) for match in matches)
+        if best < RECOGNISED_ABOVE:
+            return list(gates)
+        return [gate * (match > MATCH_SHARE * best) for gate, match in zip(gates, matches, strict=True)]
+
+    def _match(self, signal: Signal, shot: SpectralShot) -> npt.NDArray[np.float64]:
+        """Best correlation with the exemplar within MATCH_REACH exemplar lengths of each frame."""
+        length = max(2, round(shot.length * self._rate))
+        if length >= len(signal):
+            return np.ones(len(signal))
+        at = np.linspace(0, len(shot.frames) - 1, length).round().astype(int)
+        match = np.full(len(signal), -1.0)
+        match[length // 2 : length // 2 + len(signal) - length + 1] = template_match(signal, shot.frames[at])
+        return nearby_max(match, MATCH_REACH * length)
+
+
+def _with_wanted(window: list[Period], wanted: float, frames: int) -> list[Period]:
+    """The candidates, and the exemplar's own length where none is near it: an exemplar is always followed."""
+    if wanted >= frames or any(abs(math.log2(period.length / wanted)) < 0.4 for period in window):
+        return window
+    return sorted([*window, Period(wanted, 0.1)], key=lambda period: period.length)
+
+
+def _stitched(
+    bounds: Sequence[tuple[int, int]],
+    path: Sequence[Period | None],
+    gates: Sequence[npt.NDArray[np.float64]],
+    frames: int,
+) -> npt.NDArray[np.float64]:
+    """Repetitions per frame: the windows' rates, averaged where they overlap, each strongest in its middle."""
+    density, weights = np.zeros(frames), np.zeros(frames)
+    for (low, high), period, gate in zip(bounds, path, gates, strict=True):
+        ramp = np.minimum(np.arange(1, high - low + 1), np.arange(high - low, 0, -1)).astype(np.float64)
+        weights[low:high] += ramp
+        if period is not None:
+            density[low:high] += ramp * gate / period.length
+    return density / weights
 
 
 def _features(grey: npt.NDArray[np.uint8], rate: float) -> tuple[Signal, Signal]:
@@ -173,9 +259,11 @@ def _window_bounds(frames: int, window: int, hop: int) -> list[tuple[int, int]]:
     """Overlapping windows that cover all frames; one window where the video is shorter."""
     if frames <= window:
         return [(0, frames)]
-    starts = list(range(0, frames - window, hop)) + [frames - window]
+    starts = [*range(0, frames - window, hop), frames - window]
     return [(start, start + window) for start in starts]
 
 
-def _confidence(rise: float, count: float) -> float:
-    return 1.0 / (1.0 + math.exp(-6.0 * (rise - 0.5)))
+def _confidence(evidence: float, *, exemplar: bool) -> float:
+    """Probability that the count is within one of the truth: a logistic curve through generated videos."""
+    slope, middle = (3.0, 0.5) if exemplar else (3.0, 0.9)
+    return 1.0 / (1.0 + math.exp(-slope * (evidence - middle)))

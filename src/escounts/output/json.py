@@ -39,9 +39,7 @@ def to_dict(result: CountResult) -> dict[str, Any]:
         ],
         "duration": round(result.duration, 4),
         "range": [round(seconds, 4) for seconds in result.range],
-        "exemplars": [
-            {"start": span.start, "end": span.end, "video": span.video} for span in result.exemplars
-        ],
+        "exemplars": [{"start": span.start, "end": span.end, "video": span.video} for span in result.exemplars],
         "density": {
             "kind": result.density.kind,
             "start": round(result.density.start, 6),

@@ -94,9 +94,9 @@ class Badge:
         from PIL import Image as Picture
         from PIL import ImageDraw
 
-        left, top, right, bottom = self._font.getbbox(str(number))
+        wide = self._font.getlength(str(number))
         pad = self._size // 4
-        width, height = int(right - left) + 2 * pad, int(self._size * 0.8) + 2 * pad
+        width, height = int(wide) + 2 * pad, int(self._size * 0.8) + 2 * pad
         box = Picture.new("RGBA", (max(width, height), height), (16, 22, 30, 190))
         middle = (box.width / 2, height / 2 - self._size / 24)
         ImageDraw.Draw(box).text(middle, str(number), font=self._font, fill=(255, 255, 255, 255), anchor="mm")

@@ -49,7 +49,12 @@ def _density(axes: Any, result: CountResult) -> None:
     density = result.density
     for index, repetition in enumerate(result.repetitions):
         axes.axvspan(
-            repetition.start, repetition.end, color=BLUE, alpha=0.05 + 0.06 * (index % 2), linewidth=0, zorder=0
+            repetition.start,
+            repetition.end,
+            color=BLUE,
+            alpha=0.05 + 0.06 * (index % 2),
+            linewidth=0,
+            zorder=0,
         )
     axes.fill_between(density.times, density.values / density.step, color=BLUE, alpha=0.35, linewidth=0)
     axes.plot(density.times, density.values / density.step, color=BLUE, linewidth=1.3)
@@ -57,7 +62,7 @@ def _density(axes: Any, result: CountResult) -> None:
         if exemplar.video is None:
             axes.axvspan(exemplar.start, exemplar.end, facecolor="none", edgecolor=ORANGE, linewidth=1.4)
     axes.set_xlim(*result.range)
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, max(float(density.values.max(initial=0.0)) / density.step * 1.15, 1e-3))
     axes.set_ylabel("repetitions a second", color=BLUE, fontsize=9)
     axes.xaxis.set_major_formatter(lambda seconds, _: clock(seconds))
     axes.tick_params(labelsize=8, colors=INK)
@@ -77,9 +82,7 @@ def _running_count(axes: Any, result: CountResult) -> None:
         axes.spines[side].set_visible(False)
 
 
-def _strip(
-    figure: Any, axes: Any, result: CountResult, times: list[float], images: list[Any], top: float
-) -> None:
+def _strip(figure: Any, axes: Any, result: CountResult, times: list[float], images: list[Any], top: float) -> None:
     """Frames side by side above the plot, each tied to its instant by a thin line."""
     first, last = result.range
     pitch = 0.88 / len(images)

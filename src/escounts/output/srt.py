@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 from escounts.output.atomic import write_text
@@ -24,8 +25,7 @@ def cues(result: CountResult) -> list[tuple[float, float, str]]:
     if changes and last - changes[-1] < 0.5:
         last = changes[-1] + 0.5  # a repetition that ends with the video: its number can still be read
     edges = [first, *changes, last]
-    spans = zip(edges[:-1], edges[1:], strict=True)
-    return [(start, end, str(number)) for number, (start, end) in enumerate(spans) if end - start > 1e-3]
+    return [(start, end, str(number)) for number, (start, end) in enumerate(pairwise(edges)) if end - start > 1e-3]
 
 
 def timestamp(seconds: float) -> str:

@@ -38,8 +38,7 @@ def headline(result: CountResult) -> str:
     seconds = result.timings.get("total")
     took = f", {seconds:.1f} s" if seconds is not None else ""
     return (
-        f"{Path(result.video).name}: {what}, confidence {result.confidence:.2f}{unsure} "
-        f"(model {result.model}{took})"
+        f"{Path(result.video).name}: {what}, confidence {result.confidence:.2f}{unsure} (model {result.model}{took})"
     )
 
 
