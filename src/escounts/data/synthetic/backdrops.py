@@ -18,7 +18,7 @@ def draw_backdrop(rng: np.random.Generator, *, floor: float | None = None) -> np
     way = rng.uniform(0, 2 * np.pi)
     slope = np.clip(0.5 + (columns - 0.5) * np.cos(way) + (rows - 0.5) * np.sin(way), 0, 1)[..., None]
     image = top * (1 - slope) + (0.6 * top + 0.4 * bottom) * slope
-    image = image + rng.uniform(0, 0.16) * _blotches(rng, 7) + rng.uniform(0, 0.12) * _blotches(rng, 28)
+    image = image + rng.uniform(0, 0.14) * _blotches(rng, 6) + rng.uniform(0, 0.07) * _blotches(rng, 28)
     for _ in range(int(rng.integers(0, 7)) if chance(rng, 0.7) else 0):  # windows, shelves, pictures
         _rectangle(rng, image)
     if floor is None and chance(rng, 0.6):

@@ -169,6 +169,10 @@ ONE_SIDED = ("knee-raise", "kick", "punch", "side-bend", "twist", "lunge", "hamm
 """Exercises that make sense done to the left and then to the right."""
 
 
+TWO_SIDED = ("run", "crawl", "pedal", "battle-rope")
+"""Cycles whose second half is the first half on the other side."""
+
+
 def exercise_poses(name: str, along: Floats) -> Joints:
     """(F, 20, 3) joints of an exercise at progress `along` (F,), 0..1."""
     fields = ("hips", "pitch", "roll", "yaw", "left_foot", "right_foot", "left_arm", "right_arm")

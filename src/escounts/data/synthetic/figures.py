@@ -11,6 +11,8 @@ from escounts.data.synthetic.canvas import Canvas, Colour, draw_colour, draw_tex
 from escounts.data.synthetic.curves import Floats, chance
 from escounts.data.synthetic.poses import Joints
 
+VISIBLE = 0.15
+"""How far across the screen (2 wide) a motion should go to be worth counting."""
 Texture = tuple[float, float, float]
 PLAIN: Texture = (0.0, 0.0, 0.0)
 
@@ -92,23 +94,49 @@ class View:
     middle: tuple[float, float, float]
 
 
-def draw_view(rng: np.random.Generator, joints: Joints, *, upper_body: bool, times: Floats) -> View:
-    """A viewpoint from which most of the motion is in the picture."""
-    low, high = np.quantile(joints, 0.02, axis=(0, 1)), np.quantile(joints, 0.98, axis=(0, 1))
-    middle = 0.5 * (low + high)
-    # Everything that is not far above the typical reach should fit; walkers may leave the picture.
-    extent = max(float(high[1] - low[1]), 0.7 * float(np.hypot(high[0] - low[0], high[2] - low[2])), 0.45)
-    size = rng.uniform(0.75, 1.9) / min(extent, 2.0)
-    y = rng.uniform(-0.1, 0.1)
-    if upper_body:
-        middle[1] = low[1] + 0.75 * (high[1] - low[1])
-        size *= rng.uniform(1.3, 1.8)
+def draw_view(
+    rng: np.random.Generator, joints: Joints, *, upper_body: bool, times: Floats, aspect: float
+) -> View:
+    """A viewpoint from which the motion is in the picture and large enough to be seen.
+
+    joints: the poses that must be in the picture. aspect: the scene's width / height.
+    """
+    best: tuple[float, View] | None = None
+    for _ in range(3):
+        view, visible = _try_view(rng, joints, upper_body=upper_body, times=times, aspect=aspect)
+        if best is None or visible > best[0]:
+            best = visible, view
+        if visible > VISIBLE:
+            break
+    assert best is not None
+    return best[1]
+
+
+def _try_view(
+    rng: np.random.Generator, joints: Joints, *, upper_body: bool, times: Floats, aspect: float
+) -> tuple[View, float]:
+    """A random viewpoint, and how far across the screen the busiest joint moves."""
     turn = rng.normal() * 0.5 if chance(rng, 0.12) else 0.0
-    azimuth = rng.uniform(0, 2 * np.pi) + turn * (times - times.mean()) / (np.ptp(times) + 1)
+    start = rng.uniform(0, 2 * np.pi)
     elevation = float(np.clip(rng.normal(0.12, 0.18), -0.25, 0.8))
-    room = max(0.0, 1.0 - 0.5 * size * extent)
-    centre = (float(middle[0]), float(middle[1]), float(middle[2]))
-    return View(azimuth, elevation, size, rng.uniform(-1, 1) * min(room, 0.5), y, centre)
+    x, y, _ = project(View(start, elevation, 1.0, 0.0, 0.0, (0.0, 0.0, 0.0)), joints)
+    left, right = np.quantile(x, (0.01, 0.99))
+    top, bottom = np.quantile(y, (0.01, 0.99))
+    if upper_body:
+        bottom = top + 0.55 * (bottom - top)
+    half = np.sqrt(aspect), 1 / np.sqrt(aspect)
+    fit = min(2 * half[0] / max(right - left, 0.3), 2 * half[1] / max(bottom - top, 0.3))
+    size = float(np.exp(rng.uniform(np.log(0.3), np.log(0.9)))) * fit
+    slack = [max(0.0, half[0] - 0.5 * size * (right - left)), max(0.0, half[1] - 0.5 * size * (bottom - top))]
+    azimuth = start + turn * (times - times.mean()) / (np.ptp(times) + 1)
+    view = View(
+        azimuth, elevation, size,
+        float(rng.uniform(-0.8, 0.8) * slack[0] - 0.5 * size * (left + right)),
+        float(rng.uniform(-0.4, 0.8) * slack[1] - 0.5 * size * (top + bottom)),
+        (0.0, 0.0, 0.0),
+    )  # fmt: skip
+    busiest = np.hypot(np.ptp(x, axis=0), np.ptp(y, axis=0)).max()
+    return view, float(size * busiest)
 
 
 def project(view: View, points: Floats) -> tuple[Floats, Floats, Floats]:

@@ -100,6 +100,7 @@ class Generator:
         self, action: Action, index: int, length: int, *, single: bool = False, backwards: bool | None = None
     ) -> Plan:
         rng = seeded(self.seed, index, LOOK)
+        single = single and (action.way != "loop" or action.source == "sprite")  # a loop played once is no return
         plan = self._stage.perform(rng, action, length, single=single)
         if chance(rng, self.config.reverse) if backwards is None else backwards:
             plan = replace(plan.reversed(), action=action.reversed_name())

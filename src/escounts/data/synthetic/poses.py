@@ -23,12 +23,24 @@ def at_positions(bank: MotionBank, at: Floats) -> Joints:
     return between
 
 
-def centred(joints: Joints, by: Joints | None = None) -> Joints:
-    """Joints moved so that the hips (of `by`) are over the origin; heights stay."""
-    hips = (joints if by is None else by)[:, :1].copy()
-    hips[..., 1] = 0
-    moved: Joints = joints - hips
+def settled(joints: Joints, by: Joints) -> Joints:
+    """Joints moved and turned as a whole so that in the pose `by` (20, 3) the body is over the origin, facing z.
+
+    Left is +x then, which is what swapping the sides relies on.
+    """
+    across = by[1] - by[5]
+    angle = np.arctan2(across[2], across[0])
+    cos, sin = np.cos(angle), np.sin(angle)
+    moved = joints - by[0] * np.array([1.0, 0.0, 1.0])
+    x, z = moved[..., 0].copy(), moved[..., 2].copy()
+    moved[..., 0], moved[..., 2] = cos * x + sin * z, cos * z - sin * x
     return moved
+
+
+def on_the_spot(joints: Joints) -> Joints:
+    """Every pose with its hips over the origin."""
+    still: Joints = joints - joints[:, :1] * np.array([1.0, 0.0, 1.0])
+    return still
 
 
 def mirrored(joints: Joints) -> Joints:
@@ -57,12 +69,12 @@ def action_poses(
     along = progress(action, clock)
     if action.way == "back":
         along = along * reaches(rng, config, clock)
-    poses = at_positions(bank, begin + length * along)
-    rest = at_positions(bank, np.array([begin]))
-    poses = centred(poses, np.broadcast_to(rest, poses.shape))
+    start_pose = at_positions(bank, np.array([begin]))[0]
+    poses = settled(at_positions(bank, begin + length * along), start_pose)
+    rest = settled(start_pose[None], start_pose)
     if action.way != "back":
         # Close the loop: take the drift out, then spread what is left of the gap over the repetition's end.
-        gap = at_positions(bank, np.array([begin + length])) - rest
+        gap = settled(at_positions(bank, np.array([begin + length])), start_pose) - rest
         drift = gap[:, :1].copy()
         drift[..., 1] = 0
         poses = poses - along[:, None, None] * drift
@@ -70,7 +82,6 @@ def action_poses(
             late = np.clip((along - 0.65) / 0.35, 0, 1)
             late = late * late * (3 - 2 * late)
             poses = poses - late[:, None, None] * (gap - drift)
-    rest = centred(rest)
     if action.alternating:
         poses = alternate(poses, np.broadcast_to(rest, poses.shape), clock.side)
     return poses
@@ -91,18 +102,20 @@ def lead_poses(rng: np.random.Generator, bank: MotionBank, action: Action, clock
         sign = -1.0 if stage == BEFORE else 1.0
         if draw < 0.5:  # the trial as it really goes on
             at = np.clip(low + start + sign * away, low, high)
-            other = at_positions(bank, at)
-            other = centred(other, np.broadcast_to(at_positions(bank, np.array([low + start])), other.shape))
+            other = settled(at_positions(bank, at), bank.joints[int(low) + start])
         elif draw < 0.8 or not walks:  # somebody does something else first
             rows = bank.segments.once if len(bank.segments.once) and chance(rng, 0.6) else bank.segments.back
             segment = pick_segment(rng, rows, float(where.sum()))
             begin = float(bank.offsets[segment[0]] + segment[1])
-            other = centred(at_positions(bank, begin + np.minimum(away * rng.uniform(0.5, 1.3), segment[2])))
+            other = at_positions(bank, begin + np.minimum(away * rng.uniform(0.5, 1.3), segment[2]))
+            other = settled(other, bank.joints[int(begin)])
         else:  # walking in or out
             walk = int(walks[int(rng.integers(len(walks)))])
             begin, end = float(bank.offsets[walk]), float(bank.offsets[walk + 1] - 1)
-            other = centred(at_positions(bank, np.clip(begin + away * rng.uniform(0.7, 1.4), begin, end)))
-            other = other + np.stack([away * rng.normal() * 0.05, 0 * away, 0 * away], -1)[:, None]
+            other = settled(
+                at_positions(bank, np.clip(begin + away * rng.uniform(0.7, 1.4), begin, end)), bank.joints[int(begin)]
+            )
+            other = on_the_spot(other) + np.stack([away * rng.normal() * 0.05, 0 * away, 0 * away], -1)[:, None]
         blend = np.clip(away / rng.uniform(4, 10), 0, 1) * where
         blend = (blend * blend * (3 - 2 * blend))[:, None, None]
         poses = poses * (1 - blend) + other * blend
@@ -115,7 +128,7 @@ def passing_poses(rng: np.random.Generator, bank: MotionBank, times: Floats, *, 
     if walk and walks:
         trial = walks[int(rng.integers(len(walks)))]
         begin, end = float(bank.offsets[trial]), float(bank.offsets[trial + 1] - 1)
-        poses = centred(at_positions(bank, np.clip(begin + times * rng.uniform(0.6, 1.5), begin, end)))
+        poses = on_the_spot(at_positions(bank, np.clip(begin + times * rng.uniform(0.6, 1.5), begin, end)))
         across = (times - rng.uniform(0.3, 0.7) * times.max()) * rng.uniform(0.015, 0.06) * rng.choice([-1, 1])
         return poses + np.stack([across, 0 * across, 0 * across], -1)[:, None]
     rows = bank.segments.once if len(bank.segments.once) else bank.segments.back
@@ -123,7 +136,7 @@ def passing_poses(rng: np.random.Generator, bank: MotionBank, times: Floats, *, 
     begin = float(bank.offsets[trial] + start)
     speed = min(rng.uniform(0.5, 1.4), length / (float(np.ptp(times)) + 1))
     poses = at_positions(bank, begin + np.clip(times * speed, 0, length))
-    return centred(poses, np.broadcast_to(poses[:1], poses.shape))
+    return settled(poses, poses[0])
 
 
 def sway(rng: np.random.Generator, clock: Clock, poses: Joints, period: float) -> Joints:

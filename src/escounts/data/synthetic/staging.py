@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from escounts.data.synthetic.canvas import Canvas
 from escounts.data.synthetic.clips import ClipBank
 from escounts.data.synthetic.config import GeneratorConfig
 from escounts.data.synthetic.curves import Floats, chance, log_uniform, seeded, smooth_noise
-from escounts.data.synthetic.exercises import CYCLES, ONE_SIDED, THERE_AND_BACK, exercise_poses
+from escounts.data.synthetic.exercises import CYCLES, ONE_SIDED, THERE_AND_BACK, TWO_SIDED, exercise_poses
 from escounts.data.synthetic.figures import draw_body, draw_figure, draw_view
 from escounts.data.synthetic.finish import draw_finish
 from escounts.data.synthetic.footage import action_track, cut_track, passing_track, stage_footage, with_surroundings
@@ -21,8 +21,13 @@ from escounts.data.synthetic.mechanisms import MECHANISMS, RIPPLE, sprite_path
 from escounts.data.synthetic.motion import MotionBank
 from escounts.data.synthetic.plan import Backdrop, Footage, Plan, Ripple, Shapes
 from escounts.data.synthetic.poses import Joints, action_poses, alternate, lead_poses, passing_poses, sway
+from escounts.data.synthetic.ropes import ROPED, draw_rope
 from escounts.data.synthetic.timeline import (
+    AFTER,
+    BEFORE,
+    DURING,
     Clock,
+    Span,
     Timeline,
     clock_of,
     draw_period,
@@ -30,6 +35,10 @@ from escounts.data.synthetic.timeline import (
     frame_times,
     stray_clock,
 )
+
+
+NEGATIVES = {"pass": 3.0, "wander": 5.0, "frozen": 1.0, "pan": 2.0, "light": 1.0}
+"""Ways in which nothing repeats, and how likely each is beside the others."""
 
 
 def draw_action(
@@ -117,11 +126,19 @@ class Stage:
     def negative(self, rng: np.random.Generator, length: int, *, action_rng: np.random.Generator) -> Plan:
         """A video in which nothing repeats."""
         action = draw_action(action_rng, self.config, self.clips, self.motion, length)
-        ways = ["pass", "wander", "frozen", "pan", "light", "once", "once", "walk", "cuts"]
-        way = str(rng.choice(ways, p=np.array([3, 5, 1, 2, 1, 3, 2, 1.5, 1.5]) / 20))
+        ways = dict(NEGATIVES)
+        if action.source == "clips":
+            ways |= {"once": 5.0, "cuts": 1.5}
+        elif action.source in ("motion", "exercise") and self.motion is not None:
+            ways |= {"once": 5.0, "walk": 1.5}
+        weights = np.array(list(ways.values()))
+        way = str(rng.choice(list(ways), p=weights / weights.sum()))
         times = frame_times(length, 1, 1.0)
         timeline = Timeline(length, max(action.period, 8.0), ())
         clock = stray_clock(rng, times, way if way in ("pass", "wander") else "frozen")
+        if action.way != "back" and clock.stray is not None:
+            # Half of a cycle is no return; a whole one would be a repetition.
+            clock = replace(clock, stray=0.5 * clock.stray)
         return self._shoot(rng, action, clock, timeline, f"negative:{way}", 1, negative=way)
 
     def _shoot(
@@ -149,9 +166,9 @@ class Stage:
         elif action.source == "sprite":
             layers = self._sprite_layers(rng, action, clock, camera)
         elif figure:
-            layers = self._figure_layers(rng, action, clock, camera, timeline, negative)
+            layers = self._figure_layers(rng, action, clock, camera, timeline, negative, aspect)
         else:
-            layers = _mechanism_layers(action, clock, camera)
+            layers = _mechanism_layers(rng, action, clock, camera)
         backdrop = self._backdrop(rng, clock, camera, layers)
         finish = draw_finish(rng, config, timeline.length, flicker=negative == "light")
         return Plan(
@@ -161,7 +178,7 @@ class Stage:
             action=action.name,
             seed=int(rng.integers(2**62)),
             spans=timeline.spans,
-            side_spans=timeline.sides,
+            side_spans=timeline.sides or _halves(action, timeline),
             backdrop=backdrop,
             footage=layers.footage,
             shapes=layers.shapes,
@@ -208,7 +225,7 @@ class Stage:
         """A piece of one clip frame on a periodic path."""
         assert self.clips is not None
         count = len(clock.times)
-        phase = progress(action, clock)
+        phase = _approach(rng, clock, progress(action, clock))
         x, y, angle, grow = sprite_path(phase, seeded(action.recipe))
         clip, start, _ = action.segment
         frame = np.full(count, self.clips.offsets[clip] + start, dtype=np.int64)
@@ -236,6 +253,7 @@ class Stage:
         camera: Camera,
         timeline: Timeline,
         negative: str,
+        aspect: float,
     ) -> Layers:
         config = self.config
         poses: Joints
@@ -248,13 +266,30 @@ class Stage:
                 poses = lead_poses(rng, self.motion, action, clock, poses)
         else:
             poses = _exercise(rng, config, action, clock)
-            if clock.stray is None and self.motion is not None:
-                poses = _led_by_motion(rng, self.motion, clock, poses)
+            if clock.stray is None:
+                led = self.motion is not None and chance(rng, 0.6)
+                poses = _led_by_motion(rng, self.motion, clock, poses) if led else walked_in(rng, clock, poses)
         poses = sway(rng, clock, poses, timeline.period)
-        view = draw_view(rng, poses, upper_body=chance(rng, config.upper_body), times=clock.times)
+        during = (clock.stage == DURING) if clock.stray is None and (clock.stage == DURING).any() else slice(None)
+        view = draw_view(
+            rng, poses[during], upper_body=chance(rng, config.upper_body), times=clock.times, aspect=aspect
+        )
         canvas = Canvas(len(clock.times))
-        draw_figure(rng, canvas, draw_body(rng), poses, view, prop=chance(rng, config.prop))
+        exercise = action.name.split(":")[1]
+        roped = exercise in ROPED
+        draw_figure(rng, canvas, draw_body(rng), poses, view, prop=may(rng, config.prop, not roped))
+        if roped:
+            draw_rope(rng, canvas, exercise, poses, view, progress(action, clock))
         return Layers(shapes=canvas.shapes(camera.front))
+
+
+def _halves(action: Action, timeline: Timeline) -> tuple[Span, ...]:
+    """The two sides of each cycle of an exercise that alternates by itself."""
+    if action.source != "exercise" or action.name.split(":")[1] not in TWO_SIDED:
+        return ()
+    middles = [0.5 * (start + end) for start, end in timeline.spans]
+    pairs = zip(timeline.spans, middles, strict=True)
+    return tuple(half for (start, end), middle in pairs for half in ((start, middle), (middle, end)))
 
 
 def _exercise(rng: np.random.Generator, config: GeneratorConfig, action: Action, clock: Clock) -> Joints:
@@ -269,18 +304,51 @@ def _exercise(rng: np.random.Generator, config: GeneratorConfig, action: Action,
     return poses
 
 
-def _led_by_motion(rng: np.random.Generator, motion: MotionBank, clock: Clock, poses: Joints) -> Joints:
+def walked_in(rng: np.random.Generator, clock: Clock, poses: Joints, share: float = 0.6) -> Joints:
+    """Before the first repetition the performer runs up, after the last one off, turning as they go."""
+    for stage in (BEFORE, AFTER):
+        where = clock.stage == stage
+        if where.sum() < 4 or not chance(rng, share):
+            continue
+        border = clock.times[where].max() if stage == BEFORE else clock.times[where].min()
+        away = np.abs(clock.times - border) * where
+        steps = exercise_poses("run", (away / rng.uniform(9, 16)) % 1.0)
+        way = rng.uniform(0, 2 * np.pi)
+        far = np.maximum(away - 6, 0) * rng.uniform(0.02, 0.06)
+        steps = steps + np.stack([far * np.cos(way), 0 * far, far * np.sin(way)], -1)[:, None]
+        blend = np.clip(away / 8.0, 0, 1)
+        blend = (blend * blend * (3 - 2 * blend))[:, None, None]
+        poses = poses * (1 - blend) + steps * blend
+    return poses
+
+
+def _led_by_motion(rng: np.random.Generator, motion: MotionBank | None, clock: Clock, poses: Joints) -> Joints:
     """Before and after an exercise somebody moves as people do."""
+    assert motion is not None
     segment = pick_segment(rng, motion.segments.back, 20.0)
     stand_in = Action("motion", "", "back", 20.0, 0, False, 0.5, 0.5, (0.0, 0.0), segment)
     return lead_poses(rng, motion, stand_in, clock, poses)
 
 
-def _mechanism_layers(action: Action, clock: Clock, camera: Camera) -> Layers:
-    """A mechanism driven by the clock; before and after the repetitions it stands still."""
+def _approach(rng: np.random.Generator, clock: Clock, phase: Floats) -> Floats:
+    """Before and after the repetitions a mechanism stands still, or moves by less than a whole cycle."""
+    if clock.stray is not None:
+        return phase
+    phase = phase.copy()
+    for stage, sign in ((BEFORE, -1.0), (AFTER, 1.0)):
+        where = np.flatnonzero(clock.stage == stage)
+        if len(where) < 3 or not chance(rng, 0.4):
+            continue
+        part = np.linspace(1, 0, len(where)) if stage == BEFORE else np.linspace(0, 1, len(where))
+        phase[where] = (sign * rng.uniform(0.05, 0.45) * part ** rng.uniform(0.7, 2.0)) % 1.0
+    return phase
+
+
+def _mechanism_layers(rng: np.random.Generator, action: Action, clock: Clock, camera: Camera) -> Layers:
+    """A mechanism driven by the clock."""
     look = seeded(action.recipe)
     name = action.name.split(":")[1]
-    phase: Floats = progress(action, clock)
+    phase = _approach(rng, clock, progress(action, clock))
     if name == RIPPLE:
         amount = look.uniform(0.05, 0.3) * np.sin(2 * np.pi * phase)
         way = look.uniform(0, 2 * np.pi)
