@@ -1,0 +1,41 @@
+# `make demo` and `make test` set up everything they need; the second time they start at once.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: demo test lint release-test bench wheel clean
+
+demo: $(VENV)/.demo
+	$(BIN)/escounts count examples/sample.mp4 -o out/demo -f json,png,html --force
+
+test: $(VENV)/.test
+	$(BIN)/python -m pytest -n 2
+
+release-test: $(VENV)/.test
+	$(BIN)/python -m pytest -m release
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/mypy
+
+bench: $(VENV)/.test
+	$(BIN)/python benchmarks/count.py
+	$(BIN)/python benchmarks/long_video.py
+
+wheel: $(VENV)/.test
+	$(BIN)/python -m pip wheel --quiet --no-deps -w dist .
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(INSTALL) -e '.[plot]'
+	touch $@
+
+$(VENV)/.test: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(INSTALL) -e '.[test]'
+	touch $@ $(VENV)/.demo
+
+clean:
+	rm -rf $(VENV) build dist out
