@@ -125,9 +125,7 @@ def create_app(settings: Settings) -> FastAPI:
 def _metrics(service: Service) -> str:
     tally = service.runner.tally
     states = service.database.totals()
-    lines = [
-        f'escounts_jobs{{state="{state}"}} {states.get(state, 0)}' for state in sorted(_STATES | set(states))
-    ]
+    lines = [f'escounts_jobs{{state="{state}"}} {states.get(state, 0)}' for state in sorted(_STATES | set(states))]
     values = {
         "escounts_counts_total": tally.counts,
         "escounts_count_seconds_total": round(tally.count_seconds, 3),

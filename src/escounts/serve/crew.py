@@ -121,9 +121,7 @@ class Crew:
             max_pixels=settings.max_pixels,
             threads=settings.worker_threads,
         )
-        process = self._context.Process(
-            target=run, args=(theirs, options), name=f"escounts-{device}", daemon=True
-        )
+        process = self._context.Process(target=run, args=(theirs, options), name=f"escounts-{device}", daemon=True)
         process.start()
         theirs.close()
         return WorkerHandle(device, process, ours, failures=self._failures.get(device, 0))

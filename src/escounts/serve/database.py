@@ -273,9 +273,7 @@ class Database:
 
     def labels(self, video_id: str | None = None) -> list[LabelRow]:
         where, values = ("WHERE video = ?", (video_id,)) if video_id else ("", ())
-        rows = self._rows(
-            f"SELECT video, action, spans, updated FROM labels {where} ORDER BY updated", values
-        )
+        rows = self._rows(f"SELECT video, action, spans, updated FROM labels {where} ORDER BY updated", values)
         return [
             LabelRow(row[0], row[1], tuple((float(a), float(b)) for a, b in json.loads(row[2])), row[3])
             for row in rows

@@ -52,9 +52,7 @@ class EncodingCache:
         with self._lock:
             self._entries[video_id] = (encoding, size)
             self._entries.move_to_end(video_id)
-            while len(self._entries) > 1 and (
-                self._bytes() > self._max_bytes or len(self) > self._max_videos
-            ):
+            while len(self._entries) > 1 and (self._bytes() > self._max_bytes or len(self) > self._max_videos):
                 self._entries.popitem(last=False)
 
     def forget(self, video_id: str) -> None:

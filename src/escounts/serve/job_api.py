@@ -23,15 +23,12 @@ from escounts.serve.access import (
     present_job,
 )
 from escounts.serve.database import JobRow
-from escounts.serve.documents import to_result
 from escounts.serve.events import as_text
 from escounts.serve.jobs import JobError
 from escounts.serve.schemas import CountRequest, Identifier, Job
 from escounts.serve.worker import RenderTask
 
-router = APIRouter(
-    prefix="/api", responses={status: PROBLEMS[status] for status in (401, 403, 404, 421, 422)}
-)
+router = APIRouter(prefix="/api", responses={status: PROBLEMS[status] for status in (401, 403, 404, 421, 422)})
 
 Format = Literal["json", "csv", "srt", "text", "png", "mp4", "html"]
 FORMATS: dict[Format, tuple[str, str]] = {
@@ -44,9 +41,7 @@ FORMATS: dict[Format, tuple[str, str]] = {
     "html": ("text/html", ".html"),
 }
 DRAWN = frozenset({"png", "mp4", "html"})
-STREAM: dict[int | str, dict[str, Any]] = {
-    200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}
-}
+STREAM: dict[int | str, dict[str, Any]] = {200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}}
 
 
 @router.post(
@@ -192,10 +187,11 @@ async def download(service: Services, job_id: JobId, format: Format) -> Response
 def _written(document: dict[str, Any], format: str, suffix: str) -> bytes:
     """A format that needs no video, written by its own writer."""
     from escounts.output import WRITERS
+    from escounts.output.json import from_dict
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"result{suffix}"
-        WRITERS[format](to_result(document), path, video=None)
+        WRITERS[format](from_dict(document), path, video=None)
         return path.read_bytes()
 
 

@@ -252,9 +252,7 @@ class JobRunner:
         """A task past its time, or one that does not stop when cancelled, costs its worker."""
         now = time.monotonic()
         for worker in list(self._crew.workers):
-            overdue = [
-                t for t in worker.tasks.values() if now > t.deadline or (t.cancel_at and now > t.cancel_at)
-            ]
+            overdue = [t for t in worker.tasks.values() if now > t.deadline or (t.cancel_at and now > t.cancel_at)]
             if not overdue:
                 continue
             for entry in overdue:
@@ -281,9 +279,7 @@ class JobRunner:
                 self._database.end_job(task_id, "cancelled")
             elif entry.overdue:
                 limit = self._settings.job_seconds
-                self._database.end_job(
-                    task_id, "failed", error=f"took longer than the {limit:.0f} s a job may take"
-                )
+                self._database.end_job(task_id, "failed", error=f"took longer than the {limit:.0f} s a job may take")
             elif innocent:
                 self._database.requeue(task_id, crashed=False)
             elif job.crashes < CRASHES_ALLOWED:

@@ -29,18 +29,14 @@ def save_labels(service: Services, video_id: VideoId, labels: Labels) -> SavedLa
     duration = _duration(row)
     late = next((span for span in spans if span[1] > duration + 0.5), None)
     if late is not None:
-        raise HTTPException(
-            422, f"{late[0]:g}–{late[1]:g} s lies past the end of the video ({duration:.2f} s)"
-        )
+        raise HTTPException(422, f"{late[0]:g}–{late[1]:g} s lies past the end of the video ({duration:.2f} s)")
     return _save(service, video_id, labels.action, [(start, min(end, duration)) for start, end in spans])
 
 
 def _save(service: Services, video_id: str, action: str, spans: list[tuple[float, float]]) -> SavedLabels:
     saved = service.database.save_labels(video_id, action, [span for span in spans if span[1] > span[0]])
     named = {row.id: row.file for row in service.database.videos(limit=-1) if row.source != "media"}
-    labelled = [
-        (named[row.video], row.action, row.spans) for row in service.database.labels() if row.video in named
-    ]
+    labelled = [(named[row.video], row.action, row.spans) for row in service.database.labels() if row.video in named]
     write_csv(service.settings.videos / "labels.csv", labelled)
     return SavedLabels.of(saved)
 

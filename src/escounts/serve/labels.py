@@ -81,18 +81,14 @@ def _frame(seconds: float, fps: float, frames: int) -> int:
     return min(max(round(seconds * fps) + 1, 1), frames + 1)
 
 
-def from_label_studio(
-    document: object, *, fps: float, duration: float
-) -> tuple[str, list[tuple[float, float]]]:
+def from_label_studio(document: object, *, fps: float, duration: float) -> tuple[str, list[tuple[float, float]]]:
     """(action, spans in seconds, sorted) of a Label Studio export: one task, or a list that holds one.
 
     The task's own fps is used when it has one. Times outside the video are cut to it.
     """
     task = document[0] if isinstance(document, list) and len(document) == 1 else document
     if not isinstance(task, dict):
-        raise LabelError(
-            "expected one Label Studio task: an object with annotations, or a list that holds one"
-        )
+        raise LabelError("expected one Label Studio task: an object with annotations, or a list that holds one")
     data = task.get("data")
     own = _number(data.get("fps")) if isinstance(data, dict) else None
     rate = own if own is not None and 1 <= own <= 1000 else fps

@@ -81,9 +81,7 @@ class Library:
         folder = self._settings.media_root if video.source == "media" else self._settings.videos
         return Source(video.id, str((folder or self._settings.videos) / video.file), video.name)
 
-    async def receive(
-        self, name: str, source: str, body: AsyncIterator[bytes], expected: int | None
-    ) -> VideoRow:
+    async def receive(self, name: str, source: str, body: AsyncIterator[bytes], expected: int | None) -> VideoRow:
         """Stream an upload to disk; the row exists only once the file is whole."""
         limit = self._settings.max_upload
         self._check_size(expected or 0)
@@ -126,9 +124,7 @@ class Library:
     def _check_size(self, size: int) -> None:
         limit = self._settings.max_upload
         if size > limit:
-            raise UploadError(
-                f"the video is larger than the {limit / MEBIBYTE:.0f} MiB this server takes", 413
-            )
+            raise UploadError(f"the video is larger than the {limit / MEBIBYTE:.0f} MiB this server takes", 413)
         if size > shutil.disk_usage(self._settings.videos).free - DISK_RESERVE:
             raise UploadError("the server's disk is too full for this video", 507)
 
@@ -151,9 +147,7 @@ class Library:
     def from_media(self, file: str) -> VideoRow:
         """The row of a file under the media root; only names that `media_files` lists are taken."""
         if file not in self.media_files():
-            raise UploadError(
-                "there is no such video under the media root; list them with GET /api/media", 404
-            )
+            raise UploadError("there is no such video under the media root; list them with GET /api/media", 404)
         known = self._database.media_video(file)
         if known is not None:
             return known
@@ -168,8 +162,8 @@ class Library:
         self._database.delete_video(video.id)
         if video.source != "media":
             (self._settings.videos / video.file).unlink(missing_ok=True)
-        for job in jobs:
-            for render in self._settings.renders.glob(f"{job.id}.*"):
+        for owner in (video.id, *(job.id for job in jobs)):
+            for render in self._settings.renders.glob(f"{owner}.*"):
                 render.unlink(missing_ok=True)
 
     def sweep(self) -> list[VideoRow]:

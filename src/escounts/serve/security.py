@@ -105,9 +105,7 @@ class Guard:
             morsel = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
         except CookieError:
             return False
-        return morsel is not None and hmac.compare_digest(
-            morsel.value.encode(), session_value(token).encode()
-        )
+        return morsel is not None and hmac.compare_digest(morsel.value.encode(), session_value(token).encode())
 
 
 def _host_name(host: str) -> str:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import asyncio
+import secrets
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, HTTPException, Query, Request, Response
 from fastapi.responses import FileResponse
 
 from escounts.serve.access import GUARDED, PROBLEMS, Services, VideoId, need_video, present_video
+from escounts.serve.jobs import JobError
 from escounts.serve.media import content_type
 from escounts.serve.schemas import Limits, MediaChoice, SessionRequest, Video
 from escounts.serve.security import COOKIE, session_value, token_matches
+from escounts.serve.worker import RenderTask
 
-router = APIRouter(
-    prefix="/api", responses={status: PROBLEMS[status] for status in (401, 403, 404, 421, 422)}
-)
+router = APIRouter(prefix="/api", responses={status: PROBLEMS[status] for status in (401, 403, 404, 421, 422)})
 
 UPLOAD_BODY = {
     "requestBody": {
@@ -25,6 +27,16 @@ UPLOAD_BODY = {
             for kind in ("application/octet-stream", "video/mp4", "video/webm", "image/gif")
         },
     }
+}
+
+RANGES: dict[int | str, dict[str, Any]] = {
+    206: {"description": "The part that was asked for."},
+    400: {"description": "A range that cannot be read."},
+    416: {"description": "A range outside the file."},
+}
+FILE_HEADERS = {
+    "content-security-policy": "default-src 'none'; sandbox",
+    "cache-control": "private, max-age=3600",
 }
 
 
@@ -75,9 +87,7 @@ async def upload(
     """Send a video as the body. Nothing is counted yet: POST /api/jobs with its id."""
     kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
     if not (kind.startswith("video/") or kind in ("application/octet-stream", "image/gif")):
-        raise HTTPException(
-            415, "send the video file itself, as application/octet-stream, video/* or image/gif"
-        )
+        raise HTTPException(415, "send the video file itself, as application/octet-stream, video/* or image/gif")
     length = request.headers.get("content-length")
     expected = int(length) if length is not None and length.isascii() and length.isdigit() else None
     row = await service.library.receive(name, source, request.stream(), expected)
@@ -100,12 +110,7 @@ def video(service: Services, video_id: VideoId) -> Video:
     "/videos/{video_id}/file",
     tags=["videos"],
     response_class=FileResponse,
-    responses={
-        200: {"content": {"video/*": {}, "application/octet-stream": {}}},
-        206: {"description": "The part that was asked for."},
-        400: {"description": "A range that cannot be read."},
-        416: {"description": "A range outside the file."},
-    },
+    responses={200: {"content": {"video/*": {}, "application/octet-stream": {}}}, **RANGES},
 )
 def video_file(service: Services, video_id: VideoId) -> FileResponse:
     """The file, whole or in ranges, as a video element asks for it."""
@@ -115,11 +120,26 @@ def video_file(service: Services, video_id: VideoId) -> FileResponse:
         open(path, "rb").close()
     except OSError as error:
         raise HTTPException(404, f"{row.name} is no longer on the disk") from error
-    headers = {
-        "content-security-policy": "default-src 'none'; sandbox",
-        "cache-control": "private, max-age=3600",
-    }
-    return FileResponse(path, media_type=content_type(row.file), headers=headers)
+    return FileResponse(path, media_type=content_type(row.file), headers=FILE_HEADERS)
+
+
+@router.get(
+    "/videos/{video_id}/preview",
+    tags=["videos"],
+    response_class=FileResponse,
+    responses={200: {"content": {"video/mp4": {}}}, **RANGES, 503: PROBLEMS[503]},
+)
+async def preview(service: Services, video_id: VideoId) -> FileResponse:
+    """A small H.264 copy for browsers that cannot play the file; a worker makes it the first time."""
+    row = need_video(service, video_id)
+    target = service.settings.renders / f"{video_id}.preview.mp4"
+    if not target.exists():
+        task = RenderTask(secrets.token_hex(16), service.library.locate(row), str(target), "preview")
+        try:
+            await asyncio.wrap_future(service.runner.render(task))
+        except JobError as error:
+            raise HTTPException(503, f"no preview could be made: {error}") from error
+    return FileResponse(target, media_type="video/mp4", headers=FILE_HEADERS)
 
 
 @router.delete("/videos/{video_id}", status_code=204, tags=["videos"], dependencies=GUARDED)

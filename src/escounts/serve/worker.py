@@ -14,13 +14,13 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Literal
 
 from escounts.errors import EscountsError, VideoError
-from escounts.serve.documents import to_document, to_result
+from escounts.results import CountResult
 from escounts.serve.encodings import EncodingCache
 
 Lane = Literal["slow", "fast"]
@@ -66,13 +66,13 @@ class CountTask:
 
 @dataclass(frozen=True)
 class RenderTask:
-    """Write a stored result with the output writer of a format; target is replaced whole."""
+    """Write target, whole or not at all: a stored result in a format, or a preview when there is no result."""
 
     id: str
     source: Source
-    document: dict[str, Any]
-    format: str
     target: str
+    format: str
+    document: dict[str, Any] | None = None
 
 
 class Cancelled(Exception):
@@ -178,9 +178,23 @@ class Worker:
         result = encoded.count(
             exemplars=exemplars, start=task.start, end=task.end, assume_repeats=task.assume_repeats
         )
-        document = to_document(result, video=task.source.name, exemplar_videos=names)
-        document["timings"]["job"] = time.perf_counter() - began
-        return document
+        return self._document(result, task.source.name, names, time.perf_counter() - began)
+
+    @staticmethod
+    def _document(result: CountResult, name: str, exemplar_videos: dict[str, str], seconds: float) -> dict[str, Any]:
+        """The result as JSON types, with the names and ids that clients know instead of paths."""
+        from escounts.output.json import to_dict
+
+        shown = replace(
+            result,
+            video=name,
+            exemplars=tuple(
+                replace(span, video=exemplar_videos.get(span.video, "another video") if span.video else None)
+                for span in result.exemplars
+            ),
+            timings={**result.timings, "job": seconds},
+        )
+        return to_dict(shown)
 
     def _encoded(self, task_id: str, source: Source) -> Any:
         """The encoding of a video: kept, or made now with progress reported."""
@@ -228,8 +242,14 @@ class Worker:
 
     def _render(self, task: RenderTask) -> str:
         from escounts.output import WRITERS
+        from escounts.output.json import from_dict
+        from escounts.serve.preview import write_preview
 
-        WRITERS[task.format](to_result(task.document), Path(task.target), video=Path(task.source.path))
+        if task.document is None:
+            refuse_playlist(task.source)
+            write_preview(Path(task.source.path), Path(task.target))
+            return task.target
+        WRITERS[task.format](from_dict(task.document), Path(task.target), video=Path(task.source.path))
         return task.target
 
     def _explain(self, error: Exception, source: Source) -> str:

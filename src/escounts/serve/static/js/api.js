@@ -50,6 +50,7 @@ export const api = {
   saveLabels: (video, labels) => request("PUT", `/api/videos/${video}/labels`, labels),
   importLabelStudio: (video, task) => request("POST", `/api/videos/${video}/label-studio`, task),
   fileAddress: (video) => `/api/videos/${video}/file`,
+  previewAddress: (video) => `/api/videos/${video}/preview`,
   downloadAddress: (job, format) => `/api/jobs/${job}/download/${format}`,
   labelsAddress: (video) => `/api/videos/${video}/labels.csv`,
   labelStudioAddress: (video) => `/api/videos/${video}/label-studio`,

@@ -34,7 +34,7 @@ const timeline = new Timeline(byId("timeline"), {
 const player = new Player(byId("player"), {
   onTime: showTime,
   onState: (playing) => {
-    byId("play").textContent = playing ? "❚❚" : "▶";
+    byId("play").classList.toggle("playing", playing);
     byId("play").setAttribute("aria-label", playing ? "Pause" : "Play");
   },
   onProblem: (message) => {
@@ -43,10 +43,13 @@ const player = new Player(byId("player"), {
   },
 });
 
-const editor = new Editor(timeline, () => {
-  stage.counted = -1;
-  showTime(player.time);
-  if (stage.result) showTotal(editor.spans.length, stage.result);
+const editor = new Editor(timeline, {
+  onChange: () => {
+    stage.counted = -1;
+    showTime(player.time);
+    if (stage.result) showTotal(editor.spans.length, stage.result);
+  },
+  onSaved: () => { stage.video.labelled = true; },
 });
 
 const prompt = new Prompt(timeline, {
@@ -81,6 +84,7 @@ function home() {
   byId("workspace").hidden = true;
   byId("welcome").hidden = false;
   library.select(null);
+  document.title = "escounts";
   history.replaceState(null, "", location.pathname);
 }
 
@@ -96,7 +100,7 @@ async function open(video) {
   if (!again) {
     history.replaceState(null, "", `#video=${video.id}`);
     clear(video);
-    player.load(api.fileAddress(video.id));
+    player.load(api.fileAddress(video.id), api.previewAddress(video.id));
   }
   await showLatest(video);
 }
@@ -131,7 +135,7 @@ async function showJob(job, { recount = false } = {}) {
   const { video } = stage;
   if (!video || job.video !== video.id || !job.result) return;
   const jobs = await api.jobs(video.id);
-  const labels = recount ? null : await api.labels(video.id).catch(() => null);
+  const labels = recount || !video.labelled ? null : await api.labels(video.id).catch(() => null);
   stage.job = job;
   stage.result = job.result;
   video.duration = job.result.duration;
@@ -144,6 +148,7 @@ async function showJob(job, { recount = false } = {}) {
   showResult(job.result, editor.spans.length);
   showDownloads(job.id);
   const sure = job.result.unsure ? "not sure" : `${Math.round(job.result.confidence * 100)} percent sure`;
+  document.title = `${job.result.count} · ${video.name}`;
   announce(`${job.result.count} ${repetitions(job.result.count)}, ${sure}`);
 }
 

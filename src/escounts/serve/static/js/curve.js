@@ -17,19 +17,7 @@ export function curvePath(density, duration) {
   }
   const left = (start / duration) * 1000;
   const right = ((start + values.length * step) / duration) * 1000;
-  return `M${left} 101 L${left} ${points[0][1].toFixed(1)} ${smooth(points)} L${right} ${points.at(-1)[1].toFixed(1)} L${right} 101 Z`;
-}
-
-/** Monotone segments with horizontal control points: soft, and never above the values. */
-function smooth(points) {
-  let path = `L${pair(points[0])}`;
-  for (let i = 1; i < points.length; i += 1) {
-    const [x0, y0] = points[i - 1];
-    const [x1, y1] = points[i];
-    const middle = (x0 + x1) / 2;
-    path += ` C${middle.toFixed(2)} ${y0.toFixed(1)} ${middle.toFixed(2)} ${y1.toFixed(1)} ${pair(points[i])}`;
-  }
-  return path;
+  return `M${left} 101 L${left} ${points[0][1].toFixed(1)} L${points.map(pair).join(" L")} L${right} ${points.at(-1)[1].toFixed(1)} L${right} 101 Z`;
 }
 
 const pair = ([x, y]) => `${x.toFixed(2)} ${y.toFixed(1)}`;

@@ -6,10 +6,11 @@ import { announce, byId, repetitions, toast } from "./format.js";
 const plain = (spans) => spans.map(({ start, end }) => ({ start, end }));
 
 export class Editor {
-  /** timeline: draws the spans. onChange(): the spans have changed. */
-  constructor(timeline, onChange) {
+  /** timeline: draws the spans. onChange(): the spans have changed. onSaved(): the video has labels now. */
+  constructor(timeline, { onChange, onSaved }) {
     this.timeline = timeline;
     this.onChange = onChange;
+    this.onSaved = onSaved;
     this.video = null;
     this.counted = [];
     this.spans = [];
@@ -69,6 +70,7 @@ export class Editor {
     try {
       this.saved = await api.saveLabels(this.video, { spans, action: byId("action").value.trim() });
       this.#mark(false);
+      this.onSaved();
       announce("Labels saved");
     } catch (error) {
       toast(`The labels were not saved: ${error.message}`);
@@ -86,6 +88,7 @@ export class Editor {
       this.spans = plain(labels.spans);
       byId("action").value = labels.action;
       this.dirty = false;
+      this.onSaved();
       this.#show(-1);
     } catch (error) {
       toast(error instanceof SyntaxError ? `${file.name} is not JSON.` : `${file.name}: ${error.message}`);

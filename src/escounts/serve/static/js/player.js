@@ -24,7 +24,13 @@ export class Player {
     video.addEventListener("error", () => {
       if (!video.getAttribute("src")) return;
       this.playable = false;
-      onProblem("Your browser cannot play this kind of file. It is counted all the same: the timeline below works.");
+      if (this.preview) {
+        onProblem("Your browser cannot play this kind of file. Making a copy that it can…");
+        video.src = this.preview;
+        this.preview = null;
+      } else {
+        onProblem("This file cannot be shown here. It is counted all the same: the timeline below works.");
+      }
     });
     video.addEventListener("click", () => this.toggle());
   }
@@ -33,7 +39,9 @@ export class Player {
     return this.playable ? this.video.currentTime : this.fallbackTime;
   }
 
-  load(address) {
+  /** preview: where a copy is that every browser plays, asked for when the file itself fails. */
+  load(address, preview) {
+    this.preview = preview;
     this.fallbackTime = 0;
     this.playable = false;
     this.video.src = address;

@@ -4,8 +4,8 @@ import { api, download } from "./api.js";
 import { byId, clock, element, left, percent, repetitions, toast } from "./format.js";
 
 const FORMATS = [
-  ["mp4", "Video", "count drawn in"],
-  ["html", "Report", "one file"],
+  ["mp4", "Video", "mp4"],
+  ["html", "Report", "html"],
   ["png", "Picture", "png"],
   ["json", "Data", "json"],
   ["csv", "Table", "csv"],
@@ -34,7 +34,10 @@ export function showResult(result, count) {
   byId("verdict-problem").hidden = true;
   byId("verdict-done").hidden = false;
   showTotal(count, result);
-  byId("confidence").value = result.confidence;
+  byId("confidence").setAttribute("aria-valuenow", result.confidence.toFixed(2));
+  byId("confidence").setAttribute("aria-valuetext", percent(result.confidence));
+  byId("confidence").firstElementChild.style.width = percent(result.confidence).replace(" ", "");
+  byId("confidence").classList.toggle("low", result.unsure);
   byId("unsure").hidden = !result.unsure;
   byId("confidence-text").textContent = `${percent(result.confidence)} sure that this is within one`;
   const [start, end] = result.range;
