@@ -7,7 +7,7 @@ import zlib
 import numpy as np
 import pytest
 import torch
-from deterministic_fill import checkpoint, clip, fixture
+from golden_encoders import checkpoint, clip, fixture
 
 from escounts.models.checkpoint import strict_load
 from escounts.models.encoders import build_encoder, recognise
