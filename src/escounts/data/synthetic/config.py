@@ -59,11 +59,15 @@ class GeneratorConfig:
     alternate_figures: float = 0.22
     alternate_footage: float = 0.06
     alternate_sprites: float = 0.15
+    alternate_exercises: float = 0.6
+    """Of those parametric exercises that have a side."""
 
     # How a segment of footage or motion becomes a repetition.
     there_and_back: float = 0.5
     natural_cycle: float = 0.3
     """The rest are forward loops, with a hard or a cross-faded seam."""
+    figure_cycle: float = 0.5
+    """Share of motion-capture videos made of a natural cycle; the rest go there and back."""
     sprite_from_clip: float = 0.15
     """Share of clip videos in which a piece of one frame moves on a path."""
     composite: float = 0.35

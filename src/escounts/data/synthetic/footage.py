@@ -91,7 +91,6 @@ def cut_track(rng: np.random.Generator, bank: ClipBank, times: Floats) -> Track:
 
 def stage_footage(
     rng: np.random.Generator,
-    config: GeneratorConfig,
     track: Track,
     camera: Camera,
     clock: Clock,

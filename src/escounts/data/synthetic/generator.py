@@ -9,13 +9,14 @@ import numpy as np
 import torch
 
 from escounts.data.synthetic.actions import Action
+from escounts.data.synthetic.casting import draw_action
 from escounts.data.synthetic.clips import ClipBank
 from escounts.data.synthetic.config import GeneratorConfig
 from escounts.data.synthetic.curves import chance, seeded
 from escounts.data.synthetic.motion import MotionBank
 from escounts.data.synthetic.plan import Plan
 from escounts.data.synthetic.render import GeneratedBatch, render
-from escounts.data.synthetic.staging import Stage, draw_action
+from escounts.data.synthetic.staging import Stage, another_action
 
 ACTION, LOOK, PAIRS = 1, 2, 3
 """Independent streams of random numbers: what is done, how it is shown, who is whose sibling."""
@@ -40,12 +41,7 @@ class Generator:
 
     def plan(self, index: int, length: int) -> Plan:
         """The video `index` of `length` frames, decided but not drawn. numpy only, a few milliseconds."""
-        rng = seeded(self.seed, index, ACTION)
-        draw = rng.random()
-        if draw < self.config.negative:
-            return self._stage.negative(seeded(self.seed, index, LOOK), length, action_rng=rng)
-        single = draw < self.config.negative + self.config.single
-        return self._perform(self._action(rng, length), index, length, single=single)
+        return self._alone(index, length, 1.0)
 
     def plans(self, index: int, size: int, length: int) -> list[Plan]:
         """One batch: videos index · size and following; a share of them come as pairs of siblings.
@@ -86,22 +82,31 @@ class Generator:
 
     def _alone(self, index: int, length: int, alone: float) -> Plan:
         """A video without a sibling, where only `alone` of the batch can be negative or single."""
-        rng = seeded(self.seed, index, ACTION, LOOK)
+        rng = seeded(self.seed, index, ACTION)
         draw = rng.random() * max(alone, self.config.negative + self.config.single)
+        action = self._action(rng, length)
         if draw < self.config.negative:
-            return self._stage.negative(seeded(self.seed, index, LOOK), length, action_rng=rng)
-        single = draw < self.config.negative + self.config.single
-        return self._perform(self._action(rng, length), index, length, single=single)
+            return self._stage.negative(seeded(self.seed, index, LOOK), action, length)
+        if draw < self.config.negative + self.config.single:
+            return self._perform(action, index, length, single=True)
+        return self._perform(action, index, length, second=another_action(rng, self._stage, action, length))
 
     def _action(self, rng: np.random.Generator, length: int) -> Action:
         return draw_action(rng, self.config, self.clips, self.motion, length)
 
     def _perform(
-        self, action: Action, index: int, length: int, *, single: bool = False, backwards: bool | None = None
+        self,
+        action: Action,
+        index: int,
+        length: int,
+        *,
+        single: bool = False,
+        second: Action | None = None,
+        backwards: bool | None = None,
     ) -> Plan:
         rng = seeded(self.seed, index, LOOK)
-        single = single and (action.way != "loop" or action.source == "sprite")  # a loop played once is no return
-        plan = self._stage.perform(rng, action, length, single=single)
+        single = single and action.way != "loop"  # a loop played once does not come back
+        plan = self._stage.perform(rng, action, length, single=single, second=second)
         if chance(rng, self.config.reverse) if backwards is None else backwards:
             plan = replace(plan.reversed(), action=action.reversed_name())
         return plan

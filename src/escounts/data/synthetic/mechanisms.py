@@ -65,7 +65,7 @@ def pendulum(canvas: Canvas, phase: Floats, rng: np.random.Generator) -> None:
 
 
 def gears(canvas: Canvas, phase: Floats, rng: np.random.Generator) -> None:
-    """Two toothed wheels, one of them marked, turning against each other."""
+    """Two wheels whose teeth all differ in colour, so that one turn is one repetition."""
     x, y = _centre(rng, 0.15)
     radius, teeth = rng.uniform(0.2, 0.32), int(rng.integers(5, 8))
     for side, sense in ((-1, 1.0), (1, -1.0)):
@@ -75,7 +75,7 @@ def gears(canvas: Canvas, phase: Floats, rng: np.random.Generator) -> None:
             cos, sin = _ring(sense * phase, tooth / teeth + (0.5 / teeth if side > 0 else 0))
             canvas.stroke(
                 centre, (centre[0] + radius * cos, centre[1] + radius * sin), 0.05, 0.04, flat=True,
-                colour=draw_colour(rng, vivid=1.0) if tooth == 0 else colour,
+                colour=draw_colour(rng, vivid=1.0),
             )  # fmt: skip
 
 

@@ -39,6 +39,7 @@ class MotionBank:
         self.offsets = np.asarray(offsets, dtype=np.int64)
         self.names = list(names)
         self.descriptions = list(descriptions)
+        self._walking = [i for i, text in enumerate(descriptions) if text.strip().lower().startswith("walk")]
         if joints.shape[1:] != (len(JOINTS), 3) or self.offsets[-1] != len(joints):
             raise DataError(
                 f"joints have the shape {joints.shape} and offsets end at {self.offsets[-1]}, "
@@ -76,7 +77,7 @@ class MotionBank:
 
     def walking(self) -> list[int]:
         """The trials in which somebody walks somewhere."""
-        return [i for i, text in enumerate(self.descriptions) if text.strip().lower().startswith("walk")]
+        return self._walking
 
     def _mine(self) -> Segments:
         return Segments.joined(

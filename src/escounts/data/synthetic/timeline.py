@@ -38,6 +38,15 @@ class Timeline:
         """End of the last repetition; the end of the video where there is none."""
         return self.spans[-1][1] if self.spans else float(self.length)
 
+    def shifted(self, by: float) -> Timeline:
+        """The same schedule, later by some frames."""
+        return Timeline(
+            self.length,
+            self.period,
+            tuple((start + by, end + by) for start, end in self.spans),
+            tuple((start + by, end + by) for start, end in self.sides),
+        )
+
 
 @dataclass(frozen=True)
 class Clock:
