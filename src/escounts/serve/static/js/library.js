@@ -14,6 +14,7 @@ export class Library {
     this.onNew = onNew;
     this.videos = new Map();
     this.uploads = new Map();
+    this.cards = new Map();
     this.selected = null;
   }
 
@@ -73,44 +74,68 @@ export class Library {
     this.onGone(id);
   }
 
+  /** Cards are kept and changed in place: a click on one is not lost because another makes progress. */
   draw() {
-    const cards = [
-      ...[...this.uploads.values()].map((entry) => this.#uploadCard(entry)),
-      ...[...this.videos.values()].map((video) => this.#videoCard(video)),
-    ];
-    const focused = document.activeElement?.closest?.(".video-card")?.dataset.id;
-    byId("videos").replaceChildren(...(cards.length ? cards : [element("li", { class: "videos-empty" }, "Nothing here yet.")]));
+    const wanted = [...this.uploads].map(([key, entry]) => this.#card(key, uploadView(entry)));
+    wanted.push(...[...this.videos.values()].map((video) => this.#card(video.id, this.#videoView(video))));
+    for (const key of this.cards.keys()) {
+      if (!this.uploads.has(key) && !this.videos.has(key)) this.cards.delete(key);
+    }
+    if (!wanted.length) wanted.push(element("li", { class: "videos-empty" }, "Nothing here yet."));
+    const list = byId("videos");
+    if (wanted.length !== list.children.length || wanted.some((node, i) => node !== list.children[i])) {
+      list.replaceChildren(...wanted);
+    }
     byId("video-total").textContent = this.videos.size ? `· ${this.videos.size}` : "";
-    if (focused) byId("videos").querySelector(`[data-id="${focused}"] .video-open`)?.focus();
   }
 
-  #uploadCard(entry) {
-    const meta = `Uploading ${bytes(entry.size)} · ${left(entry.left) || percent(entry.fraction)}`;
-    return element(
-      "li", { class: "video-card uploading" },
-      element("div", { class: "video-open" }, ring(entry.fraction), title(entry.name, meta)),
-      element("button", { class: "video-stop", "aria-label": `Cancel uploading ${entry.name}`, onclick: entry.cancel }, "×"),
-    );
+  #card(key, view) {
+    if (!this.cards.has(key)) {
+      const open = element("button", { class: "video-open" });
+      const stop = element("button", { class: "video-stop" }, "×");
+      this.cards.set(key, { node: element("li", {}, open, stop), open, stop });
+    }
+    const { node, open, stop } = this.cards.get(key);
+    node.className = `video-card ${view.kind}`;
+    Object.assign(node.dataset, view.data);
+    open.replaceChildren(view.badge, title(view.name, view.meta));
+    open.onclick = view.onOpen;
+    open.disabled = !view.onOpen;
+    if (view.kind === "selected") open.setAttribute("aria-current", "true");
+    else open.removeAttribute("aria-current");
+    stop.hidden = !view.onStop;
+    stop.onclick = view.onStop;
+    stop.setAttribute("aria-label", `${view.stopLabel ?? "Cancel"} ${view.name}`);
+    return node;
   }
 
-  #videoCard(video) {
+  #videoView(video) {
     const { job } = video;
     const active = job && ACTIVE.has(job.state);
-    const card = element(
-      "li", { class: `video-card${video.id === this.selected ? " selected" : ""}` },
-      element(
-        "button",
-        { class: "video-open", "aria-current": video.id === this.selected ? "true" : null, onclick: () => this.onOpen(video) },
-        badge(job), title(video.name, meta(video)),
-      ),
-      active
-        ? element("button", { class: "video-stop", "aria-label": `Cancel counting ${video.name}`, onclick: () => api.cancel(job.id).catch((e) => toast(e.message)) }, "×")
-        : null,
-    );
-    card.dataset.id = video.id;
-    card.dataset.state = job?.state ?? "new";
-    return card;
+    return {
+      kind: video.id === this.selected ? "selected" : "",
+      data: { id: video.id, state: job?.state ?? "new" },
+      badge: badge(job),
+      name: video.name,
+      meta: meta(video),
+      onOpen: () => this.onOpen(video),
+      onStop: active ? () => api.cancel(job.id).catch((error) => toast(error.message)) : null,
+      stopLabel: "Cancel counting",
+    };
   }
+}
+
+function uploadView(entry) {
+  return {
+    kind: "uploading",
+    data: { state: "uploading" },
+    badge: ring(entry.fraction),
+    name: entry.name,
+    meta: `Uploading ${bytes(entry.size)} · ${left(entry.left) || percent(entry.fraction)}`,
+    onOpen: null,
+    onStop: entry.cancel,
+    stopLabel: "Cancel uploading",
+  };
 }
 
 const title = (name, text) =>
