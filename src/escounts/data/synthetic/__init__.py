@@ -10,6 +10,7 @@ from escounts.data.synthetic.generator import Generator
 from escounts.data.synthetic.motion import MotionBank
 from escounts.data.synthetic.plan import Plan
 from escounts.data.synthetic.render import GeneratedBatch
+from escounts.data.synthetic.videos import SyntheticVideo, sample_video, synthetic_videos
 
 __all__ = [
     "ClipBank",
@@ -18,6 +19,9 @@ __all__ = [
     "GeneratorConfig",
     "MotionBank",
     "Plan",
+    "SyntheticVideo",
     "permissive",
     "pool_rows",
+    "sample_video",
+    "synthetic_videos",
 ]

@@ -44,9 +44,7 @@ def draw_pace(rng: np.random.Generator, config: GeneratorConfig) -> tuple[float,
     return rng.uniform(0.25, 0.75), rng.random(), (first, rng.uniform(-1, 1) * (0.95 - abs(first)))
 
 
-def pick_segment(
-    rng: np.random.Generator, rows: Rows, natural: float, tries: int = 8, offset: int = 0
-) -> Row:
+def pick_segment(rng: np.random.Generator, rows: Rows, natural: float, tries: int = 8, offset: int = 0) -> Row:
     """A segment about `natural` frames long: recordings are equally likely, whatever they hold."""
     recordings = rows[:, 0]
     best, badness = rows[0], np.inf
@@ -91,9 +89,7 @@ def recorded_action(
     segment = pick_segment(rng, rows, unit / 2 if way == "back" else unit)
     turn, ease, warp = draw_pace(rng, config)
     name = f"{source}:{way}:{segment[0]}:{segment[1]}:{segment[2]}" + (":alternating" if alternating else "")
-    return Action(
-        source, name, way, period, int(rng.integers(2**31)), alternating, turn, ease, warp, segment
-    )
+    return Action(source, name, way, period, int(rng.integers(2**31)), alternating, turn, ease, warp, segment)
 
 
 def progress(action: Action, clock: Clock) -> Floats:

@@ -11,14 +11,14 @@ from escounts.data.synthetic.curves import Floats, chance
 SIZE = 112
 
 
-def draw_backdrop(rng: np.random.Generator, *, floor: float | None = None) -> npt.NDArray[np.uint8]:
-    """(112, 112, 3) uint8. floor: where a floor begins, 0 top .. 1 bottom; None leaves it to chance."""
-    rows, columns = np.mgrid[0:SIZE, 0:SIZE] / (SIZE - 1.0)
+def draw_backdrop(rng: np.random.Generator, *, floor: float | None = None, size: int = SIZE) -> npt.NDArray[np.uint8]:
+    """(size, size, 3) uint8. floor: where a floor begins, 0 top .. 1 bottom; None leaves it to chance."""
+    rows, columns = np.mgrid[0:size, 0:size] / (size - 1.0)
     top, bottom = (np.array(draw_colour(rng, vivid=0.5)) for _ in range(2))
     way = rng.uniform(0, 2 * np.pi)
     slope = np.clip(0.5 + (columns - 0.5) * np.cos(way) + (rows - 0.5) * np.sin(way), 0, 1)[..., None]
     image = top * (1 - slope) + (0.6 * top + 0.4 * bottom) * slope
-    image = image + rng.uniform(0, 0.14) * _blotches(rng, 6) + rng.uniform(0, 0.07) * _blotches(rng, 28)
+    image = image + rng.uniform(0, 0.14) * _blotches(rng, 6, size) + rng.uniform(0, 0.07) * _blotches(rng, 28, size)
     for _ in range(int(rng.integers(0, 7)) if chance(rng, 0.7) else 0):  # windows, shelves, pictures
         _rectangle(rng, image)
     if floor is None and chance(rng, 0.6):
@@ -29,14 +29,15 @@ def draw_backdrop(rng: np.random.Generator, *, floor: float | None = None) -> np
         stripes = np.sin((columns * np.cos(way) + rows * np.sin(way)) * rng.uniform(20, 120))
         image += rng.uniform(0.02, 0.15) * stripes[..., None]
     image = image + rng.normal(size=image.shape) * rng.uniform(0, 0.03)
-    return (np.clip(image, 0, 1) * 255).astype(np.uint8)
+    picture: npt.NDArray[np.uint8] = (np.clip(image, 0, 1) * 255).astype(np.uint8)
+    return picture
 
 
-def _blotches(rng: np.random.Generator, cells: int) -> Floats:
-    """(SIZE, SIZE, 3) smooth noise of about unit spread with features SIZE / cells large."""
+def _blotches(rng: np.random.Generator, cells: int, size: int) -> Floats:
+    """(size, size, 3) smooth noise of about unit spread with features size / cells large."""
     # Mostly brightness: real walls and gardens are not rainbows.
     grid = rng.normal(size=(cells + 1, cells + 1, 1)) + 0.3 * rng.normal(size=(cells + 1, cells + 1, 3))
-    at = np.linspace(0, cells - 1e-6, SIZE)
+    at = np.linspace(0, cells - 1e-6, size)
     left = at.astype(np.int64)
     part = (at - left)[:, None, None]
     wide = grid[left] * (1 - part) + grid[left + 1] * part
@@ -45,8 +46,9 @@ def _blotches(rng: np.random.Generator, cells: int) -> Floats:
 
 
 def _rectangle(rng: np.random.Generator, image: Floats) -> None:
-    left, top = rng.integers(0, SIZE - 6, 2)
-    wide, high = rng.integers(4, SIZE // 2, 2)
+    size = len(image)
+    left, top = (rng.random(2) * 0.95 * size).astype(int)
+    wide, high = (rng.uniform(0.04, 0.5, 2) * size).astype(int) + 1
     cut = image[top : top + high, left : left + wide]
     cut[:] = 0.25 * cut + 0.75 * np.array(draw_colour(rng, vivid=0.6))
     if chance(rng, 0.4):

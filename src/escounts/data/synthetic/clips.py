@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -41,7 +42,9 @@ def permissive(rows: Iterable[Mapping[str, str]]) -> list[Mapping[str, str]]:
 class ClipBank:
     """frames (N, size, size, 3) uint8 RGB at one rate; clip i is frames[offsets[i]:offsets[i + 1]]."""
 
-    def __init__(self, frames: Frames, offsets: Sequence[int], names: Sequence[str], segments: Segments | None = None):
+    def __init__(
+        self, frames: Frames, offsets: Sequence[int], names: Sequence[str], segments: Segments | None = None
+    ):
         self.frames = frames
         self.offsets = np.asarray(offsets, dtype=np.int64)
         self.names = list(names)
@@ -71,7 +74,9 @@ class ClipBank:
             decoded = list(pool.map(lambda path: _decode(path, size, rate), paths))
         kept = [(Path(path).name, clip) for path, clip in zip(paths, decoded, strict=True) if len(clip) >= 6]
         if not kept:
-            raise DataError(f"none of {len(paths)} clips could be decoded: check the paths and that PyAV is installed")
+            raise DataError(
+                f"none of {len(paths)} clips could be decoded: check the paths and that PyAV is installed"
+            )
         names = [name for name, _ in kept]
         offsets = np.cumsum([0] + [len(clip) for _, clip in kept])
         known = Segments.load(segments, names) if segments is not None else Segments.joined([])
@@ -103,7 +108,7 @@ class ClipBank:
         return state
 
     def _mine(self, workers: int) -> Segments:
-        bounds = list(zip(self.offsets[:-1], self.offsets[1:], strict=True))
+        bounds = list(pairwise(self.offsets))
 
         def one(clip: int) -> Segments:
             first, last = bounds[clip]
@@ -129,7 +134,8 @@ def appearance(frames: Frames, cells: int = 24) -> npt.NDArray[np.float32]:
 
     mean = box(padded)
     spread = np.sqrt(np.maximum(box(padded * padded) - mean * mean, 0))
-    return ((grid - mean) / (spread + 12.0)).reshape(n, -1).astype(np.float32)
+    against: npt.NDArray[np.float32] = ((grid - mean) / (spread + 12.0)).reshape(n, -1).astype(np.float32)
+    return against
 
 
 def _decode(path: str | Path, size: int, rate: float) -> Frames:
@@ -147,7 +153,7 @@ def _decode(path: str | Path, size: int, rate: float) -> Frames:
                 begin = at if begin is None else begin
                 while len(frames) <= (at - begin) * rate + 0.25:
                     small = frame.reformat(width=size, height=size, format="rgb24", interpolation="AREA")
-                    frames.append(small.to_ndarray())
+                    frames.append(np.asarray(small.to_ndarray(), dtype=np.uint8))
     except (av.error.FFmpegError, OSError, IndexError):
         return np.zeros((0, size, size, 3), np.uint8)
     return np.stack(frames) if frames else np.zeros((0, size, size, 3), np.uint8)

@@ -217,7 +217,11 @@ def _joints(value: Mapping[str, Floats]) -> Joints:
     for sign, arm, first in ((1, "left_arm", 14), (-1, "right_arm", 17)):
         shoulder = hips + 0.265 * up + sign * SHOULDER * left
         forward, aside = (np.radians(value[arm][:, i])[:, None] for i in range(2))
-        way = sign * np.sin(aside) * left - np.cos(aside) * np.cos(forward) * up + np.cos(aside) * np.sin(forward) * ahead
+        way = (
+            sign * np.sin(aside) * left
+            - np.cos(aside) * np.cos(forward) * up
+            + np.cos(aside) * np.sin(forward) * ahead
+        )
         hand = shoulder + way * value[arm][:, 2:3] * (UPPER_ARM + FOREARM)
         elbow, hand = _two_bones(shoulder, hand, UPPER_ARM, FOREARM, 0.5 * sign * left - 0.5 * up - 0.7 * ahead)
         joints[:, first], joints[:, first + 1], joints[:, first + 2] = shoulder, elbow, hand

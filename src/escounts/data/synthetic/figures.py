@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import colorsys
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -76,7 +77,7 @@ def proportioned(body: Body, joints: Joints) -> Joints:
         shaped[:, end] = shaped[:, middle] + arms * (joints[:, end] - joints[:, middle])
     down = (1 - legs) * (joints[:, 0, 1] - np.minimum(joints[:, 3, 1], joints[:, 7, 1]))
     for chain in ((1, 2, 3, 4), (5, 6, 7, 8)):
-        for before, after in zip(chain, chain[1:], strict=False):
+        for before, after in pairwise(chain):
             shaped[:, after] = shaped[:, before] + legs * (joints[:, after] - joints[:, before])
     shaped[..., 1] -= down[:, None]
     return shaped
@@ -94,9 +95,7 @@ class View:
     middle: tuple[float, float, float]
 
 
-def draw_view(
-    rng: np.random.Generator, joints: Joints, *, upper_body: bool, times: Floats, aspect: float
-) -> View:
+def draw_view(rng: np.random.Generator, joints: Joints, *, upper_body: bool, times: Floats, aspect: float) -> View:
     """A viewpoint from which the motion is in the picture and large enough to be seen.
 
     joints: the poses that must be in the picture. aspect: the scene's width / height.
@@ -153,7 +152,9 @@ def project(view: View, points: Floats) -> tuple[Floats, Floats, Floats]:
     return near * x + view.x, view.y - near * up, -towards
 
 
-def draw_figure(rng: np.random.Generator, canvas: Canvas, body: Body, joints: Joints, view: View, *, prop: bool) -> None:
+def draw_figure(
+    rng: np.random.Generator, canvas: Canvas, body: Body, joints: Joints, view: View, *, prop: bool
+) -> None:
     """Add the performer, a shadow and perhaps a prop to the canvas."""
     joints = proportioned(body, joints)
     x, y, depth = project(view, joints)
@@ -220,7 +221,8 @@ def _prop(rng: np.random.Generator, canvas: Canvas, joints: Joints, view: View) 
         )  # fmt: skip
     else:
         spot = np.array([rng.normal() * 0.4, rng.uniform(0.05, 0.3), rng.normal() * 0.4])
-        ends = np.stack([spot - [0.25, 0, 0], spot + [0.25, 0, 0]])
+        half = np.array([0.25, 0.0, 0.0])
+        ends = np.stack([spot - half, spot + half])
         bx, by, bd = project(view, np.broadcast_to(ends, (len(joints), 2, 3)))
         canvas.stroke(
             (bx[:, 0], by[:, 0]), (bx[:, 1], by[:, 1]), 0.05 * size, colour=colour, flat=True, depth=bd.mean(1)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from escounts.data.synthetic.config import GeneratorConfig
 from escounts.data.synthetic.curves import chance, log_uniform, smooth_noise
-from escounts.data.synthetic.plan import Finish
+from escounts.data.synthetic.plan import Finish, Numbers
 
 
 def draw_finish(rng: np.random.Generator, config: GeneratorConfig, length: int, *, flicker: bool = False) -> Finish:
@@ -19,7 +19,7 @@ def draw_finish(rng: np.random.Generator, config: GeneratorConfig, length: int, 
     level = np.exp(rng.uniform(-0.3, 0.3))
     gain = level * np.exp(rng.uniform(-0.125, 0.125, 3))
     light = np.zeros(length, np.float32)
-    times = np.arange(length) + 0.5
+    times = np.arange(length, dtype=np.float64) + 0.5
     if flicker or chance(rng, config.flicker):
         size = rng.uniform(10, 45) if flicker else rng.uniform(2, 14)
         light += (size * smooth_noise(rng, times, 1, log_uniform(rng, 1.0, length))[0]).astype(np.float32)
@@ -39,23 +39,24 @@ def draw_finish(rng: np.random.Generator, config: GeneratorConfig, length: int, 
     )
 
 
-def _letterbox(rng: np.random.Generator) -> np.ndarray:  # type: ignore[type-arg]
+def _letterbox(rng: np.random.Generator) -> Numbers:
     """Two bars of one dark or bright colour at opposite borders."""
     wide = rng.uniform(0.04, 0.2)
     shade = 0.0 if chance(rng, 0.8) else float(rng.uniform(0, 255))
-    if chance(rng, 0.5):
-        edges = [(0, 0, 1, wide), (0, 1 - wide, 1, 1)]
-    else:
-        edges = [(0, 0, wide, 1), (1 - wide, 0, 1, 1)]
-    return np.array([[*edge, shade, shade, shade] for edge in edges], np.float32)
+    low, high = (0.0, 0.0, 1.0, wide), (0.0, 1 - wide, 1.0, 1.0)
+    if chance(rng, 0.5):  # at the sides instead
+        low, high = (0.0, 0.0, wide, 1.0), (1 - wide, 0.0, 1.0, 1.0)
+    return np.array([[*edge, shade, shade, shade] for edge in (low, high)], np.float32)
 
 
-def _caption(rng: np.random.Generator) -> np.ndarray:  # type: ignore[type-arg]
+def _caption(rng: np.random.Generator) -> Numbers:
     """A box, or a row of letter-like bars, that stays where it is."""
     left, top = rng.uniform(0, 0.8), rng.uniform(0, 0.9)
     colour = rng.uniform(0, 255, 3)
     if chance(rng, 0.5):
-        return np.array([[left, top, left + rng.uniform(0.05, 0.5), top + rng.uniform(0.03, 0.25), *colour]], np.float32)
+        return np.array(
+            [[left, top, left + rng.uniform(0.05, 0.5), top + rng.uniform(0.03, 0.25), *colour]], np.float32
+        )
     high, at, letters = rng.uniform(0.03, 0.08), left, []
     for _ in range(int(rng.integers(3, 9))):
         wide = rng.uniform(0.008, 0.03)

@@ -16,7 +16,9 @@ Track = tuple[Floats, Floats, Floats]
 """Position in the bank, the position faded to, and how much: each (F,)."""
 
 
-def action_track(rng: np.random.Generator, config: GeneratorConfig, bank: ClipBank, action: Action, clock: Clock) -> Track:
+def action_track(
+    rng: np.random.Generator, config: GeneratorConfig, bank: ClipBank, action: Action, clock: Clock
+) -> Track:
     """The bank's frames that show the action, driven by the clock."""
     clip, start, length = action.segment
     low, high = float(bank.offsets[clip]), float(bank.offsets[clip + 1] - 1)
@@ -66,8 +68,10 @@ def with_surroundings(rng: np.random.Generator, bank: ClipBank, action: Action, 
             continue
         fade[where] = 0
         if draw < 0.65:  # the clip as it goes on before (after) the rest pose
-            away = (clock.times[where[-1]] - clock.times[where]) if stage == BEFORE else (
-                clock.times[where] - clock.times[where[0]]
+            away = (
+                (clock.times[where[-1]] - clock.times[where])
+                if stage == BEFORE
+                else (clock.times[where] - clock.times[where[0]])
             )
             sign = -1.0 if stage == BEFORE else 1.0
             at[where] = np.clip(rest + sign * away * rng.uniform(0.15, 1.2), low, high)
@@ -125,5 +129,3 @@ def stage_footage(
         fade=fade.astype(np.float32),
         mask=mask,
     )
-
-

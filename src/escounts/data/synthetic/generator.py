@@ -110,4 +110,3 @@ class Generator:
         if chance(rng, self.config.reverse) if backwards is None else backwards:
             plan = replace(plan.reversed(), action=action.reversed_name())
         return plan
-

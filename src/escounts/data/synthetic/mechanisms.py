@@ -7,6 +7,7 @@ Cyclic ones come back to where they were at phase 1; the others are driven there
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 
 import numpy as np
 
@@ -49,7 +50,11 @@ def wheel(canvas: Canvas, phase: Floats, rng: np.random.Generator) -> None:
     for spoke in range(int(rng.integers(1, 6))):
         cos, sin = _ring(sense * phase, spoke * rng.uniform(0.13, 0.2))
         canvas.stroke(
-            (x, y), (x + radius * cos, y + radius * sin), rng.uniform(0.02, 0.07), 0.02, colour=draw_colour(rng, vivid=1.0)
+            (x, y),
+            (x + radius * cos, y + radius * sin),
+            rng.uniform(0.02, 0.07),
+            0.02,
+            colour=draw_colour(rng, vivid=1.0),
         )
     canvas.dot((x, y), 0.07, colour=draw_colour(rng))
 
@@ -95,7 +100,9 @@ def conveyor(canvas: Canvas, phase: Floats, rng: np.random.Generator) -> None:
     y, gap, high = rng.uniform(-0.3, 0.6), rng.uniform(0.35, 0.8), rng.uniform(0.08, 0.2)
     colour, texture = draw_colour(rng, vivid=0.9), draw_texture(rng, 0.8)
     wide = gap * rng.uniform(0.15, 0.35)
-    canvas.stroke((-1.8, y + high + 0.04), (1.8, y + high + 0.04), 0.04, colour=draw_colour(rng, vivid=0.2), flat=True)
+    canvas.stroke(
+        (-1.8, y + high + 0.04), (1.8, y + high + 0.04), 0.04, colour=draw_colour(rng, vivid=0.2), flat=True
+    )
     for box in range(-4, 5):
         x = (box + phase) * gap
         canvas.stroke((x - wide, y), (x + wide, y), high, colour=colour, texture=texture, flat=True)
@@ -111,7 +118,10 @@ def rope(canvas: Canvas, phase: Floats, rng: np.random.Generator) -> None:
         decay = np.linspace(1.0, rng.uniform(0.2, 0.9), knots)
         shift = 0.5 * strand
         heights = [
-            y + 0.25 * strand + slope * x + high * fade * np.sin(2 * np.pi * (phase + shift - waves * (x + 1.1) / 2.2))
+            y
+            + 0.25 * strand
+            + slope * x
+            + high * fade * np.sin(2 * np.pi * (phase + shift - waves * (x + 1.1) / 2.2))
             for x, fade in zip(at, decay, strict=True)
         ]
         for knot in range(knots - 1):
@@ -124,15 +134,25 @@ def jump_rope(canvas: Canvas, phase: Floats, rng: np.random.Generator) -> None:
     cos, sin = _ring(phase)
     hop = 0.14 * size * np.maximum(cos, 0)
     body, colour = draw_colour(rng, vivid=0.9), draw_colour(rng, vivid=0.9)
-    canvas.stroke((x, 0.35 * size - hop), (x, -0.3 * size - hop), 0.12 * size, 0.15 * size, colour=body, texture=draw_texture(rng))
+    canvas.stroke(
+        (x, 0.35 * size - hop),
+        (x, -0.3 * size - hop),
+        0.12 * size,
+        0.15 * size,
+        colour=body,
+        texture=draw_texture(rng),
+    )
     canvas.dot((x, -0.6 * size - hop), 0.12 * size, colour=draw_colour(rng))
     for side in (-1, 1):
-        canvas.stroke((x + side * 0.08 * size, 0.35 * size - hop), (x + side * 0.1 * size, 0.75 * size - hop), 0.05 * size, colour=body)
+        canvas.stroke(
+            (x + side * 0.08 * size, 0.35 * size - hop),
+            (x + side * 0.1 * size, 0.75 * size - hop),
+            0.05 * size,
+            colour=body,
+        )
     angles = np.linspace(0, np.pi, 8)
-    for first, last in zip(angles[:-1], angles[1:], strict=True):
-        ends = [
-            (x - 0.4 * size * np.cos(angle), 0.85 * size * np.sin(angle) * cos) for angle in (first, last)
-        ]
+    for first, last in pairwise(angles):
+        ends = [(x - 0.4 * size * np.cos(angle), 0.85 * size * np.sin(angle) * cos) for angle in (first, last)]
         canvas.stroke(ends[0], ends[1], 0.014, colour=colour, depth=np.where(sin > 0, 1.0, -1.0))
 
 
@@ -140,7 +160,9 @@ def blink(canvas: Canvas, phase: Floats, rng: np.random.Generator) -> None:
     """Lamps that pulse once a repetition, some of them the other way round."""
     sharp = rng.uniform(1, 6)
     for _ in range(int(rng.integers(1, 8))):
-        wave = 0.5 + 0.5 * np.tanh(sharp * np.sin(2 * np.pi * (phase + (0.5 if chance(rng, 0.3) else 0.0)))) / np.tanh(sharp)
+        wave = 0.5 + 0.5 * np.tanh(
+            sharp * np.sin(2 * np.pi * (phase + (0.5 if chance(rng, 0.3) else 0.0)))
+        ) / np.tanh(sharp)
         grow = rng.uniform(0, 0.6) if chance(rng, 0.5) else 0.0
         canvas.dot(
             _centre(rng, 0.8), rng.uniform(0.05, 0.3) * (1 + grow * wave), colour=draw_colour(rng, vivid=1.0),

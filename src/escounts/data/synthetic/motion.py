@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -61,7 +62,7 @@ class MotionBank:
                 raise DataError(f"{npz} has other joints than the {len(JOINTS)} that figures are drawn from")
             delta, offsets = stored["delta"], stored["offsets"].astype(np.int64)
         joints = np.empty(delta.shape, np.float32)
-        for first, last in zip(offsets[:-1], offsets[1:], strict=True):
+        for first, last in pairwise(offsets):
             joints[first:last] = np.cumsum(delta[first:last], axis=0, dtype=np.int32) / 1000
         with open(table, newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
@@ -82,7 +83,7 @@ class MotionBank:
     def _mine(self) -> Segments:
         return Segments.joined(
             mine(trial, pose_features(self.joints[first:last]), MOTION_MINING, TYPICAL)
-            for trial, (first, last) in enumerate(zip(self.offsets[:-1], self.offsets[1:], strict=True))
+            for trial, (first, last) in enumerate(pairwise(self.offsets))
             if last - first >= 12
         )
 

@@ -14,7 +14,14 @@ from escounts.data.synthetic.config import GeneratorConfig
 from escounts.data.synthetic.curves import Floats, chance, log_uniform, seeded, smooth_noise
 from escounts.data.synthetic.exercises import exercise_poses
 from escounts.data.synthetic.figures import draw_body, draw_figure, draw_view
-from escounts.data.synthetic.footage import Track, action_track, cut_track, passing_track, stage_footage, with_surroundings
+from escounts.data.synthetic.footage import (
+    Track,
+    action_track,
+    cut_track,
+    passing_track,
+    stage_footage,
+    with_surroundings,
+)
 from escounts.data.synthetic.mechanisms import MECHANISMS, RIPPLE, sprite_path
 from escounts.data.synthetic.motion import MotionBank
 from escounts.data.synthetic.plan import Footage, Ripple, Shapes
@@ -66,7 +73,9 @@ class Layers:
     ripple: Ripple | None = None
 
 
-def clip_layers(rng: np.random.Generator, config: GeneratorConfig, clips: ClipBank, scene: Scene, *, composite: bool) -> Layers:
+def clip_layers(
+    rng: np.random.Generator, config: GeneratorConfig, clips: ClipBank, scene: Scene, *, composite: bool
+) -> Layers:
     """Footage repeated, on the whole screen or as a composite before a background."""
     if scene.negative == "cuts":
         track = cut_track(rng, clips, scene.times)
@@ -78,7 +87,11 @@ def clip_layers(rng: np.random.Generator, config: GeneratorConfig, clips: ClipBa
         for act in scene.acts[1:]:
             later = _track(rng, config, clips, act)
             on = scene.times >= act.start
-            track = (np.where(on, later[0], track[0]), np.where(on, later[1], track[1]), np.where(on, later[2], track[2]))
+            track = (
+                np.where(on, later[0], track[0]),
+                np.where(on, later[1], track[1]),
+                np.where(on, later[2], track[2]),
+            )
     clock = scene.acts[0].clock
     return Layers(footage=stage_footage(rng, track, scene.camera, clock, composite=composite, period=scene.period))
 
@@ -108,11 +121,13 @@ def sprite_layers(rng: np.random.Generator, clips: ClipBank, scene: Scene) -> La
     mirror = np.repeat(stretch(1.0, 1.0), count, 0)
     mirror[:, 0, 0] = flip
     still = np.zeros(count, np.float32)
-    lens = compose(mirror, lens).astype(np.float32)
-    return Layers(footage=Footage(lens, frame, still, frame, still, int(rng.integers(1, 3))))
+    turned = compose(mirror, lens).astype(np.float32)
+    return Layers(footage=Footage(turned, frame, still, frame, still, int(rng.integers(1, 3))))
 
 
-def figure_layers(rng: np.random.Generator, config: GeneratorConfig, motion: MotionBank | None, scene: Scene) -> Layers:
+def figure_layers(
+    rng: np.random.Generator, config: GeneratorConfig, motion: MotionBank | None, scene: Scene
+) -> Layers:
     """A drawn person who does what motion capture or a parametric exercise says."""
     action, clock = scene.action, scene.acts[0].clock
     if motion is not None and scene.negative in ("once", "walk"):

@@ -7,6 +7,7 @@ layer's own coordinates at every drawn moment F = length · subframes.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,7 @@ import numpy.typing as npt
 from escounts.data.synthetic.timeline import Span
 
 Array = npt.NDArray[np.float32]
+Numbers = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -121,11 +123,11 @@ class Plan:
             ripple=back.ripple and replace(back.ripple, amount=back.ripple.amount[::-1].copy()),
         )
         if foot is not None:
-            names = ("lens", "first", "part", "other", "fade")
-            foot = replace(foot, **{name: getattr(foot, name)[::-1].copy() for name in names})
+            tracks = ("lens", "first", "part", "other", "fade")
+            foot = replace(foot, **{name: getattr(foot, name)[::-1].copy() for name in tracks})
         if shapes is not None:
-            names = ("lens", "geometry", "order")
-            shapes = replace(shapes, **{name: getattr(shapes, name)[::-1].copy() for name in names})
+            moving = ("lens", "geometry", "order")
+            shapes = replace(shapes, **{name: getattr(shapes, name)[::-1].copy() for name in moving})
         return replace(
             self,
             spans=mirrored(self.spans),

@@ -31,7 +31,7 @@ def settled(joints: Joints, by: Joints) -> Joints:
     across = by[1] - by[5]
     angle = np.arctan2(across[2], across[0])
     cos, sin = np.cos(angle), np.sin(angle)
-    moved = joints - by[0] * np.array([1.0, 0.0, 1.0])
+    moved: Joints = joints - by[0] * np.array([1.0, 0.0, 1.0])
     x, z = moved[..., 0].copy(), moved[..., 2].copy()
     moved[..., 0], moved[..., 2] = cos * x + sin * z, cos * z - sin * x
     return moved
@@ -130,7 +130,8 @@ def passing_poses(rng: np.random.Generator, bank: MotionBank, times: Floats, *, 
         begin, end = float(bank.offsets[trial]), float(bank.offsets[trial + 1] - 1)
         poses = on_the_spot(at_positions(bank, np.clip(begin + times * rng.uniform(0.6, 1.5), begin, end)))
         across = (times - rng.uniform(0.3, 0.7) * times.max()) * rng.uniform(0.015, 0.06) * rng.choice([-1, 1])
-        return poses + np.stack([across, 0 * across, 0 * across], -1)[:, None]
+        crossing: Joints = poses + np.stack([across, 0 * across, 0 * across], -1)[:, None]
+        return crossing
     rows = bank.segments.once if len(bank.segments.once) else bank.segments.back
     trial, start, length = pick_segment(rng, rows, float(np.ptp(times)))
     begin = float(bank.offsets[trial] + start)

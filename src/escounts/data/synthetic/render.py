@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from escounts.data.synthetic.finish import finish_frames
-from escounts.data.synthetic.plan import Plan, Shapes
+from escounts.data.synthetic.plan import Numbers, Plan, Shapes
 from escounts.data.synthetic.strokes import draw_strokes
 from escounts.data.synthetic.timeline import Span
 
@@ -54,9 +54,7 @@ def render(
         raise ValueError(f"plans have lengths {sorted({plan.length for plan in plans})}, expected one length")
     height, width = (size, size) if isinstance(size, int) else size
     device = torch.device(device)
-    frames_BTCHW = torch.empty(
-        (len(plans), plans[0].length, 3, height, width), dtype=torch.uint8, device=device
-    )
+    frames_BTCHW = torch.empty((len(plans), plans[0].length, 3, height, width), dtype=torch.uint8, device=device)
     # Videos with the same layers are drawn together, so that nobody pays for a layer it does not have.
     groups: dict[tuple[int, bool, bool], list[int]] = {}
     for index, plan in enumerate(plans):
@@ -78,9 +76,7 @@ def render(
     )
 
 
-def _draw(
-    plans: list[Plan], device: torch.device, height: int, width: int, bank_NHWC: Tensor | None
-) -> Tensor:
+def _draw(plans: list[Plan], device: torch.device, height: int, width: int, bank_NHWC: Tensor | None) -> Tensor:
     """(B, T, 3, H, W) uint8 of plans that have the same layers."""
     real = torch.float16 if device.type == "cuda" else torch.float32
     videos, length, subframes = len(plans), plans[0].length, plans[0].subframes
@@ -96,14 +92,14 @@ def _draw(
     return finish_frames([plan.finish for plan in plans], [plan.seed for plan in plans], view_BTCHW)
 
 
-def lens_grid(lens: np.ndarray | Tensor, like_FCHW: Tensor) -> Tensor:  # type: ignore[type-arg]
+def lens_grid(lens: Numbers | Tensor, like_FCHW: Tensor) -> Tensor:
     """(F, H, W, 2) layer coordinates of every pixel, in the precision of `like`."""
     lens_F23 = torch.as_tensor(lens, dtype=torch.float32, device=like_FCHW.device)
     shape = (lens_F23.shape[0], 3, like_FCHW.shape[2], like_FCHW.shape[3])
     return F.affine_grid(lens_F23, list(shape), align_corners=False).to(like_FCHW.dtype)
 
 
-def _look_up(bank_NHWC: Tensor | None, index: np.ndarray, real: torch.dtype) -> Tensor:  # type: ignore[type-arg]
+def _look_up(bank_NHWC: Tensor | None, index: Numbers, real: torch.dtype) -> Tensor:
     """(F, 3, h, w) frames of the bank."""
     if bank_NHWC is None:
         raise ValueError("a plan shows clip frames, but no clip bank was given: make the Generator with clips=")
@@ -133,9 +129,7 @@ def _backdrop(
             push_FHW = torch.exp(-((x_FHW - cx) ** 2 + (y_FHW - cy) ** 2) / (radius * radius))
             push_FHW = push_FHW * torch.cos(kx * x_FHW + ky * y_FHW + shift)
             push_FHW = push_FHW * torch.from_numpy(bend.amount).to(device, real)[:, None, None]
-            grid_FHW2 = grid_FHW2 + torch.stack(
-                [push_FHW * bend.direction[0], push_FHW * bend.direction[1]], -1
-            )
+            grid_FHW2 = grid_FHW2 + torch.stack([push_FHW * bend.direction[0], push_FHW * bend.direction[1]], -1)
         if back.image is not None:
             image_1CHW = torch.from_numpy(back.image).to(device).permute(2, 0, 1)[None].to(real)
             picture_FCHW = image_1CHW.expand(count, -1, -1, -1)
@@ -150,9 +144,7 @@ def _backdrop(
 
 
 def _sample(picture_FCHW: Tensor, grid_FHW2: Tensor) -> Tensor:
-    return F.grid_sample(
-        picture_FCHW, grid_FHW2, mode="bilinear", padding_mode="reflection", align_corners=False
-    )
+    return F.grid_sample(picture_FCHW, grid_FHW2, mode="bilinear", padding_mode="reflection", align_corners=False)
 
 
 def _footage(plans: list[Plan], view_FCHW: Tensor, bank_NHWC: Tensor | None) -> Tensor:
@@ -160,7 +152,7 @@ def _footage(plans: list[Plan], view_FCHW: Tensor, bank_NHWC: Tensor | None) -> 
     layers = [plan.footage for plan in plans if plan.footage is not None]
     real, device = view_FCHW.dtype, view_FCHW.device
 
-    def column(values: list[np.ndarray]) -> Tensor:  # type: ignore[type-arg]
+    def column(values: list[Numbers]) -> Tensor:
         return torch.from_numpy(np.concatenate(values)).to(device, real)[:, None, None, None]
 
     first = np.concatenate([layer.first for layer in layers])
@@ -173,9 +165,7 @@ def _footage(plans: list[Plan], view_FCHW: Tensor, bank_NHWC: Tensor | None) -> 
     if len(fading):
         fade_F = column([layer.fade for layer in layers])
         at_F = torch.from_numpy(fading).to(device)
-        picture_FCHW[at_F] = torch.lerp(
-            picture_FCHW[at_F], _look_up(bank_NHWC, other[fading], real), fade_F[at_F]
-        )
+        picture_FCHW[at_F] = torch.lerp(picture_FCHW[at_F], _look_up(bank_NHWC, other[fading], real), fade_F[at_F])
     grid_FHW2 = lens_grid(np.concatenate([layer.lens for layer in layers]), view_FCHW)
     shown_FCHW = _sample(picture_FCHW, grid_FHW2)
     masks = np.concatenate([np.full(len(layer.first), layer.mask) for layer in layers])

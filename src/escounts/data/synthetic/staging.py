@@ -44,7 +44,13 @@ class Stage:
     motion: MotionBank | None
 
     def perform(
-        self, rng: np.random.Generator, action: Action, length: int, *, single: bool = False, second: Action | None = None
+        self,
+        rng: np.random.Generator,
+        action: Action,
+        length: int,
+        *,
+        single: bool = False,
+        second: Action | None = None,
     ) -> Plan:
         """A video of `length` frames of the action repeated, or done exactly once.
 

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from escounts.data.synthetic.plan import Shapes
+from escounts.data.synthetic.plan import Numbers, Shapes
 
 CPU_BLOCK = 8
 """Moments drawn together on the CPU: few, so that the window a stroke touches stays small."""
@@ -29,7 +29,7 @@ def draw_strokes(shapes: Sequence[Shapes], view_FCHW: Tensor) -> None:
         _draw_block(geometry_FK7[block], paint_FK8[block], lens_F23[block], view_FCHW[block], windowed=True)
 
 
-def _stack(shapes: Sequence[Shapes]) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+def _stack(shapes: Sequence[Shapes]) -> tuple[Numbers, Numbers]:
     """Geometry and paint of all videos in drawing order, padded with invisible strokes to one number."""
     most = max(layer.order.shape[1] for layer in shapes)
     geometry, paint = [], []
@@ -46,9 +46,9 @@ def _stack(shapes: Sequence[Shapes]) -> tuple[np.ndarray, np.ndarray]:  # type: 
 
 
 def _draw_block(
-    geometry_FK7: np.ndarray,  # type: ignore[type-arg]
-    paint_FK8: np.ndarray,  # type: ignore[type-arg]
-    lens_F23: np.ndarray,  # type: ignore[type-arg]
+    geometry_FK7: Numbers,
+    paint_FK8: Numbers,
+    lens_F23: Numbers,
     view_FCHW: Tensor,
     *,
     windowed: bool,
@@ -62,9 +62,8 @@ def _draw_block(
     edge_F11 = torch.from_numpy(pixel.astype(np.float32)).to(device, real)[:, None, None]
     values_FK7 = torch.from_numpy(geometry_FK7).to(device, real)
     paint = torch.from_numpy(paint_FK8).to(device, real)
-    flat, hollow = (paint_FK8[..., 6] > 0).any(0), (paint_FK8[..., 7] > 0).any(0)
-    textured = (paint_FK8[..., 5] > 0).any(0)
-    visible = (geometry_FK7[..., 6] > 0).any(0)
+    textured, flat, hollow = (np.max(paint_FK8[..., channel], axis=0) > 0 for channel in (5, 6, 7))
+    visible = np.max(geometry_FK7[..., 6], axis=0) > 0
     windows = _windows(geometry_FK7, paint_FK8, lens_F23, height, width) if windowed else None
     for k in range(geometry_FK7.shape[1]):
         if not visible[k]:
@@ -129,12 +128,12 @@ def _stroke(
 
 
 def _windows(
-    geometry_FK7: np.ndarray,  # type: ignore[type-arg]
-    paint_FK8: np.ndarray,  # type: ignore[type-arg]
-    lens_F23: np.ndarray,  # type: ignore[type-arg]
+    geometry_FK7: Numbers,
+    paint_FK8: Numbers,
+    lens_F23: Numbers,
     height: int,
     width: int,
-) -> np.ndarray:  # type: ignore[type-arg]
+) -> Numbers:
     """(K, 4) left, top, right, bottom in pixels of what a stroke can touch in all moments of the block."""
     back = np.linalg.inv(lens_F23[:, :, :2].astype(np.float64))
     ends = geometry_FK7[..., :4].reshape(*geometry_FK7.shape[:2], 2, 2).astype(np.float64)
