@@ -46,10 +46,10 @@ DIFFERENCE_SHARE = 0.7
 OCTAVE_SHARE = 0.75
 REPEATS_ABOVE = 0.38
 """Evidence (rise of the peak x fourth root of the cycles seen) under which a window does not repeat."""
-ALIKE_ABOVE, ALIKE_ABOVE_SHOT = 0.0, -0.15
+ALIKE_ABOVE, ALIKE_ABOVE_SHOT = 0.05, -0.15
 """Similarity with one period earlier or later under which a frame is outside the repetitions; with an
 exemplar the period is known, and less has to come back."""
-MOTION_ABOVE = 0.10
+MOTION_ABOVE = 0.20
 """Motion, as a share of the repetitions' median, under which a frame is a pause."""
 RECOGNISED_ABOVE = 0.5
 MATCH_SHARE = 0.1
@@ -184,7 +184,9 @@ class SpectralEncoding:
         comes_back = alike > alike_above
         if not comes_back.any():
             return comes_back.astype(np.float64)
-        motion = moving_mean((differences**2).sum(axis=1), max(1, lag // 2))
+        # From the pictures themselves: taking out trends smears motion into the stillness beside it.
+        change = np.diff(grey.astype(np.float32), axis=0, prepend=grey[:1].astype(np.float32))
+        motion = moving_mean((change**2).sum(axis=1), max(1, lag // 2))
         moves = motion > MOTION_ABOVE * np.median(motion[comes_back])
         return settled(comes_back & moves, shortest_gap=lag, shortest_run=round(1.5 * lag)).astype(np.float64)
 

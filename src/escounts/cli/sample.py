@@ -1,0 +1,50 @@
+"""`escounts sample`: draw the sample video with the project's own generator."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+
+import click
+
+from escounts.errors import OutputError
+
+
+@click.command()
+@click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("sample.mp4"), show_default=True)
+@click.option("--repetitions", type=click.IntRange(1, 200), default=8, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True, help="The same seed draws the same video.")
+def command(output: Path, repetitions: int, seed: int) -> None:
+    """Draw a figure doing squats; the true repetition times go into a .json file beside the video."""
+    import av
+    import av.error
+
+    from escounts.data.synthetic.render import render
+    from escounts.data.synthetic.sample import RATE, SIZE, sample_plan
+    from escounts.output.atomic import whole_file, write_text
+
+    plan = sample_plan(repetitions=repetitions, seed=seed)
+    frames_THWC = render([plan], device="cpu", size=SIZE).frames_BTCHW[0].permute(0, 2, 3, 1).numpy()
+    with whole_file(output) as temporary:
+        try:
+            with av.open(str(temporary), "w", format="mp4", options={"movflags": "+faststart"}) as container:
+                # One thread: several would split the work, and the file, differently on every machine.
+                options = {"crf": "27", "preset": "slow", "threads": "1"}
+                stream = container.add_stream("libx264", rate=Fraction(RATE), options=options)
+                stream.height, stream.width = SIZE
+                stream.pix_fmt = "yuv420p"
+                for image in frames_THWC:
+                    frame = av.VideoFrame.from_ndarray(image.copy(), format="rgb24")
+                    container.mux(stream.encode(frame))
+                container.mux(stream.encode(None))
+        except av.error.FFmpegError as error:
+            raise OutputError(f"{output}: cannot be written: {error.strerror}") from error
+    truth = {
+        "count": len(plan.spans),
+        "repetitions": [[round(start / RATE, 3), round(end / RATE, 3)] for start, end in plan.spans],
+        "duration": round(plan.length / RATE, 3),
+        "drawn_with": f"escounts sample --repetitions {repetitions} --seed {seed}",
+    }
+    write_text(output.with_suffix(".json"), json.dumps(truth) + "\n")
+    click.echo(f"wrote {output} and {output.with_suffix('.json')}: {len(plan.spans)} repetitions")
