@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import pickle
+import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -247,11 +248,9 @@ def _read_torch(path: Path, opening: bytes) -> dict[str, Tensor]:
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        reason = str(error)
-        if "GLOBAL" in reason or "Unsupported" in reason:
+        if named := re.search(r"GLOBAL ([\w.]+)", str(error)):
             raise ModelError(
-                f"{path} holds Python objects besides tensors and is refused, because reading them can run "
-                f"code ({_one_line(reason)})"
+                f"{path} is refused: besides tensors it holds {named[1]}, and reading Python objects can run code"
             ) from error
         raise ModelError(f"{path} is not a file that torch.save wrote, or is damaged") from error
     except (RuntimeError, EOFError, ValueError, KeyError, IndexError, OSError, TypeError) as error:

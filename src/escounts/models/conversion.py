@@ -14,7 +14,7 @@ from torch import Tensor
 
 from escounts.errors import ModelError
 from escounts.models import weights
-from escounts.models.checkpoint import fitting, read_checkpoint, read_tensors, write_checkpoint
+from escounts.models.checkpoint import FORMAT, fitting, read_checkpoint, read_tensors, write_checkpoint
 from escounts.models.decoder import COMPAT, Decoder, DecoderConfig
 from escounts.models.encoders import build_encoder, recognise
 from escounts.models.network import Network, NetworkConfig
@@ -64,7 +64,7 @@ def add(source: str | Path, *, name: str | None = None, encoder: str | None = No
 
 def convert(file: Path, *, encoder: str | None = None) -> Converted:
     """Read, recognise, rename and check one weights file; nothing is written."""
-    if file.suffix == ".safetensors" and "format" in weights.header_metadata(file):
+    if file.suffix == ".safetensors" and weights.header_metadata(file).get("format") == FORMAT:
         return _own(file, encoder)
     tensors = read_tensors(file)
     broken = [key for key, x in tensors.items() if x.is_floating_point() and not torch.isfinite(x).all()]

@@ -9,7 +9,6 @@ import torch
 from golden_encoders import GOLDEN, checkpoint, fixture
 
 
-
 def mae_pyth(folder: Path) -> Path:
     """PySlowFast: `model_state` with q, k and v apart and the pre-training decoder, beside other entries."""
     about, _ = fixture("official_encoder")
@@ -36,7 +35,7 @@ def swin3d_pth(folder: Path) -> Path:
 
 
 def swin3d_authors_pth(folder: Path) -> Path:
-    """Video-Swin: `state_dict` with a `backbone.` prefix, stages as `layers`, and `cls_head`; torchvision's numbers."""
+    """Video-Swin: `state_dict` with `backbone.layers.…` and `cls_head`; the numbers of the torchvision file."""
     about, _ = fixture("swin3d_t")
     state = {}
     for name, tensor in checkpoint(about["keys"]).items():
@@ -114,7 +113,9 @@ def videomae_folder(folder: Path, *, width: int = 384) -> Path:
 def released_decoder_pyth(folder: Path, *, prefix: str = "") -> Path:
     """The ESCounts checkpoint: `model_state_dict` with encoder leftovers, beside the optimiser's state."""
     rows = json.loads((GOLDEN / "official_decoder.json").read_text())["keys_vitb_6x6"]
-    state = {prefix + name: tensor for name, tensor in checkpoint({row["name"]: row["shape"] for row in rows}).items()}
+    state = {
+        prefix + name: tensor for name, tensor in checkpoint({row["name"]: row["shape"] for row in rows}).items()
+    }
     path = folder / "repcount_trained.pyth"
     torch.save({"epoch": 1, "model_state_dict": state, "optimizer_state_dict": {"state": {}}}, path)
     return path
