@@ -120,7 +120,7 @@ class EncodedVideo:
         return CountResult(
             video=str(self.info.path),
             model=self._counter.model.name,
-            count=round(raw_count),
+            count=max(0, round(raw_count)),
             raw_count=raw_count,
             repetitions=found,
             density=estimate.density,
