@@ -125,10 +125,10 @@ def encode_video(path: Path, video: VideoAnnotation, encoder: Encoder, layout: T
 
     source = Video(path)
     end = None if video.duration is None else video.begin + video.duration
-    size = (encoder.spec.size, encoder.spec.size)
+    size = encoder.spec.read_size(source.info.width, source.info.height)
     rate, every = layout.fps, None if layout.fps else layout.every
     frames = source.frames(size=size, start=video.begin, end=end, rate=rate, every=every)
-    sequences = _sequences((frame.image for frame in frames), encoder, layout)
+    sequences = _sequences((encoder.spec.cut(frame.image) for frame in frames), encoder, layout)
     step = layout.step(video.fps or source.info.fps)
     duration = video.duration or source.info.duration - video.begin
     late = [span for span in video.spans if span[1] > duration + max(0.5, step)]
@@ -230,11 +230,12 @@ def _exemplars(
     """Tokens (R, T, H, W, C) of frames spread evenly over each span."""
     shape = (layout.exemplar_cells, *layout.exemplar_grid, layout.channels)
     frames = encoder.spec.exemplar_frames
-    size = (encoder.spec.size, encoder.spec.size)
+    size = encoder.spec.read_size(source.info.width, source.info.height)
     shots = []
     for start, end in spans:
         rate = frames / (end - start)
-        images = [f.image for f in source.frames(size=size, start=begin + start, end=begin + end, rate=rate)]
+        shown = source.frames(size=size, start=begin + start, end=begin + end, rate=rate)
+        images = [encoder.spec.cut(frame.image) for frame in shown]
         if not images:
             raise VideoError(f"{source.path}: no frame between {start:.2f} and {end:.2f} s")
         images = (images + [images[-1]] * frames)[:frames]
