@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -87,6 +87,35 @@ def _refined(profile: Curve, lag: int) -> float:
             break
         length = best / multiple
     return length
+
+
+def local_lengths(profile_of: Callable[[slice, int], Curve], period: float, frames: int) -> Curve:
+    """The period at every frame, in frames, where tempo drifts around `period`.
+
+    profile_of: the lag profile of a part of the window. Parts of six periods are read one by one, and the
+    nearest strong lag is taken within a factor of 1.3; the rates are averaged where parts overlap.
+    """
+    span, longest = int(6 * period), int(1.3 * period) + 2
+    shortest = int(period / 1.3)
+    if frames <= 1.1 * span or period < 10:
+        return np.full(frames, period)
+    rate, weight = np.zeros(frames), np.zeros(frames)
+    ramp = np.minimum(np.arange(1, span + 1), np.arange(span, 0, -1)).astype(np.float64)
+    for start in [*range(0, frames - span, max(1, int(period / 2))), frames - span]:
+        profile = profile_of(slice(start, start + span), longest)
+        lags = np.arange(shortest, longest - 1)
+        score = profile[lags] - np.log2(lags / period) ** 2
+        rate[start : start + span] += ramp / _vertex(profile, int(lags[score.argmax()]))
+        weight[start : start + span] += ramp
+    lengths: Curve = weight / rate
+    return lengths
+
+
+def _vertex(profile: Curve, lag: int) -> float:
+    """The top of the parabola through a lag and its neighbours; the lag itself where there is none."""
+    before, here, after = (float(profile[lag + step]) for step in (-1, 0, 1))
+    bend = before - 2 * here + after
+    return lag + min(max(0.5 * (before - after) / bend, -0.5), 0.5) if bend < 0 else float(lag)
 
 
 def recurrence(signal: Signal, lag: int) -> Curve:

@@ -20,6 +20,7 @@ from escounts.baselines.periodicity import (
     best_path,
     candidates,
     lag_profile,
+    local_lengths,
     moving_mean,
     nearby_max,
     recurrence,
@@ -145,7 +146,11 @@ class SpectralEncoding:
         ]
         if shots and not assume_repeats:
             gates = self._matching(grey, bounds, gates, shots)
-        density = _stitched(bounds, path, gates, len(grey))
+        rates = [
+            gate if period is None else gate / self._lengths(grey[low:high], period)
+            for (low, high), period, gate in zip(bounds, path, gates, strict=True)
+        ]
+        density = _stitched(bounds, rates, len(grey))
         evidence = [p.evidence(high - low) if p else 0.0 for p, (low, high) in zip(path, bounds, strict=True)]
         shares = np.array([gate.sum() for gate in gates]) + 1e-6
         strength = float(np.average(evidence, weights=shares))
@@ -164,12 +169,19 @@ class SpectralEncoding:
         thumbnails, differences = _features(grey, self._rate)
         if float(np.abs(differences).max(initial=0.0)) < 1e-6:
             return []  # a still picture
-        profile = DIFFERENCE_SHARE * lag_profile(differences, lags)
-        profile += (1.0 - DIFFERENCE_SHARE) * lag_profile(thumbnails, lags)
-        found = candidates(profile)
+        found = candidates(_profile(thumbnails, differences, lags))
         if not assume_repeats and max((p.evidence(len(grey)) for p in found), default=0.0) < REPEATS_ABOVE:
             return []
         return found
+
+    def _lengths(self, grey: npt.NDArray[np.uint8], period: Period) -> npt.NDArray[np.float64]:
+        """The period at every frame of a window, in frames."""
+        thumbnails, differences = _features(grey, self._rate)
+
+        def profile_of(part: slice, lags: int) -> npt.NDArray[np.float64]:
+            return _profile(thumbnails[part], differences[part], lags)
+
+        return local_lengths(profile_of, period.length, len(grey))
 
     def _gate(
         self, grey: npt.NDArray[np.uint8], period: Period | None, assume_repeats: bool, alike_above: float
@@ -230,17 +242,15 @@ def _with_wanted(window: list[Period], wanted: float, frames: int) -> list[Perio
 
 def _stitched(
     bounds: Sequence[tuple[int, int]],
-    path: Sequence[Period | None],
-    gates: Sequence[npt.NDArray[np.float64]],
+    rates: Sequence[npt.NDArray[np.float64]],
     frames: int,
 ) -> npt.NDArray[np.float64]:
     """Repetitions per frame: the windows' rates, averaged where they overlap, each strongest in its middle."""
     density, weights = np.zeros(frames), np.zeros(frames)
-    for (low, high), period, gate in zip(bounds, path, gates, strict=True):
+    for (low, high), rate in zip(bounds, rates, strict=True):
         ramp = np.minimum(np.arange(1, high - low + 1), np.arange(high - low, 0, -1)).astype(np.float64)
         weights[low:high] += ramp
-        if period is not None:
-            density[low:high] += ramp * gate / period.length
+        density[low:high] += ramp * rate
     return density / weights
 
 
@@ -249,6 +259,12 @@ def _features(grey: npt.NDArray[np.uint8], rate: float) -> tuple[Signal, Signal]
     values = grey.astype(np.float32)
     differences = np.diff(values, axis=0, prepend=values[:1])
     return _without_trend(values, rate), _without_trend(differences, rate)
+
+
+def _profile(thumbnails: Signal, differences: Signal, lags: int) -> npt.NDArray[np.float64]:
+    """The lag profiles of both kinds of feature, mixed."""
+    of_differences = lag_profile(differences, lags)
+    return DIFFERENCE_SHARE * of_differences + (1.0 - DIFFERENCE_SHARE) * lag_profile(thumbnails, lags)
 
 
 def _without_trend(signal: Signal, rate: float) -> Signal:
