@@ -6,15 +6,16 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from escounts.data.synthetic.plan import Numbers, Shapes
+from escounts.data.synthetic.plan import Array, Numbers, Shapes
 
 CPU_BLOCK = 8
 """Moments drawn together on the CPU: few, so that the window a stroke touches stays small."""
 SHORT = 4e-3
 """Length below which a stroke's direction is lost in half precision."""
+SCALE = 8.0
+"""Keeps squared distances within half precision."""
 
 
 def draw_strokes(shapes: Sequence[Shapes], view_FCHW: Tensor) -> None:
@@ -46,85 +47,110 @@ def _stack(shapes: Sequence[Shapes]) -> tuple[Numbers, Numbers]:
 
 
 def _draw_block(
-    geometry_FK7: Numbers,
-    paint_FK8: Numbers,
-    lens_F23: Numbers,
-    view_FCHW: Tensor,
-    *,
-    windowed: bool,
+    geometry_FK7: Numbers, paint_FK8: Numbers, lens_F23: Numbers, view_FCHW: Tensor, *, windowed: bool
 ) -> None:
+    """Draw the strokes of some moments. windowed: touch only the pixels that a stroke can reach."""
     device, real = view_FCHW.device, view_FCHW.dtype
-    moments, _, height, width = view_FCHW.shape
-    lens = torch.from_numpy(np.ascontiguousarray(lens_F23)).to(device)
-    grid_FHW2 = F.affine_grid(lens, [moments, 3, height, width], align_corners=False).to(real)
-    # How wide a pixel is in the layer's coordinates: the width of a soft edge.
-    pixel = np.sqrt(np.abs(np.linalg.det(lens_F23[:, :, :2]))) * 2 / np.sqrt(height * width)
-    edge_F11 = torch.from_numpy(pixel.astype(np.float32)).to(device, real)[:, None, None]
-    values_FK7 = torch.from_numpy(geometry_FK7).to(device, real)
-    paint = torch.from_numpy(paint_FK8).to(device, real)
+    height, width = view_FCHW.shape[2:]
     textured, flat, hollow = (np.max(paint_FK8[..., channel], axis=0) > 0 for channel in (5, 6, 7))
     visible = np.max(geometry_FK7[..., 6], axis=0) > 0
+    fading = np.max((geometry_FK7[..., 6] > 0) & (geometry_FK7[..., 6] < 1), axis=0)
+    # Padding in one video beside a stroke in another is told apart by its opacity as well.
+    fading |= np.max(geometry_FK7[..., 6] <= 0, axis=0)
+    axes_FK32 = torch.from_numpy(_axes(geometry_FK7, lens_F23)).to(device)
+    column_W = ((torch.arange(width, device=device) + 0.5) * 2 / width - 1)[None, None, :]
+    row_H = ((torch.arange(height, device=device) + 0.5) * 2 / height - 1)[None, :, None]
+    # How wide a pixel is in the layer's coordinates: the width of a soft edge.
+    pixel = np.sqrt(np.abs(np.linalg.det(lens_F23[:, :, :2]))) * 2 / np.sqrt(height * width)
+    sharp_F11 = torch.from_numpy((-1 / pixel).astype(np.float32)).to(device, real)[:, None, None]
+    values_FK7 = torch.from_numpy(geometry_FK7).to(device, real)
+    paint = torch.from_numpy(paint_FK8).to(device, real)
     windows = _windows(geometry_FK7, paint_FK8, lens_F23, height, width) if windowed else None
-    for k in range(geometry_FK7.shape[1]):
-        if not visible[k]:
-            continue
+    for k in np.flatnonzero(visible):
         rows, columns = slice(0, height), slice(0, width)
         if windows is not None:
             left, top, right, bottom = (int(edge) for edge in windows[k])
             if left >= right or top >= bottom:
                 continue
             rows, columns = slice(top, bottom), slice(left, right)
+        # Both coordinates are affine in the pixel: a row and a column, added once, say where every pixel is.
+        across, down, shift = axes_FK32[:, k, :, :, None, None].unbind(1)
+        along_FHW, aside_FHW = (
+            (across[:, axis] * column_W[..., columns]).to(real)
+            + (down[:, axis] * row_H[:, rows] + shift[:, axis]).to(real)
+            for axis in range(2)
+        )
         _stroke(
-            grid_FHW2[:, rows, columns],
+            along_FHW,
+            aside_FHW,
             values_FK7[:, k, :, None, None],
             paint[:, k, :, None, None],
-            edge_F11,
+            sharp_F11,
             view_FCHW[:, :, rows, columns],
             flat=bool(flat[k]),
             hollow=bool(hollow[k]),
             textured=bool(textured[k]),
+            fading=bool(fading[k]),
         )
 
 
+def _axes(geometry_FK7: Numbers, lens_F23: Numbers) -> Array:
+    """(F, K, 3, 2) by how much along (in lengths) and aside grow with screen x, with screen y; and their start."""
+    start, end = geometry_FK7[..., :2].astype(np.float64), geometry_FK7[..., 2:4].astype(np.float64)
+    length = np.maximum(np.linalg.norm(end - start, axis=-1, keepdims=True), 0.5 * SHORT)
+    way = (end - start) / length
+    frame = np.stack([way / length, np.stack([-way[..., 1], way[..., 0]], -1)], -2)
+    matrix = np.repeat(lens_F23[:, None].astype(np.float64), geometry_FK7.shape[1], 1)
+    matrix[..., 2] -= start
+    return (frame @ matrix).swapaxes(-1, -2).astype(np.float32)
+
+
 def _stroke(
-    grid_FHW2: Tensor,
+    along_FHW: Tensor,
+    aside_FHW: Tensor,
     values_F7: Tensor,
     paint_F8: Tensor,
-    edge_F11: Tensor,
+    sharp_F11: Tensor,
     view_FCHW: Tensor,
     *,
     flat: bool,
     hollow: bool,
     textured: bool,
+    fading: bool,
 ) -> None:
-    """Lay one stroke a moment over the view."""
+    """Lay one stroke a moment over the view: few passes over the pixels, for that is what it costs.
+
+    along 0..1 from end to end, aside in layer units; sharp: -1 / width of a pixel.
+    """
     x0, y0, x1, y1, r0, r1, opacity = values_F7.unbind(1)
-    red, green, blue, along, across, strength, is_flat, outline = paint_F8.unbind(1)
-    dx, dy = x1 - x0, y1 - y0
-    length = (dx * dx + dy * dy).sqrt().clamp_min(1e-3)
-    dx, dy = dx / length, dy / length
-    x_FHW, y_FHW = grid_FHW2[..., 0] - x0, grid_FHW2[..., 1] - y0
-    u_FHW = x_FHW * dx + y_FHW * dy
-    v_FHW = y_FHW * dx - x_FHW * dy
-    part_FHW = (u_FHW / length).clamp(0, 1)
-    radius_FHW = r0 + (r1 - r0) * part_FHW
-    beyond_FHW = u_FHW - part_FHW * length
+    frequency, across, strength, is_flat, outline = paint_F8[:, 3:].unbind(1)
+    length = ((x1 - x0).square() + (y1 - y0).square()).sqrt().clamp_min(0.5 * SHORT)
+    part_FHW = along_FHW.clamp(0, 1)
+    minus_radius_FHW = torch.addcmul(-r0, r0 - r1, part_FHW)
     # Distances are scaled up inside the root: half precision loses squares of small numbers.
-    far_FHW = ((8 * beyond_FHW).square_().add_((8 * v_FHW).square_())).sqrt_().mul_(0.125).sub_(radius_FHW)
+    root_FHW = (along_FHW - part_FHW).mul_(SCALE * length).square_()
+    root_FHW = root_FHW.addcmul_(aside_FHW, aside_FHW, value=SCALE * SCALE).sqrt_()
+    far_FHW = torch.add(minus_radius_FHW, root_FHW, alpha=1 / SCALE)
     if flat:
-        bar_FHW = torch.maximum((u_FHW - 0.5 * length).abs() - 0.5 * length, v_FHW.abs() - radius_FHW)
+        beyond_FHW = ((along_FHW - 0.5).abs_() - 0.5).mul_(length)
+        bar_FHW = torch.maximum(beyond_FHW, aside_FHW.abs() + minus_radius_FHW)
         far_FHW = torch.where(is_flat > 0, bar_FHW, far_FHW)
+    # Rounded by light from the front: the rim is darker than the middle.
+    depth_FHW = root_FHW.div_(minus_radius_FHW.clamp_max_(-0.01))
+    light_FHW = torch.addcmul(depth_FHW.new_tensor(1.06), depth_FHW, depth_FHW, value=-0.35 / SCALE**2).clamp_min_(
+        0.71
+    )
     if hollow:
         far_FHW = torch.where(outline > 0, far_FHW.abs() - outline, far_FHW)
-    cover_FHW = (0.5 - far_FHW / edge_F11).clamp_(0, 1).mul_(opacity)
-    # Rounded by light from above on the left: dark rim, one side brighter.
-    depth_FHW = (1 + far_FHW / radius_FHW.clamp_min(0.01)).clamp_(0, 1)
-    light_FHW = 1.06 - 0.35 * depth_FHW * depth_FHW
+        light_FHW = torch.where(outline > 0, 1.0, light_FHW)
     if textured:
-        light_FHW = light_FHW + strength * torch.sin(along * u_FHW + across * v_FHW)
-    for channel, colour in enumerate((red, green, blue)):
-        canvas_FHW = view_FCHW[:, channel]
-        canvas_FHW.add_(cover_FHW * (light_FHW * (colour * 255) - canvas_FHW))
+        stripes_FHW = torch.sin(along_FHW * (frequency * length) + across * aside_FHW)
+        light_FHW = torch.addcmul(light_FHW, strength, stripes_FHW)
+    cover_FHW = torch.addcmul(far_FHW.new_tensor(0.5), far_FHW, sharp_F11).clamp_(0, 1)
+    if fading:
+        cover_FHW.mul_(opacity)
+    view_FCHW.mul_((1 - cover_FHW)[:, None])
+    view_FCHW.addcmul_(cover_FHW.mul_(light_FHW)[:, None], paint_F8[:, :3] * 255)
 
 
 def _windows(
