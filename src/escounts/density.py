@@ -14,8 +14,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from escounts.spans import find_peaks, spans_from_peaks, spans_from_rate
 from escounts.results import DensityMap, Repetition
+from escounts.spans import find_peaks, spans_from_peaks, spans_from_rate
 
 Array: TypeAlias = npt.NDArray[np.float64]
 Span: TypeAlias = tuple[float, float]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -16,7 +15,7 @@ from filling import filled, input_tensor
 from torch import Tensor, nn
 
 from escounts.models.decoder import COMPAT, Decoder
-from escounts.models.positions import pool_grid, time_frequencies, time_position
+from escounts.models.positions import pool_grid, time_position
 from escounts.models.released import released_key
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
@@ -118,7 +117,7 @@ class tapped:
 
 
 def test_time_position() -> None:
-    ours = time_position(torch.arange(20), time_frequencies(512))
+    ours = time_position(torch.arange(20), 512)
     np.testing.assert_allclose(ours[::3, ::31], ARRAYS["temporal_position/T20"], atol=2e-6)
 
 

@@ -23,7 +23,6 @@ from escounts.models.positions import (
     LengthEmbedding,
     SpatialPosition,
     pool_grid,
-    time_frequencies,
     time_position,
 )
 from escounts.models.similarity import SelfSimilarity
@@ -105,8 +104,6 @@ def token_mask(valid_BT: Tensor | None, x_BTHWC: Tensor) -> Tensor | None:
 class Decoder(nn.Module):
     """Counts: `project` a video once, `remember` exemplars once, `decode` as often as you like."""
 
-    frequencies: Tensor
-
     def __init__(self, config: DecoderConfig) -> None:
         super().__init__()
         self.config = config
@@ -115,13 +112,10 @@ class Decoder(nn.Module):
         self.embed_norm = nn.LayerNorm(width) if config.input_norm else None
         self.similarity = SelfSimilarity(config.similarity, width) if config.similarity else None
         self.space = SpatialPosition(config.spatial_position, config.grid, width)
-        self.register_buffer("frequencies", time_frequencies(width), persistent=False)
         self.length = LengthEmbedding(width) if config.exemplar_length else None
         self.exemplar_norm = nn.LayerNorm(width) if config.exemplar_norm else None
         self.latent = (
-            None
-            if config.self_attention_only
-            else nn.Parameter(torch.randn(config.latent_tokens, width) * 0.02)
+            None if config.self_attention_only else nn.Parameter(torch.randn(config.latent_tokens, width) * 0.02)
         )
         self.cross = nn.ModuleList(
             CrossBlock(width, config.heads, mlp_ratio=config.mlp_ratio, bias=config.cross_qkv_bias)
@@ -244,7 +238,7 @@ class Decoder(nn.Module):
             cells_T = cells_T + time_offset.float().reshape(-1, 1)
         else:
             cells_T = cells_T + time_offset
-        time = time_position(cells_T, self.frequencies)[..., None, None, :]
+        time = time_position(cells_T, self.config.channels)[..., None, None, :]
         placed: Tensor = self.space(x + time.to(self.embed.weight.dtype))
         if projected.similarity_BTC is not None:
             placed = placed + projected.similarity_BTC[:, :, None, None, :]
@@ -260,13 +254,11 @@ class Decoder(nn.Module):
         x = x_BSTHWC
         if self.config.exemplar_position:
             steps = torch.arange(x.shape[2], device=x.device, dtype=torch.float32)
-            phase = time_position(steps * (EXEMPLAR_PHASE / x.shape[2]), self.frequencies)
+            phase = time_position(steps * (EXEMPLAR_PHASE / x.shape[2]), self.config.channels)
             x = self.space(x + phase[:, None, None, :].to(self.embed.weight.dtype))
         if self.length is not None:
             if cells_BS is None:
-                raise ExemplarError(
-                    "this decoder needs the length of every exemplar: give cells_BS (time cells)"
-                )
+                raise ExemplarError("this decoder needs the length of every exemplar: give cells_BS (time cells)")
             x = x + self.length(cells_BS)[:, :, None, None, None, :]
         x_BSMC = x.flatten(2, 4)
         return x_BSMC if self.exemplar_norm is None else self.exemplar_norm(x_BSMC)

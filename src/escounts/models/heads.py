@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 import torch
@@ -75,12 +76,10 @@ class RateHead(nn.Module):
     a period can. The density still sums to the count.
     """
 
-    periods_P: Tensor
-
     def __init__(self, config: RateHeadConfig, channels: int) -> None:
         super().__init__()
+        self.config = config
         self.linear = nn.Linear(channels, 1 + config.bins)
-        self.register_buffer("periods_P", period_bins(config), persistent=False)
 
     def forward(self, x_BTHWC: Tensor) -> HeadOutput:
         """Tokens -> density, rate and confidence, computed in float32."""
@@ -88,7 +87,7 @@ class RateHead(nn.Module):
         gate_logits_BT, period_logits_BTP = logits_BTP[..., 0], logits_BTP[..., 1:]
         gate_BT = gate_logits_BT.sigmoid()
         share_BTP = period_logits_BTP.softmax(-1)
-        rate_BT = (share_BTP / self.periods_P.float()).sum(-1)
+        rate_BT = (share_BTP / period_bins(self.config, share_BTP.device)).sum(-1)
         return HeadOutput(
             density_BT=gate_BT * rate_BT,
             gate_logits_BT=gate_logits_BT,
@@ -98,10 +97,12 @@ class RateHead(nn.Module):
         )
 
 
-def period_bins(config: RateHeadConfig) -> Tensor:
-    """The period of every class in time cells, log-spaced, shape (bins,)."""
+@lru_cache(maxsize=32)
+def period_bins(config: RateHeadConfig, device: torch.device) -> Tensor:
+    """The period of every class in time cells, log-spaced, (bins,), float32 whatever the model's type."""
     low, high = math.log(config.min_period), math.log(config.max_period)
-    return torch.linspace(low, high, config.bins, dtype=torch.float64).exp().float()
+    with torch.inference_mode(False):
+        return torch.linspace(low, high, config.bins, dtype=torch.float64).exp().float().to(device)
 
 
 def build_head(config: HeadConfig, channels: int) -> DensityHead | RateHead:

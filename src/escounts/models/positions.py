@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Literal
 
 import torch
@@ -13,15 +14,20 @@ LENGTH_FREQUENCIES = 8
 """Sines and cosines of log length a LengthEmbedding reads; frequency k is 0.5 * 2**(0.6 k)."""
 
 
-def time_frequencies(channels: int) -> Tensor:
-    """Angle per time cell of every sine and cosine pair, (channels / 2,): 1 down to 1/10000."""
-    pairs = torch.arange(0, channels, 2, dtype=torch.float64)
-    return torch.exp(-math.log(10000.0) * pairs / channels).float()
+@lru_cache(maxsize=32)
+def time_frequencies(channels: int, device: torch.device) -> Tensor:
+    """Angle per time cell of every sine and cosine pair, (channels / 2,): 1 down to 1/10000.
+
+    Cached and not a buffer: a model moved to bfloat16 must keep its angles, which grow with time, in float32.
+    """
+    with torch.inference_mode(False):
+        pairs = torch.arange(0, channels, 2, dtype=torch.float64)
+        return torch.exp(-math.log(10000.0) * pairs / channels).float().to(device)
 
 
-def time_position(cells: Tensor, frequencies_F: Tensor) -> Tensor:
-    """Sinusoidal position of time cells, (...,) -> (..., 2F): sine in even channels, cosine in odd ones."""
-    angles = cells[..., None].float() * frequencies_F.float()
+def time_position(cells: Tensor, channels: int) -> Tensor:
+    """Sinusoidal position of time cells, (...,) -> (..., channels): sine in even channels, cosine in odd ones."""
+    angles = cells[..., None].float() * time_frequencies(channels, cells.device)
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
 
 
@@ -34,16 +40,13 @@ class SpatialPosition(nn.Module):
 
     table_HWC: Tensor | None
 
-    def __init__(
-        self, kind: Literal["none", "learnt", "frozen"], grid: tuple[int, int], channels: int
-    ) -> None:
+    def __init__(self, kind: Literal["none", "learnt", "frozen"], grid: tuple[int, int], channels: int) -> None:
         super().__init__()
         if kind == "learnt":
             self.table_HWC = nn.Parameter(torch.randn(*grid, channels) * 0.02)
         elif kind == "frozen":
-            half = time_frequencies(channels // 2)
-            rows = time_position(torch.arange(grid[0]), half)[:, None].expand(-1, grid[1], -1)
-            columns = time_position(torch.arange(grid[1]), half)[None].expand(grid[0], -1, -1)
+            rows = time_position(torch.arange(grid[0]), channels // 2)[:, None].expand(-1, grid[1], -1)
+            columns = time_position(torch.arange(grid[1]), channels // 2)[None].expand(grid[0], -1, -1)
             self.register_buffer("table_HWC", torch.cat([rows, columns], dim=-1))
         else:
             self.table_HWC = None
@@ -59,18 +62,15 @@ class LengthEmbedding(nn.Module):
     A length of 0 means unknown (an exemplar of another video, at its own tempo) and adds nothing.
     """
 
-    frequencies: Tensor
-
     def __init__(self, channels: int) -> None:
         super().__init__()
-        steps = torch.arange(LENGTH_FREQUENCIES, dtype=torch.float32)
-        self.register_buffer("frequencies", 0.5 * 2.0 ** (0.6 * steps), persistent=False)
         self.widen = nn.Linear(2 * LENGTH_FREQUENCIES, channels)
         self.out = nn.Linear(channels, channels)
 
     def forward(self, cells_BS: Tensor) -> Tensor:
         """Length in time cells (B, S) -> (B, S, C)."""
-        angles = cells_BS.float().clamp(min=1e-3).log()[..., None] * self.frequencies.float()
+        steps = torch.arange(LENGTH_FREQUENCIES, dtype=torch.float32, device=cells_BS.device)
+        angles = cells_BS.float().clamp(min=1e-3).log()[..., None] * (0.5 * 2.0 ** (0.6 * steps))
         waves = torch.cat([angles.sin(), angles.cos()], dim=-1).to(self.widen.weight.dtype)
         known = (cells_BS > 0)[..., None]
         return self.out(F.gelu(self.widen(waves))) * known  # type: ignore[no-any-return]
