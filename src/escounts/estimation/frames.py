@@ -33,13 +33,18 @@ Array = npt.NDArray[np.float32]
 class FramesConfig:
     """shifts: K, a divisor of the window's cells. padding: the frames past a video's end in its last window,
     the last frame again or the mean colour. stretch, overlap: cells that are decoded at once in a long video,
-    and cells that two neighbours share. batch: windows encoded at once."""
+    and cells that two neighbours share. batch: windows encoded at once; None: 16 on a GPU, 1 on a CPU, where
+    one window already keeps every core busy."""
 
     shifts: int = 4
     padding: Literal["last", "mean"] = "last"
     stretch: int = 384
     overlap: int = 96
-    batch: int = 8
+    batch: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.overlap < self.stretch:
+            raise ValueError(f"got stretch {self.stretch}, overlap {self.overlap}; need 0 ≤ overlap < stretch")
 
 
 PAPER_FRAMES = FramesConfig()
@@ -80,6 +85,7 @@ class FramesModel:
         self.device = torch.device(device)
         self.network = network.to(self.device).eval()
         self.spec = network.encoder.spec
+        self.batch = config.batch or (16 if self.device.type == "cuda" else 1)
         if self.spec.cells % config.shifts:
             raise ValueError(f"{config.shifts} time shifts do not divide the {self.spec.cells} cells of a window")
 
@@ -111,7 +117,7 @@ class FramesModel:
         pending: list[Window] = []
         for window in self._windows(images()):
             pending.append(window)
-            if len(pending) == self.config.batch:
+            if len(pending) == self.batch:
                 self._encode_windows(pending, encoding)
                 pending = []
         self._encode_windows(pending, encoding)

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-MEMORY_LIMIT = 64 * 2**20
+MEMORY_LIMIT = 32 * 2**20
 """Bytes of one sequence kept in memory before it goes to a file, which vanishes with its owner."""
 
 
