@@ -187,7 +187,9 @@ def test_delete_takes_everything_with_it(client: Client, service: Service, clips
 def test_one_count_can_be_deleted_alone(client: Client, counted: dict[str, Any]) -> None:
     again = client.start_count(counted["video"], start=0, end=3, wait=30)
     assert client.delete(f"/api/jobs/{again['id']}").status_code == 204
-    assert [job["id"] for job in client.get("/api/jobs", params={"video": counted["video"]}).json()] == [counted["id"]]
+    assert [job["id"] for job in client.get("/api/jobs", params={"video": counted["video"]}).json()] == [
+        counted["id"]
+    ]
 
 
 def test_the_media_root_is_offered_and_nothing_else(client: Client, service: Service) -> None:

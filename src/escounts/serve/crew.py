@@ -49,6 +49,7 @@ class WorkerHandle:
     ready: bool = False
     failures: int = 0
     last_error: str | None = None
+    hopeless: bool = False
     cached: set[str] = field(default_factory=set)
     tasks: dict[str, Running] = field(default_factory=dict)
 
@@ -133,7 +134,7 @@ class Crew:
         failures = 0 if worker.ready else worker.failures + 1
         self._failures[worker.device] = failures
         self._next_start[worker.device] = time.monotonic() + RESTART_SECONDS * failures
-        if failures >= START_FAILURES_ALLOWED:
+        if failures >= START_FAILURES_ALLOWED or worker.hopeless:
             self.unusable = worker.last_error or "the worker process dies while it starts"
 
     def connections(self) -> list[Connection]:

@@ -16,6 +16,7 @@ from fastapi.responses import FileResponse, Response, StreamingResponse
 from escounts.serve.access import (
     GUARDED,
     PROBLEMS,
+    USUAL_PROBLEMS,
     JobId,
     Services,
     need_job,
@@ -28,7 +29,7 @@ from escounts.serve.jobs import JobError
 from escounts.serve.schemas import CountRequest, Identifier, Job
 from escounts.serve.worker import RenderTask
 
-router = APIRouter(prefix="/api", responses={status: PROBLEMS[status] for status in (401, 403, 404, 421, 422)})
+router = APIRouter(prefix="/api", responses=USUAL_PROBLEMS)
 
 Format = Literal["json", "csv", "srt", "text", "png", "mp4", "html"]
 FORMATS: dict[Format, tuple[str, str]] = {
@@ -41,7 +42,15 @@ FORMATS: dict[Format, tuple[str, str]] = {
     "html": ("text/html", ".html"),
 }
 DRAWN = frozenset({"png", "mp4", "html"})
-STREAM: dict[int | str, dict[str, Any]] = {200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}}
+EVENT = {
+    "type": "object",
+    "required": ["event", "data"],
+    "properties": {
+        "event": {"const": "job"},
+        "data": {"type": "string", "description": "A Job without its result, as JSON."},
+    },
+}
+STREAM: dict[int | str, dict[str, Any]] = {200: {"content": {"text/event-stream": {"schema": EVENT}}}}
 
 
 @router.post(

@@ -205,7 +205,7 @@ class JobRunner:
         if kind == "ready":
             worker.ready, worker.failures, worker.last_error = True, 0, None
         elif kind == "unusable":
-            worker.last_error = str(value)
+            worker.last_error, worker.hopeless = value
         elif kind == "cached":
             worker.cached = set(value)
         elif kind == "info":

@@ -8,7 +8,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, HTTPException
 from fastapi.responses import JSONResponse, PlainTextResponse
 
-from escounts.serve.access import GUARDED, PROBLEMS, Services, VideoId, need_video
+from escounts.serve.access import GUARDED, PROBLEMS, USUAL_PROBLEMS, Services, VideoId, need_video
 from escounts.serve.database import LabelRow, VideoRow
 from escounts.serve.labels import from_label_studio, to_csv, to_label_studio, write_csv
 from escounts.serve.schemas import Labels, SavedLabels
@@ -16,7 +16,7 @@ from escounts.serve.schemas import Labels, SavedLabels
 router = APIRouter(
     prefix="/api",
     tags=["labels"],
-    responses={status: PROBLEMS[status] for status in (401, 403, 404, 421, 422)},
+    responses=USUAL_PROBLEMS,
 )
 CSV: dict[int | str, dict[str, Any]] = {200: {"content": {"text/csv": {"schema": {"type": "string"}}}}}
 

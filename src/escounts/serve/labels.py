@@ -107,9 +107,9 @@ def from_label_studio(document: object, *, fps: float, duration: float) -> tuple
 
 
 def _regions(task: dict[str, Any]) -> list[dict[str, Any]]:
-    groups = task.get("annotations") or task.get("predictions") or []
+    groups = task.get("annotations") or task.get("predictions")
     if not isinstance(groups, list):
-        raise LabelError("annotations: expected a list")
+        raise LabelError("expected a Label Studio task with a list called annotations (or predictions)")
     regions: list[dict[str, Any]] = []
     for group in groups:
         result = group.get("result") if isinstance(group, dict) else None

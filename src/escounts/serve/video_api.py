@@ -9,14 +9,14 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, HTTPException, Query, Request, Response
 from fastapi.responses import FileResponse
 
-from escounts.serve.access import GUARDED, PROBLEMS, Services, VideoId, need_video, present_video
+from escounts.serve.access import GUARDED, PROBLEMS, USUAL_PROBLEMS, Services, VideoId, need_video, present_video
 from escounts.serve.jobs import JobError
 from escounts.serve.media import content_type
 from escounts.serve.schemas import Limits, MediaChoice, SessionRequest, Video
 from escounts.serve.security import COOKIE, session_value, token_matches
 from escounts.serve.worker import RenderTask
 
-router = APIRouter(prefix="/api", responses={status: PROBLEMS[status] for status in (401, 403, 404, 421, 422)})
+router = APIRouter(prefix="/api", responses=USUAL_PROBLEMS)
 
 UPLOAD_BODY = {
     "requestBody": {

@@ -88,7 +88,8 @@ def run(connection: Connection, options: WorkerOptions) -> None:
     try:
         worker.prepare()
     except Exception as error:
-        worker.report("unusable", "", f"{error}" if isinstance(error, EscountsError) else repr(error))
+        hopeless = isinstance(error, EscountsError)  # a wrong model name is still wrong at the next try
+        worker.report("unusable", "", (str(error) if hopeless else repr(error), hopeless))
         return
     worker.serve()
 

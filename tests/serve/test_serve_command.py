@@ -1,0 +1,69 @@
+"""`escounts serve` as it is typed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+from serving import Client, Command
+
+from escounts.cli.serve import size
+
+
+def escounts(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", "from escounts.cli import main; main()", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def test_prints_its_address_serves_and_stops_on_ctrl_c(tmp_path: Path, clips: dict[int, Path]) -> None:
+    server = Command(tmp_path / "data", "--max-upload", "1k")
+    with Client(server.address) as client:
+        assert "<title>escounts</title>" in client.get("/").text
+        refused = client.post("/api/videos", content=clips[5].read_bytes(), headers={"Content-Type": "video/mp4"})
+        assert refused.status_code == 413
+        with client.stream("GET", "/api/events"):  # an open page must not hold up the end
+            second = escounts("serve", "--port", "0", "--data", str(tmp_path / "data"))
+            assert second.returncode == 2
+            assert "in use by another server" in second.stderr
+            port = server.address.rstrip("/").rsplit(":", 1)[1]
+            taken = escounts("serve", "--port", port, "--data", str(tmp_path / "other"))
+            assert (taken.returncode, "cannot listen" in taken.stderr) == (2, True)
+            assert "Traceback" not in taken.stderr
+            code, output = server.interrupt()
+    assert code == 0
+    assert "stopped" in output
+    assert "Traceback" not in output
+
+
+def test_elsewhere_than_on_loopback_a_token_is_made_up(tmp_path: Path) -> None:
+    server = Command(tmp_path, "--host", "0.0.0.0")
+    address, _, token = server.address.partition("#token=")
+    port = address.rstrip("/").rsplit(":", 1)[1]
+    try:
+        assert len(token) >= 20
+        assert httpx.get(f"http://127.0.0.1:{port}/api/videos").status_code == 401
+        headers = {"Authorization": f"Bearer {token}"}
+        assert httpx.get(f"http://127.0.0.1:{port}/api/videos", headers=headers).status_code == 200
+    finally:
+        server.interrupt()
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("500M", 500 * 2**20), ("2G", 2**31), ("1.5k", 1536), ("77", 77), ("3 GiB", 3 * 2**30)]
+)
+def test_sizes(text: str, value: int) -> None:
+    assert size(text) == value
+
+
+@pytest.mark.parametrize("text", ["", "much", "-1", "0", "1T"])
+def test_wrong_sizes_are_wrong_use(text: str) -> None:
+    done = escounts("serve", "--max-upload", text)
+    assert done.returncode == 2
+    assert "not a size" in done.stderr

@@ -1,0 +1,97 @@
+"""Labels as files: the CSV that training reads, Label Studio there and back, and over HTTP."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from serving import Client
+
+from escounts.serve.app import Service
+from escounts.serve.labels import LabelError, from_label_studio, to_csv, to_label_studio
+
+
+def test_csv_has_the_columns_that_training_reads() -> None:
+    rows = list(csv.DictReader(io.StringIO(to_csv([("a,b.mp4", "squat", [(0.5, 1.25), (2, 3)])]))))
+    assert rows == [
+        {"file": "a,b.mp4", "start_s": "0.500", "end_s": "1.250", "class": "squat"},
+        {"file": "a,b.mp4", "start_s": "2.000", "end_s": "3.000", "class": "squat"},
+    ]
+
+
+def test_no_cell_is_a_formula() -> None:
+    assert "\n'=cmd" in to_csv([("=cmd()", "", [(0, 1)])])
+
+
+@given(
+    frames=st.lists(st.tuples(st.integers(0, 900), st.integers(1, 90)), max_size=20),
+    fps=st.sampled_from([12.5, 25.0, 29.97, 30.0, 60.0]),
+)
+def test_label_studio_there_and_back_within_half_a_frame(frames: list[tuple[int, int]], fps: float) -> None:
+    spans = sorted({(start / 30, (start + length) / 30) for start, length in frames})
+    action, back = from_label_studio(
+        json.loads(json.dumps(to_label_studio("v.mp4", spans, fps=fps, duration=40.0, action="jump"))),
+        fps=25.0,
+        duration=40.0,
+    )
+    kept = [span for span in spans if round(span[0] * fps) != round(span[1] * fps)]
+    assert action == ("jump" if spans else "")
+    assert len(back) == len(kept)
+    for (start, end), (start_back, end_back) in zip(kept, sorted(back), strict=True):
+        assert abs(start - start_back) <= 0.51 / fps + 1e-3
+        assert abs(end - end_back) <= 0.51 / fps + 1e-3
+
+
+def test_label_studio_regions_count_frames_from_one() -> None:
+    task = to_label_studio("v.mp4", [(0.0, 1.0)], fps=25.0, duration=4.0)[0]
+    region = task["annotations"][0]["result"][0]
+    assert region["type"] == "timelinelabels"
+    assert region["value"] == {"ranges": [{"start": 1, "end": 26}], "timelinelabels": ["Repetition"]}
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        [],
+        [{}, {}],
+        "text",
+        {"annotations": 3},
+        {"annotations": [{"result": 1}]},
+        {
+            "annotations": [
+                {"result": [{"type": "timelinelabels", "value": {"ranges": [{"start": 10**400, "end": 1}]}}]}
+            ]
+        },
+        {"annotations": [{"result": [{"type": "timelinelabels", "value": {"ranges": ["x"]}}]}]},
+    ],
+)
+def test_what_is_not_a_label_studio_task_is_refused(document: object) -> None:
+    with pytest.raises(LabelError):
+        from_label_studio(document, fps=25.0, duration=10.0)
+
+
+def test_saved_over_http_as_training_reads_them(client: Client, service: Service, clips: dict[int, Path]) -> None:
+    video = client.send_video(clips[5], "squats.mp4")
+    address = f"/api/videos/{video['id']}/labels"
+    assert client.put(address, json={"spans": []}).status_code == 409, "its length is not known yet"
+    client.start_count(video["id"], wait=30)
+    assert client.get(address).status_code == 404
+    spans = [{"start": 2.0, "end": 3.0}, {"start": 0.5, "end": 1.5}]
+    saved = client.put(address, json={"spans": spans, "action": "squat"})
+    assert saved.json()["spans"] == spans[::-1]
+    assert client.put(address, json={"spans": [{"start": 100, "end": 101}]}).status_code == 422
+    assert client.put(address, json={"spans": [{"start": 2, "end": 1}]}).status_code == 422
+    on_disk = (service.settings.videos / "labels.csv").read_text()
+    assert f"{video['id']}.mp4,0.500,1.500,squat" in on_disk
+    assert "squats.mp4,0.500,1.500,squat" in client.get(f"{address}.csv").text
+    assert "squats.mp4,2.000,3.000,squat" in client.get("/api/labels.csv").text
+    task = client.get(f"/api/videos/{video['id']}/label-studio").json()
+    task[0]["annotations"][0]["result"] = task[0]["annotations"][0]["result"][:1]
+    back = client.post(f"/api/videos/{video['id']}/label-studio", json=task).json()
+    assert (len(back["spans"]), back["action"]) == (1, "squat")
+    assert client.get(f"/api/videos/{video['id']}").json()["labelled"] is True

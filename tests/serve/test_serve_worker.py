@@ -1,0 +1,125 @@
+"""The worker's own parts: what it keeps, what it may use, and when it gives up."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from multiprocessing import Pipe
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from escounts.errors import VideoError
+from escounts.serve.encodings import EncodingCache, footprint
+from escounts.serve.worker import Cancelled, Source, Worker, WorkerOptions
+
+MEGABYTE = 2**20
+OPTIONS = WorkerOptions("spectral", "cpu", 2**32, 2**28, 4, max_duration=60.0, max_pixels=1920 * 1080)
+
+
+def array(megabytes: int) -> np.ndarray:
+    return np.zeros(megabytes * MEGABYTE, np.uint8)
+
+
+def test_footprint_finds_arrays_and_tensors_once() -> None:
+    shared = array(3)
+    thing = SimpleNamespace(a=shared, b=[shared, torch.zeros(MEGABYTE // 4)], c={"x": SimpleNamespace(y=array(2))})
+    thing.itself = thing
+    assert footprint(thing) == 6 * MEGABYTE
+
+
+def test_the_cache_is_bounded_by_bytes_and_the_oldest_goes() -> None:
+    cache = EncodingCache(max_bytes=10 * MEGABYTE, max_videos=100)
+    for name in "abc":
+        cache.put(name, SimpleNamespace(tokens=array(4)))
+    assert cache.names() == ["b", "c"]
+    assert cache.get("b") is not None
+    cache.put("d", SimpleNamespace(tokens=array(4)))
+    assert cache.names() == ["b", "d"], "what was asked for last stays"
+    cache.put("huge", SimpleNamespace(tokens=array(20)))
+    assert cache.names() == ["huge"]
+
+
+def test_the_cache_is_bounded_by_videos_and_leaves_out_the_model() -> None:
+    model = SimpleNamespace(weights=array(50))
+    cache = EncodingCache(max_bytes=10 * MEGABYTE, max_videos=2, shared=(model,))
+    for name in "abc":
+        cache.put(name, SimpleNamespace(model=model, tokens=array(1)))
+    assert cache.names() == ["b", "c"]
+    cache.forget("b")
+    assert (cache.names(), cache.get("b")) == (["c"], None)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_DATA bounds memory on Linux only")
+def test_memory_past_the_limit_is_an_error_in_the_worker_alone() -> None:
+    code = (
+        "from escounts.serve.worker import limit_memory\n"
+        "import numpy as np\n"
+        "limit_memory(200 * 2**20)\n"
+        "kept = np.ones(100 * 2**20, np.uint8)\n"
+        "try:\n    np.ones(400 * 2**20, np.uint8)\n"
+        "except MemoryError:\n    print('refused')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "refused", done.stderr
+
+
+def test_progress_is_reported_seldom_and_cancels() -> None:
+    ours, theirs = Pipe()
+    worker = Worker(theirs, OPTIONS)
+    progress = worker._progress("job")
+    for second in range(1000):
+        progress(float(second), 1000.0)
+    assert ours.recv() == ("progress", "job", (0.0, 1000.0))
+    assert not ours.poll(), "a thousand steps at once are one report"
+    worker._cancelled.add("job")
+    with pytest.raises(Cancelled):
+        progress(5.0, 10.0)
+
+
+@pytest.mark.parametrize(
+    ("duration", "size", "word"), [(61.0, (64, 64), "61 s"), (5.0, (4000, 4000), "4000 × 4000"), (5.0, (64, 64), "")]
+)
+def test_videos_past_the_limits_are_refused(duration: float, size: tuple[int, int], word: str) -> None:
+    worker = Worker(Pipe()[1], OPTIONS)
+    info = SimpleNamespace(duration=duration, width=size[0], height=size[1])
+    if word:
+        with pytest.raises(VideoError, match=word):
+            worker._check(info)
+    else:
+        worker._check(info)
+
+
+def test_errors_name_the_video_and_not_its_path() -> None:
+    ours, theirs = Pipe()
+    worker = Worker(theirs, OPTIONS)
+    source = Source("id", "/data/videos/0123.mp4", "squats.mp4")
+    text = worker._explain(VideoError("/data/videos/0123.mp4: no frames\nat all"), source)
+    assert text == "squats.mp4: no frames at all"
+    assert "memory" in worker._explain(MemoryError(), source)
+    assert ours.recv() == ("cached", "", []), "what it kept is given up"
+    hidden = worker._explain(RuntimeError("0123.mp4 broke"), source)
+    assert hidden == "squats.mp4 could not be counted: RuntimeError: squats.mp4 broke"
+
+
+def test_two_lanes_run_side_by_side() -> None:
+    ours, theirs = Pipe()
+    worker = Worker(theirs, OPTIONS)
+    gate = threading.Event()
+
+    def count(task: SimpleNamespace) -> str:
+        if task.id == "slow":
+            gate.wait(10)
+        return str(task.id)
+
+    worker._render = count  # type: ignore[assignment, method-assign]
+    for lane in ("slow", "fast"):
+        threading.Thread(target=worker._run_lane, args=(lane,), daemon=True).start()
+        worker._lanes[lane].put(SimpleNamespace(id=lane, source=None))  # type: ignore[index, arg-type]
+    assert ours.poll(10)
+    assert ours.recv() == ("done", "fast", "fast"), "a recount does not wait for a video"
+    gate.set()
+    assert ours.recv() == ("done", "slow", "slow")
