@@ -61,8 +61,8 @@ def lag_profile(signal: Signal, lags: int) -> Curve:
     return similarity
 
 
-def candidates(profile: Curve, *, strongest: int = 12) -> list[Period]:
-    """The peaks of a lag profile as periods, short to long, each refined at its multiples."""
+def candidates(profile: Curve, *, most: int = 64) -> list[Period]:
+    """The strong peaks of a lag profile as periods, the shortest ones, each refined at its multiples."""
     lags = np.arange(1, len(profile) - 1)
     if len(lags) == 0:
         return []
@@ -70,8 +70,8 @@ def candidates(profile: Curve, *, strongest: int = 12) -> list[Period]:
     rises = profile - dips
     peak = (profile[lags] >= profile[lags - 1]) & (profile[lags] >= profile[lags + 1])
     found = lags[peak & (lags >= MIN_LAG) & (rises[lags] > MIN_RISE)]
-    kept = sorted(found, key=lambda lag: rises[lag], reverse=True)[:strongest]
-    return [Period(_refined(profile, int(lag)), float(rises[lag])) for lag in sorted(kept)]
+    strong = found[rises[found] >= 0.5 * rises[found].max(initial=0.0)]  # multiples are as strong, and many
+    return [Period(_refined(profile, int(lag)), float(rises[lag])) for lag in strong[:most]]
 
 
 def _refined(profile: Curve, lag: int) -> float:
