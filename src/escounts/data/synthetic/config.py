@@ -52,8 +52,29 @@ class GeneratorConfig:
     """How much shorter than the full reach a repetition may fall."""
     phase_warp: Range = (-0.6, 0.6)
     """How unevenly time runs within a repetition."""
+    lead_still: float = 0.3
+    """Share of leads and tails in which the performer stands still; in the others something else happens."""
+    approach: float = 0.4
+    """Share of leads and tails in which a mechanism moves, by less than a cycle."""
     second_action: float = 0.05
     """Share of clip and figure videos in which another repeated action follows the first; both count."""
+
+    # Where nothing repeats: how likely each way is beside the others.
+    negative_pass: float = 3.0
+    """The motion is played once, one way."""
+    negative_wander: float = 5.0
+    """The motion goes to and fro without a rhythm."""
+    negative_frozen: float = 1.0
+    negative_pan: float = 2.0
+    """The camera pans over a still scene."""
+    negative_light: float = 1.0
+    """Only the light changes."""
+    negative_once: float = 5.0
+    """A clip or a motion-capture trial that does not come back, played as it is."""
+    negative_cuts: float = 1.5
+    """One shot after another; clips only."""
+    negative_walk: float = 1.5
+    """Somebody walks through the picture; motion capture only."""
 
     # Alternating sides: a full cycle, left and right, is one repetition.
     alternate_figures: float = 0.22
@@ -110,10 +131,18 @@ class GeneratorConfig:
     letterbox: float = 0.1
 
     # Figures.
+    sway: Range = (0.0, 0.012)
+    """How far each joint wanders, in body heights: no repetition is like another."""
+    shuffle: Range = (0.0, 0.03)
+    """How far the whole body wanders."""
+    turning: float = 0.12
+    """Share of figures seen from a viewpoint that goes round them."""
     upper_body: float = 0.2
     prop: float = 0.3
     clip_background: float = 0.45
     """Share of figure and procedural videos before a clip's frame, where there are clips."""
+    background_still: float = 0.6
+    """Share of such backgrounds that are one frame; the others play on, once."""
     exercise: float = 0.4
     """Share of procedural videos that show a parametric exercise; the others show mechanisms and patterns."""
 

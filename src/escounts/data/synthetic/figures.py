@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from escounts.data.synthetic.canvas import Canvas, Colour, draw_colour, draw_texture
+from escounts.data.synthetic.config import GeneratorConfig
 from escounts.data.synthetic.curves import Floats, chance
 from escounts.data.synthetic.poses import Joints
 
@@ -95,14 +96,16 @@ class View:
     middle: tuple[float, float, float]
 
 
-def draw_view(rng: np.random.Generator, joints: Joints, *, upper_body: bool, times: Floats, aspect: float) -> View:
+def draw_view(
+    rng: np.random.Generator, joints: Joints, *, config: GeneratorConfig, times: Floats, aspect: float
+) -> View:
     """A viewpoint from which the motion is in the picture and large enough to be seen.
 
     joints: the poses that must be in the picture. aspect: the scene's width / height.
     """
     best: tuple[float, View] | None = None
     for _ in range(3):
-        view, visible = _try_view(rng, joints, upper_body=upper_body, times=times, aspect=aspect)
+        view, visible = _try_view(rng, joints, config=config, times=times, aspect=aspect)
         if best is None or visible > best[0]:
             best = visible, view
         if visible > VISIBLE:
@@ -112,16 +115,16 @@ def draw_view(rng: np.random.Generator, joints: Joints, *, upper_body: bool, tim
 
 
 def _try_view(
-    rng: np.random.Generator, joints: Joints, *, upper_body: bool, times: Floats, aspect: float
+    rng: np.random.Generator, joints: Joints, *, config: GeneratorConfig, times: Floats, aspect: float
 ) -> tuple[View, float]:
     """A random viewpoint, and how far across the screen the busiest joint moves."""
-    turn = rng.normal() * 0.5 if chance(rng, 0.12) else 0.0
+    turn = rng.normal() * 0.5 if chance(rng, config.turning) else 0.0
     start = rng.uniform(0, 2 * np.pi)
     elevation = float(np.clip(rng.normal(0.12, 0.18), -0.25, 0.8))
     x, y, _ = project(View(start, elevation, 1.0, 0.0, 0.0, (0.0, 0.0, 0.0)), joints)
     left, right = np.quantile(x, (0.01, 0.99))
     top, bottom = np.quantile(y, (0.01, 0.99))
-    if upper_body:
+    if chance(rng, config.upper_body):
         bottom = top + 0.55 * (bottom - top)
     half = np.sqrt(aspect), 1 / np.sqrt(aspect)
     fit = min(2 * half[0] / max(right - left, 0.3), 2 * half[1] / max(bottom - top, 0.3))

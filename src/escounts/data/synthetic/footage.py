@@ -55,7 +55,9 @@ def passing_track(rng: np.random.Generator, bank: ClipBank, count: int, *, movin
     return played
 
 
-def with_surroundings(rng: np.random.Generator, bank: ClipBank, action: Action, clock: Clock, track: Track) -> Track:
+def with_surroundings(
+    rng: np.random.Generator, config: GeneratorConfig, bank: ClipBank, action: Action, clock: Clock, track: Track
+) -> Track:
     """Put something before the first and after the last repetition: a still, the same clip, another clip."""
     at, other, fade = (values.copy() for values in track)
     low = float(bank.offsets[action.segment[0]])
@@ -64,10 +66,10 @@ def with_surroundings(rng: np.random.Generator, bank: ClipBank, action: Action, 
     for stage in (BEFORE, AFTER):
         where = np.flatnonzero(clock.stage == stage)
         draw = rng.random()
-        if len(where) < 2 or draw < 0.3:
+        if len(where) < 2 or chance(rng, config.lead_still):
             continue
         fade[where] = 0
-        if draw < 0.65:  # the clip as it goes on before (after) the rest pose
+        if draw < 0.5:  # the clip as it goes on before (after) the rest pose
             away = (
                 (clock.times[where[-1]] - clock.times[where])
                 if stage == BEFORE

@@ -98,14 +98,16 @@ def clip_layers(
 
 def _track(rng: np.random.Generator, config: GeneratorConfig, clips: ClipBank, act: Act) -> Track:
     track = action_track(rng, config, clips, act.action, act.clock)
-    return track if act.clock.stray is not None else with_surroundings(rng, clips, act.action, act.clock, track)
+    return (
+        track if act.clock.stray is not None else with_surroundings(rng, config, clips, act.action, act.clock, track)
+    )
 
 
-def sprite_layers(rng: np.random.Generator, clips: ClipBank, scene: Scene) -> Layers:
+def sprite_layers(rng: np.random.Generator, config: GeneratorConfig, clips: ClipBank, scene: Scene) -> Layers:
     """A piece of one clip frame on a periodic path, to either side in turn where sides alternate."""
     action, clock = scene.action, scene.acts[0].clock
     count = len(clock.times)
-    phase = _approach(rng, clock, progress(action, clock))
+    phase = _approach(rng, config, clock, progress(action, clock))
     x, y, angle, grow = sprite_path(phase, seeded(action.recipe))
     flip = np.where(clock.side == 1, -1.0, 1.0)
     home = sprite_path(np.zeros(1), seeded(action.recipe))[0]
@@ -137,12 +139,10 @@ def figure_layers(
         for act in scene.acts[1:]:
             late = np.clip((scene.times - act.start) / 6.0 + 0.5, 0, 1)[:, None, None]
             poses = poses * (1 - late) + _poses(rng, config, motion, act) * late
-    poses = sway(rng, clock, poses, scene.period)
+    poses = sway(rng, config, clock, poses, scene.period)
     during = np.any([act.clock.stage == DURING for act in scene.acts], axis=0)
     during = during if during.any() and clock.stray is None else np.ones(len(during), dtype=bool)
-    view = draw_view(
-        rng, poses[during], upper_body=chance(rng, config.upper_body), times=scene.times, aspect=scene.aspect
-    )
+    view = draw_view(rng, poses[during], config=config, times=scene.times, aspect=scene.aspect)
     canvas = Canvas(len(scene.times))
     exercise = action.name.split(":")[1]
     roped = action.source == "exercise" and exercise in ROPED
@@ -157,7 +157,7 @@ def _poses(rng: np.random.Generator, config: GeneratorConfig, motion: MotionBank
     if action.source == "motion":
         assert motion is not None
         poses = action_poses(rng, config, motion, action, clock)
-        return poses if clock.stray is not None else lead_poses(rng, motion, action, clock, poses)
+        return poses if clock.stray is not None else lead_poses(rng, config, motion, action, clock, poses)
     poses = exercise_track(rng, config, action, clock)
     if clock.stray is not None:
         return poses
@@ -165,8 +165,8 @@ def _poses(rng: np.random.Generator, config: GeneratorConfig, motion: MotionBank
         # Before and after an exercise somebody moves as people do.
         segment = pick_segment(rng, motion.segments.back, 20.0)
         stand_in = Action("motion", "", "back", 20.0, 0, False, 0.5, 0.5, (0.0, 0.0), segment)
-        return lead_poses(rng, motion, stand_in, clock, poses)
-    return walked_in(rng, clock, poses)
+        return lead_poses(rng, config, motion, stand_in, clock, poses)
+    return walked_in(rng, config, clock, poses)
 
 
 def exercise_track(rng: np.random.Generator, config: GeneratorConfig, action: Action, clock: Clock) -> Joints:
@@ -182,11 +182,11 @@ def exercise_track(rng: np.random.Generator, config: GeneratorConfig, action: Ac
     return poses
 
 
-def walked_in(rng: np.random.Generator, clock: Clock, poses: Joints, share: float = 0.6) -> Joints:
-    """Before the first repetition the performer runs up, after the last one off, each with a share."""
+def walked_in(rng: np.random.Generator, config: GeneratorConfig, clock: Clock, poses: Joints) -> Joints:
+    """Before the first repetition the performer may run up, after the last one off."""
     for stage in (BEFORE, AFTER):
         where = clock.stage == stage
-        if where.sum() < 4 or not chance(rng, share):
+        if where.sum() < 4 or chance(rng, config.lead_still):
             continue
         border = clock.times[where].max() if stage == BEFORE else clock.times[where].min()
         away = np.abs(clock.times - border) * where
@@ -200,12 +200,12 @@ def walked_in(rng: np.random.Generator, clock: Clock, poses: Joints, share: floa
     return poses
 
 
-def mechanism_layers(rng: np.random.Generator, scene: Scene) -> Layers:
+def mechanism_layers(rng: np.random.Generator, config: GeneratorConfig, scene: Scene) -> Layers:
     """A mechanism, or a ripple in the background, driven by the clock."""
     action, clock = scene.action, scene.acts[0].clock
     look = seeded(action.recipe)
     name = action.name.split(":")[1]
-    phase = _approach(rng, clock, progress(action, clock))
+    phase = _approach(rng, config, clock, progress(action, clock))
     if name == RIPPLE:
         return Layers(ripple=_ripple(look, phase))
     canvas = Canvas(len(phase))
@@ -225,14 +225,14 @@ def _ripple(look: np.random.Generator, phase: Floats) -> Ripple:
     )
 
 
-def _approach(rng: np.random.Generator, clock: Clock, phase: Floats) -> Floats:
+def _approach(rng: np.random.Generator, config: GeneratorConfig, clock: Clock, phase: Floats) -> Floats:
     """Before and after the repetitions a thing stands still, or moves by less than a whole cycle."""
     if clock.stray is not None:
         return phase
     phase = phase.copy()
     for stage, sign in ((BEFORE, -1.0), (AFTER, 1.0)):
         where = np.flatnonzero(clock.stage == stage)
-        if len(where) < 3 or not chance(rng, 0.4):
+        if len(where) < 3 or not chance(rng, config.approach):
             continue
         part = np.linspace(1, 0, len(where)) if stage == BEFORE else np.linspace(0, 1, len(where))
         phase[where] = (sign * rng.uniform(0.05, 0.45) * part ** rng.uniform(0.7, 2.0)) % 1.0

@@ -87,7 +87,9 @@ def action_poses(
     return poses
 
 
-def lead_poses(rng: np.random.Generator, bank: MotionBank, action: Action, clock: Clock, poses: Joints) -> Joints:
+def lead_poses(
+    rng: np.random.Generator, config: GeneratorConfig, bank: MotionBank, action: Action, clock: Clock, poses: Joints
+) -> Joints:
     """Other motion before the first and after the last repetition, blended in over a few frames."""
     trial, start, _ = action.segment
     low, high = float(bank.offsets[trial]), float(bank.offsets[trial + 1] - 1)
@@ -95,15 +97,15 @@ def lead_poses(rng: np.random.Generator, bank: MotionBank, action: Action, clock
     for stage in (BEFORE, AFTER):
         where = clock.stage == stage
         draw = rng.random()
-        if where.sum() < 3 or draw < 0.25:
+        if where.sum() < 3 or chance(rng, config.lead_still):
             continue
         border = clock.times[where].max() if stage == BEFORE else clock.times[where].min()
         away = np.abs(clock.times - border)
         sign = -1.0 if stage == BEFORE else 1.0
-        if draw < 0.5:  # the trial as it really goes on
+        if draw < 0.35:  # the trial as it really goes on
             at = np.clip(low + start + sign * away, low, high)
             other = settled(at_positions(bank, at), bank.joints[int(low) + start])
-        elif draw < 0.8 or not walks:  # somebody does something else first
+        elif draw < 0.75 or not walks:  # somebody does something else first
             rows = bank.segments.once if len(bank.segments.once) and chance(rng, 0.6) else bank.segments.back
             segment = pick_segment(rng, rows, float(where.sum()))
             begin = float(bank.offsets[segment[0]] + segment[1])
@@ -140,10 +142,10 @@ def passing_poses(rng: np.random.Generator, bank: MotionBank, times: Floats, *, 
     return settled(poses, poses[0])
 
 
-def sway(rng: np.random.Generator, clock: Clock, poses: Joints, period: float) -> Joints:
+def sway(rng: np.random.Generator, config: GeneratorConfig, clock: Clock, poses: Joints, period: float) -> Joints:
     """No repetition is like another: joints wander a little, slower than the repetitions."""
-    size = float(rng.choice([0.0, 0.004, 0.012]))
+    size, far = rng.uniform(*config.sway), rng.uniform(*config.shuffle)
     drift = smooth_noise(rng, clock.times, 60, max(period, 8.0)).T.reshape(-1, 20, 3) * size
-    body = smooth_noise(rng, clock.times, 3, max(2 * period, 20.0)).T[:, None] * rng.choice([0.0, 0.01, 0.04])
+    body = smooth_noise(rng, clock.times, 3, max(2 * period, 20.0)).T[:, None] * far
     moved: Joints = poses + drift + body * np.array([1.0, 0.2, 1.0])
     return moved

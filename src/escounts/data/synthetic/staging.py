@@ -29,10 +29,10 @@ from escounts.data.synthetic.performers import (
 from escounts.data.synthetic.plan import Backdrop, Plan
 from escounts.data.synthetic.timeline import Span, Timeline, clock_of, draw_timeline, frame_times, stray_clock
 
-NEGATIVES = {"pass": 3.0, "wander": 5.0, "frozen": 1.0, "pan": 2.0, "light": 1.0}
-"""Ways in which nothing repeats, and how likely each is beside the others."""
-CLIP_NEGATIVES = {"once": 5.0, "cuts": 1.5}
-MOTION_NEGATIVES = {"once": 5.0, "walk": 1.5}
+NEGATIVES = ("pass", "wander", "frozen", "pan", "light")
+"""Ways in which nothing repeats; footage and motion capture have two more each."""
+CLIP_NEGATIVES = ("once", "cuts")
+MOTION_NEGATIVES = ("once", "walk")
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,8 @@ class Stage:
             kind += ":single" if single else ""
         else:
             cut = int(rng.uniform(0.35, 0.65) * length)
-            later = self._timeline(rng, second, length - cut).shifted(cut)
-            timelines, starts = [self._timeline(rng, action, cut), later], [0.0, float(cut)]
+            later = self._timeline(rng, second, length - cut, whole=True).shifted(cut)
+            timelines, starts = [self._timeline(rng, action, cut, whole=True), later], [0.0, float(cut)]
             kind += ":two"
         period = min(timeline.period for timeline in timelines)
         subframes = config.subframes if period < config.blur_below and chance(rng, config.blur) else 1
@@ -85,13 +85,13 @@ class Stage:
 
     def negative(self, rng: np.random.Generator, action: Action, length: int) -> Plan:
         """A video of `length` frames in which nothing repeats, of what the action is made of."""
-        ways = dict(NEGATIVES)
+        ways: tuple[str, ...] = NEGATIVES
         if action.source == "clips":
-            ways |= CLIP_NEGATIVES
+            ways += CLIP_NEGATIVES
         elif action.source in ("motion", "exercise") and self.motion is not None:
-            ways |= MOTION_NEGATIVES
-        weights = np.array(list(ways.values()))
-        way = str(rng.choice(list(ways), p=weights / weights.sum()))
+            ways += MOTION_NEGATIVES
+        weights = np.array([getattr(self.config, f"negative_{way}") for way in ways])
+        way = str(rng.choice(ways, p=weights / weights.sum()))
         clock = stray_clock(rng, frame_times(length, 1, 1.0), way if way in ("pass", "wander") else "frozen")
         if action.way != "back" and clock.stray is not None:
             # Half of a cycle is no return; a whole one would be a repetition.
@@ -99,11 +99,15 @@ class Stage:
         nothing = Timeline(length, max(action.period, 8.0), ())
         return self._shoot(rng, (Act(action, clock),), nothing, f"negative:{way}", 1, negative=way)
 
-    def _timeline(self, rng: np.random.Generator, action: Action, length: int, *, single: bool = False) -> Timeline:
-        fastest = self.config.period[0] * (2 if action.alternating else 1)
+    def _timeline(
+        self, rng: np.random.Generator, action: Action, length: int, *, single: bool = False, whole: bool = False
+    ) -> Timeline:
+        """A schedule for the action. whole: no repetition is cut by the borders."""
+        config = replace(self.config, cut_inside=0.0) if whole else self.config
+        fastest = config.period[0] * (2 if action.alternating else 1)
         tempo = max(action.period * float(np.exp(rng.uniform(-0.3, 0.3))), fastest)
         tempo = min(tempo, max(fastest, 0.8 * length))
-        return draw_timeline(rng, self.config, length, period=tempo, alternating=action.alternating, single=single)
+        return draw_timeline(rng, config, length, period=tempo, alternating=action.alternating, single=single)
 
     def _shoot(
         self,
@@ -142,10 +146,10 @@ class Stage:
         if source == "clips" and self.clips is not None:
             return clip_layers(rng, self.config, self.clips, scene, composite=not full)
         if source == "sprite" and self.clips is not None:
-            return sprite_layers(rng, self.clips, scene)
+            return sprite_layers(rng, self.config, self.clips, scene)
         if source in ("motion", "exercise"):
             return figure_layers(rng, self.config, self.motion, scene)
-        return mechanism_layers(rng, scene)
+        return mechanism_layers(rng, self.config, scene)
 
     def _backdrop(self, rng: np.random.Generator, scene: Scene, layers: Layers) -> Backdrop:
         lens, count = scene.camera.back, len(scene.times)
@@ -154,7 +158,7 @@ class Stage:
         if self.clips is None or hidden or not filmed:
             return Backdrop(lens, image=draw_backdrop(rng), ripple=layers.ripple)
         frames = passing_track(rng, self.clips, count)
-        if chance(rng, 0.6):
+        if chance(rng, self.config.background_still):
             frames = np.full(count, frames[0])
         return Backdrop(lens, frames=np.round(frames).astype(np.int64), ripple=layers.ripple)
 
