@@ -126,4 +126,4 @@ def test_exemplar_selects_its_action() -> None:
 
 def test_a_still_picture_does_not_repeat() -> None:
     estimate = SpectralEncoding(np.full((300, 256), 90, np.uint8), 0.0, 30.0).estimate()
-    assert estimate.density.count == 0.0 and estimate.confidence < 0.5
+    assert estimate.density.count == 0.0 and 0.4 < estimate.confidence < 0.6

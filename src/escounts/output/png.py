@@ -24,7 +24,7 @@ def write(result: CountResult, path: Path, *, video: Path | None = None) -> None
         raise OutputError(f"{path}: png needs matplotlib; install it with: pip install 'escounts[plot]'") from error
     with whole_file(path) as temporary:
         figure = draw(Figure(figsize=(10, 4 if video else 2.8), dpi=150, facecolor="white"), result, video)
-        figure.savefig(temporary)
+        figure.savefig(temporary, format="png")
 
 
 def draw(figure: Any, result: CountResult, video: Path | None) -> Any:

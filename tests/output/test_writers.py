@@ -1,0 +1,204 @@
+"""Every format says what the result says, and is written whole or not at all."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from movies import bouncing, write_movie
+
+from escounts.errors import OutputError
+from escounts.output import SUFFIXES, WRITERS
+from escounts.output.atomic import whole_file, write_text
+from escounts.output.finished import LEDGER, Ledger
+from escounts.output.json import from_dict, to_dict
+from escounts.output.pictures import frames_at, jpeg, telling_times
+from escounts.output.srt import cues, timestamp
+from escounts.output.text import clock, describe
+from escounts.results import CountResult, DensityMap, ExemplarSpan, Repetition
+from escounts.video import Video
+
+
+@pytest.fixture
+def result() -> CountResult:
+    values = np.full(40, 0.1, np.float32)
+    return CountResult(
+        video="clips/<squats> & co.mp4",
+        model="spectral",
+        count=4,
+        raw_count=4.0,
+        repetitions=tuple(Repetition(i * 1.0, i * 1.0 + 1.0, 0.9) for i in range(4)),
+        density=DensityMap(values, 0.0, 0.1, "rate"),
+        confidence=0.83,
+        unsure=False,
+        duration=4.0,
+        range=(0.0, 4.0),
+        exemplars=(ExemplarSpan(1.0, 2.0), ExemplarSpan(0.5, 1.5, "ref.mp4")),
+        timings={"encode": 0.2, "count": 0.01, "total": 0.21},
+        details={"evidence": 0.7},
+    )
+
+
+@pytest.fixture
+def nothing(result: CountResult) -> CountResult:
+    density = DensityMap(np.zeros(40, np.float32), 0.0, 0.1, "rate")
+    return replace(result, count=0, raw_count=0.0, repetitions=(), density=density, confidence=0.2, unsure=True)
+
+
+@pytest.fixture(scope="module")
+def movie(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_movie(tmp_path_factory.mktemp("writers") / "movie.mp4", bouncing(4, 4.0, size=(160, 120)))
+
+
+def test_every_writer_has_an_ending() -> None:
+    assert set(WRITERS) == set(SUFFIXES) == {"text", "json", "csv", "srt", "png", "mp4", "html"}
+
+
+def test_json_round_trip(result: CountResult, tmp_path: Path) -> None:
+    WRITERS["json"](result, tmp_path / "r.json", video=None)
+    data = json.loads((tmp_path / "r.json").read_text())
+    assert data["count"] == 4 and data["confidence"] == 0.83 and len(data["repetitions"]) == 4
+    assert sum(data["density"]["values"]) == pytest.approx(4.0)
+    back = from_dict(data)
+    assert np.allclose(back.density.values, result.density.values)
+    assert replace(back, density=result.density) == result
+    assert to_dict(back) == data
+
+
+def test_json_of_another_version_is_refused(result: CountResult) -> None:
+    with pytest.raises(OutputError, match=r"version '2\.0'; this escounts reads escounts.result 1"):
+        from_dict(to_dict(result) | {"version": "2.0"})
+    assert from_dict(to_dict(result) | {"version": "1.7"}).count == 4
+
+
+def test_csv_has_a_row_a_repetition(result: CountResult, nothing: CountResult, tmp_path: Path) -> None:
+    WRITERS["csv"](result, tmp_path / "r.csv", video=None)
+    rows = list(csv.DictReader((tmp_path / "r.csv").open(newline="")))
+    assert [row["repetition"] for row in rows] == ["1", "2", "3", "4"]
+    assert float(rows[2]["start_s"]) == 2.0 and rows[0]["video"] == result.video and rows[0]["count"] == "4"
+    WRITERS["csv"](nothing, tmp_path / "n.csv", video=None)
+    rows = list(csv.DictReader((tmp_path / "n.csv").open(newline="")))
+    assert len(rows) == 1 and rows[0]["count"] == "0" and rows[0]["start_s"] == ""
+
+
+def test_subtitles_count_along(result: CountResult, nothing: CountResult, tmp_path: Path) -> None:
+    assert cues(result) == [(0.0, 1.0, "0"), (1.0, 2.0, "1"), (2.0, 3.0, "2"), (3.0, 4.0, "3"), (4.0, 4.5, "4")]
+    assert cues(nothing) == [(0.0, 4.0, "0")]
+    WRITERS["srt"](result, tmp_path / "r.srt", video=None)
+    text = (tmp_path / "r.srt").read_text()
+    assert text.startswith("1\n00:00:00,000 --> 00:00:01,000\n0\n\n2\n")
+    assert timestamp(3723.0456) == "01:02:03,046"
+
+
+def test_text_says_how_many_when_and_how_sure(result: CountResult, nothing: CountResult) -> None:
+    text = describe(result, width=40)
+    assert "4 repetitions, confidence 0.83 (model spectral, 0.2 s)" in text
+    assert "0:02.0 – 0:03.0" in text and max(map(len, text.splitlines()[1:4])) <= 42
+    assert "nothing repeats here" in describe(nothing) and "not sure" in describe(nothing)
+    many = replace(result, repetitions=result.repetitions * 10, count=40)
+    assert "29 more" in describe(many, most=12)
+    assert clock(3723.04) == "1:02:03.0" and clock(59.96) == "1:00.0"
+
+
+def test_html_is_one_file_and_safe(result: CountResult, movie: Path, tmp_path: Path) -> None:
+    WRITERS["html"](result, tmp_path / "r.html", video=movie)
+    text = (tmp_path / "r.html").read_text()
+    assert "<squats>" not in text and "&lt;squats&gt; &amp; co.mp4" in text
+    assert not re.search(r"(src|href)=\"(?!data:)", text) and "http" not in text.replace("http-equiv", "")
+    assert text.count("<tr>") == 5 and text.count("data:image/jpeg;base64,") == 4
+    assert text.count('<rect class="span"') == 4
+
+
+@pytest.mark.parametrize("kind", ["html", "png"])
+def test_pictures_are_optional_and_zero_is_fine(nothing: CountResult, movie: Path, tmp_path: Path, kind: str) -> None:
+    WRITERS[kind](nothing, tmp_path / "without", video=None)
+    WRITERS[kind](nothing, tmp_path / "with", video=movie)
+    assert (tmp_path / "with").stat().st_size > (tmp_path / "without").stat().st_size > 1000
+
+
+def test_png_shows_the_frames_of_the_repetitions(result: CountResult, movie: Path, tmp_path: Path) -> None:
+    WRITERS["png"](result, tmp_path / "r.png", video=movie)
+    picture = next(Video(_twice(tmp_path / "r.png", tmp_path / "pair")).frames()).image
+    assert picture.shape == (600, 1500, 3)
+    orange = (np.abs(picture.astype(int) - (217, 119, 43)).sum(axis=2) < 30).sum()
+    yellow = (np.abs(picture.astype(int) - (240, 200, 60)).sum(axis=2) < 60).sum()
+    assert orange > 500, "the running count is drawn"
+    assert yellow > 500, "the block of the video is in the strip of frames"
+
+
+def test_counted_mp4_shows_the_number(result: CountResult, movie: Path, tmp_path: Path) -> None:
+    WRITERS["mp4"](result, tmp_path / "r.mp4", video=movie)
+    counted = list(Video(tmp_path / "r.mp4").frames(rate=10))
+    plain = list(Video(movie).frames(rate=10))
+    assert len(counted) == len(plain) == 40
+    assert counted[0].image.shape == plain[0].image.shape
+    corner = [frame.image[8:24, 8:24].astype(int) for frame in counted]
+    same, next_number = np.abs(corner[12] - corner[16]).mean(), np.abs(corner[12] - corner[22]).mean()
+    assert next_number > 3 * same + 1, "the number changes when a repetition ends"
+    below = [np.abs(c.image[60:].astype(int) - p.image[60:]).mean() for c, p in zip(counted, plain, strict=True)]
+    assert max(below) < 6, "the rest of the picture stays"
+
+
+def test_mp4_needs_the_video(result: CountResult, tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match="needs the video"):
+        WRITERS["mp4"](result, tmp_path / "r.mp4", video=None)
+
+
+def test_pictures(result: CountResult, movie: Path) -> None:
+    assert telling_times(result) == [0.5, 1.5, 2.5, 3.5] and len(telling_times(result, most=3)) == 3
+    images = frames_at(movie, [0.5, 3.99, 99.0], height=60)
+    assert [image.shape for image in images] == [(60, 80, 3)] * 3
+    assert jpeg(images[0])[:2] == b"\xff\xd8"
+
+
+@pytest.mark.parametrize("kind", sorted(WRITERS))
+def test_no_space_left_leaves_nothing_behind(
+    result: CountResult, movie: Path, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is full when the finished file is to be put in its place; the old file stays."""
+    target = tmp_path / f"result{SUFFIXES[kind]}"
+    target.write_text("older result")
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.replace", full)
+    with pytest.raises(OutputError, match=r"result.*cannot be written: No space left on device"):
+        WRITERS[kind](result, target, video=movie)
+    assert [path.name for path in tmp_path.iterdir()] == [target.name]
+    assert target.read_text() == "older result"
+
+
+def test_whole_file_when_the_block_breaks(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), whole_file(tmp_path / "x.txt") as temporary:
+        temporary.write_text("half")
+        raise KeyboardInterrupt
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ledger_knows_settings_video_and_files(tmp_path: Path) -> None:
+    video = tmp_path / "v.mp4"
+    video.write_bytes(b"1")
+    Ledger(tmp_path).add("v", video, {"model": "a"}, ["v.json"])
+    (tmp_path / "v.json").write_text("{}")
+    assert Ledger(tmp_path).has("v", video, {"model": "a"}, ["v.json"])
+    assert not Ledger(tmp_path).has("v", video, {"model": "b"}, ["v.json"])
+    assert not Ledger(tmp_path).has("v", video, {"model": "a"}, ["v.json", "v.csv"])
+    video.write_bytes(b"22")
+    assert not Ledger(tmp_path).has("v", video, {"model": "a"}, ["v.json"])
+    write_text(tmp_path / LEDGER, "damaged")
+    assert not Ledger(tmp_path).has("v", video, {"model": "a"}, ["v.json"])
+
+
+def _twice(picture: Path, folder: Path) -> Path:
+    """A folder of the picture, twice: a video of it."""
+    folder.mkdir()
+    for name in ("1.png", "2.png"):
+        (folder / name).write_bytes(picture.read_bytes())
+    return folder
