@@ -6,6 +6,7 @@ checkpoints end in a norm, fine-tuned ones do not (their norm belongs to the cla
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -122,7 +123,7 @@ def _convert_layer(name: str, public: Tensors, ours: dict[str, Tensor]) -> None:
         ours[name] = public[name]
 
 
-def _recognises(width: int) -> Any:
+def _recognises(width: int) -> Callable[[Tensors], bool]:
     def recognises(tensors: Tensors) -> bool:
         key = "embeddings.patch_embeddings.projection.weight"
         kernel = tensors.get(key, tensors.get(f"videomae.{key}"))
