@@ -12,6 +12,7 @@ from torch import Tensor
 from escounts.data.synthetic.config import GeneratorConfig
 from escounts.data.synthetic.curves import chance, log_uniform, smooth_noise
 from escounts.data.synthetic.plan import Finish, Numbers
+from escounts.data.synthetic.strokes import send
 
 
 def draw_finish(rng: np.random.Generator, config: GeneratorConfig, length: int, *, flicker: bool = False) -> Finish:
@@ -71,7 +72,7 @@ def finish_frames(finishes: Sequence[Finish], seeds: Sequence[int], view_BTCHW: 
     length, height, width = view_BTCHW.shape[1], view_BTCHW.shape[3], view_BTCHW.shape[4]
 
     def column(values: Sequence[object]) -> Tensor:
-        made = torch.tensor(np.array(values, np.float32), device=device).to(real)
+        made = send(np.array(values, np.float32), device, real)
         return made.view(len(values), 1, -1, 1, 1)
 
     for index, finish in enumerate(finishes):
@@ -83,7 +84,7 @@ def finish_frames(finishes: Sequence[Finish], seeds: Sequence[int], view_BTCHW: 
             view_BTCHW[index] = F.avg_pool2d(view_BTCHW[index], 3, 1, 1, count_include_pad=False)
     mean_B1C11 = view_BTCHW[:, :: max(1, length // 4)].float().mean((1, 3, 4), keepdim=True).to(real)
     flicker = np.stack([f.flicker if len(f.flicker) else np.zeros(length, np.float32) for f in finishes])
-    light_BT111 = torch.from_numpy(flicker).to(device, real)[:, :, None, None, None]
+    light_BT111 = send(flicker, device, real)[:, :, None, None, None]
     level_B1C11 = mean_B1C11 * column([f.gain for f in finishes]) + column([f.offset for f in finishes])
     view_BTCHW = (view_BTCHW - mean_B1C11) * column([f.contrast for f in finishes]) + (level_B1C11 + light_BT111)
     for index, finish in enumerate(finishes):
@@ -96,6 +97,6 @@ def finish_frames(finishes: Sequence[Finish], seeds: Sequence[int], view_BTCHW: 
         for left, top, right, bottom, *colour in finish.boxes.tolist():
             rows = slice(int(top * height), max(int(bottom * height), int(top * height) + 1))
             columns = slice(int(left * width), max(int(right * width), int(left * width) + 1))
-            paint = torch.tensor(colour, device=device, dtype=real)[None, :, None, None]
+            paint = send(np.array(colour, np.float32), device, real)[None, :, None, None]
             view_BTCHW[index, :, :, rows, columns] = paint
     return view_BTCHW.round_().clamp_(0, 255).to(torch.uint8)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from escounts.data.synthetic.finish import finish_frames
 from escounts.data.synthetic.plan import Numbers, Plan, Shapes
-from escounts.data.synthetic.strokes import draw_strokes
+from escounts.data.synthetic.strokes import draw_strokes, send
 from escounts.data.synthetic.timeline import Span
 
 
@@ -65,7 +65,7 @@ def render(
         for begin in range(0, len(members), step):
             chosen = members[begin : begin + step]
             drawn = _draw([plans[i] for i in chosen], device, height, width, bank_NHWC)
-            frames_BTCHW[torch.tensor(chosen, device=device)] = drawn
+            frames_BTCHW[send(np.array(chosen), device)] = drawn
     return GeneratedBatch(
         frames_BTCHW=frames_BTCHW,
         spans=[list(plan.spans) for plan in plans],
@@ -92,9 +92,9 @@ def _draw(plans: list[Plan], device: torch.device, height: int, width: int, bank
     return finish_frames([plan.finish for plan in plans], [plan.seed for plan in plans], view_BTCHW)
 
 
-def lens_grid(lens: Numbers | Tensor, like_FCHW: Tensor) -> Tensor:
+def lens_grid(lens: Numbers, like_FCHW: Tensor) -> Tensor:
     """(F, H, W, 2) layer coordinates of every pixel, in the precision of `like`."""
-    lens_F23 = torch.as_tensor(lens, dtype=torch.float32, device=like_FCHW.device)
+    lens_F23 = send(lens.astype(np.float32), like_FCHW.device)
     shape = (lens_F23.shape[0], 3, like_FCHW.shape[2], like_FCHW.shape[3])
     return F.affine_grid(lens_F23, list(shape), align_corners=False).to(like_FCHW.dtype)
 
@@ -103,7 +103,7 @@ def _look_up(bank_NHWC: Tensor | None, index: Numbers, real: torch.dtype) -> Ten
     """(F, 3, h, w) frames of the bank."""
     if bank_NHWC is None:
         raise ValueError("a plan shows clip frames, but no clip bank was given: make the Generator with clips=")
-    index_F = torch.from_numpy(index).to(bank_NHWC.device).clamp(0, bank_NHWC.shape[0] - 1)
+    index_F = send(index.clip(0, bank_NHWC.shape[0] - 1), bank_NHWC.device)
     return bank_NHWC[index_F].permute(0, 3, 1, 2).to(real)
 
 
@@ -128,10 +128,10 @@ def _backdrop(
             x_FHW, y_FHW = grid_FHW2.unbind(-1)
             push_FHW = torch.exp(-((x_FHW - cx) ** 2 + (y_FHW - cy) ** 2) / (radius * radius))
             push_FHW = push_FHW * torch.cos(kx * x_FHW + ky * y_FHW + shift)
-            push_FHW = push_FHW * torch.from_numpy(bend.amount).to(device, real)[:, None, None]
+            push_FHW = push_FHW * send(bend.amount, device, real)[:, None, None]
             grid_FHW2 = grid_FHW2 + torch.stack([push_FHW * bend.direction[0], push_FHW * bend.direction[1]], -1)
         if back.image is not None:
-            image_1CHW = torch.from_numpy(back.image).to(device).permute(2, 0, 1)[None].to(real)
+            image_1CHW = send(back.image, device, real).permute(2, 0, 1)[None]
             picture_FCHW = image_1CHW.expand(count, -1, -1, -1)
         elif back.frames is not None and (back.frames == back.frames[0]).all():
             picture_FCHW = _look_up(bank_NHWC, back.frames[:1], real).expand(count, -1, -1, -1)
@@ -153,7 +153,7 @@ def _footage(plans: list[Plan], view_FCHW: Tensor, bank_NHWC: Tensor | None) -> 
     real, device = view_FCHW.dtype, view_FCHW.device
 
     def column(values: list[Numbers]) -> Tensor:
-        return torch.from_numpy(np.concatenate(values)).to(device, real)[:, None, None, None]
+        return send(np.concatenate(values), device, real)[:, None, None, None]
 
     first = np.concatenate([layer.first for layer in layers])
     picture_FCHW = _look_up(bank_NHWC, first, real)
@@ -164,14 +164,14 @@ def _footage(plans: list[Plan], view_FCHW: Tensor, bank_NHWC: Tensor | None) -> 
     fading = np.flatnonzero(other != first)
     if len(fading):
         fade_F = column([layer.fade for layer in layers])
-        at_F = torch.from_numpy(fading).to(device)
+        at_F = send(fading, device)
         picture_FCHW[at_F] = torch.lerp(picture_FCHW[at_F], _look_up(bank_NHWC, other[fading], real), fade_F[at_F])
     grid_FHW2 = lens_grid(np.concatenate([layer.lens for layer in layers]), view_FCHW)
     shown_FCHW = _sample(picture_FCHW, grid_FHW2)
     masks = np.concatenate([np.full(len(layer.first), layer.mask) for layer in layers])
     if not masks.any():
         return shown_FCHW
-    mask_F = torch.from_numpy(masks).to(device)[:, None, None]
+    mask_F = send(masks, device)[:, None, None]
     ellipse_FHW = torch.sigmoid(12 * (1 - (grid_FHW2**2).sum(-1)).clamp(-3, 3))
     square_FHW = torch.sigmoid(25 * (1 - grid_FHW2.abs().amax(-1)).clamp(-1, 1))
     cover_FHW = torch.where(mask_F == 1, ellipse_FHW, torch.where(mask_F == 2, square_FHW, 1.0))

@@ -18,6 +18,12 @@ SCALE = 8.0
 """Keeps squared distances within half precision."""
 
 
+def send(array: Numbers, device: torch.device, dtype: torch.dtype | None = None) -> Tensor:
+    """The array on the device, without waiting for what the device is busy with."""
+    tensor = torch.from_numpy(np.ascontiguousarray(array)).to(device, non_blocking=True)
+    return tensor if dtype is None else tensor.to(dtype)
+
+
 def draw_strokes(shapes: Sequence[Shapes], view_FCHW: Tensor) -> None:
     """Draw every video's strokes onto its part of the view, in place, 0..255."""
     geometry_FK7, paint_FK8 = _stack(shapes)
@@ -57,14 +63,14 @@ def _draw_block(
     fading = np.max((geometry_FK7[..., 6] > 0) & (geometry_FK7[..., 6] < 1), axis=0)
     # Padding in one video beside a stroke in another is told apart by its opacity as well.
     fading |= np.max(geometry_FK7[..., 6] <= 0, axis=0)
-    axes_FK32 = torch.from_numpy(_axes(geometry_FK7, lens_F23)).to(device)
+    axes_FK32 = send(_axes(geometry_FK7, lens_F23), device)
     column_W = ((torch.arange(width, device=device) + 0.5) * 2 / width - 1)[None, None, :]
     row_H = ((torch.arange(height, device=device) + 0.5) * 2 / height - 1)[None, :, None]
     # How wide a pixel is in the layer's coordinates: the width of a soft edge.
     pixel = np.sqrt(np.abs(np.linalg.det(lens_F23[:, :, :2]))) * 2 / np.sqrt(height * width)
-    sharp_F11 = torch.from_numpy((-1 / pixel).astype(np.float32)).to(device, real)[:, None, None]
-    values_FK7 = torch.from_numpy(geometry_FK7).to(device, real)
-    paint = torch.from_numpy(paint_FK8).to(device, real)
+    sharp_F11 = send((-1 / pixel).astype(np.float32), device, real)[:, None, None]
+    values_FK7 = send(geometry_FK7, device, real)
+    paint = send(paint_FK8, device, real)
     windows = _windows(geometry_FK7, paint_FK8, lens_F23, height, width) if windowed else None
     for k in np.flatnonzero(visible):
         rows, columns = slice(0, height), slice(0, width)
@@ -137,16 +143,15 @@ def _stroke(
         far_FHW = torch.where(is_flat > 0, bar_FHW, far_FHW)
     # Rounded by light from the front: the rim is darker than the middle.
     depth_FHW = root_FHW.div_(minus_radius_FHW.clamp_max_(-0.01))
-    light_FHW = torch.addcmul(depth_FHW.new_tensor(1.06), depth_FHW, depth_FHW, value=-0.35 / SCALE**2).clamp_min_(
-        0.71
-    )
+    light_FHW = torch.addcmul(depth_FHW.new_full((), 1.06), depth_FHW, depth_FHW, value=-0.35 / SCALE**2)
+    light_FHW.clamp_min_(0.71)
     if hollow:
         far_FHW = torch.where(outline > 0, far_FHW.abs() - outline, far_FHW)
         light_FHW = torch.where(outline > 0, 1.0, light_FHW)
     if textured:
         stripes_FHW = torch.sin(along_FHW * (frequency * length) + across * aside_FHW)
         light_FHW = torch.addcmul(light_FHW, strength, stripes_FHW)
-    cover_FHW = torch.addcmul(far_FHW.new_tensor(0.5), far_FHW, sharp_F11).clamp_(0, 1)
+    cover_FHW = torch.addcmul(far_FHW.new_full((), 0.5), far_FHW, sharp_F11).clamp_(0, 1)
     if fading:
         cover_FHW.mul_(opacity)
     view_FCHW.mul_((1 - cover_FHW)[:, None])
