@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,38 +23,85 @@ from escounts.errors import DataError
 if TYPE_CHECKING:
     from escounts.data.synthetic import SyntheticVideo
 
-SIZES = {"train": 160, "valid": 16, "test": 48}
 SEEDS = {"train": 11, "valid": 22, "test": 33}
+MADE = "made.json"
+
+
+@dataclass(frozen=True)
+class SyntheticSet:
+    """What to draw: videos of each split, frames a second, height and width, shortest and longest in seconds.
+
+    period: shortest and longest repetition in frames. calm: a still or gentle camera and one action a video.
+    """
+
+    train: int = 160
+    valid: int = 16
+    test: int = 48
+    fps: float = 15.0
+    size: tuple[int, int] = (128, 160)
+    seconds: tuple[float, float] = (5.0, 12.0)
+    period: tuple[float, float] = (6.0, 60.0)
+    calm: bool = False
+    seed: int = 0
+
+
+QUICK = SyntheticSet(
+    train=160, valid=8, test=48, fps=10.0, size=(96, 96), seconds=(8.0, 8.0), period=(4.0, 30.0), calm=True
+)
+"""Small, calm, and of one length, so that a quick table is quick."""
+
+CALM = {
+    "camera_still": 0.6,
+    "camera_gentle": 0.4,
+    "camera_strong": 0.0,
+    "camera_fast": 0.0,
+    "shake": 0.1,
+    "pan": 0.0,
+    "zoom": 0.0,
+    "second_action": 0.0,
+}
 
 
 def load(root: Path) -> Dataset:
     """The generated dataset under root; make it first with create()."""
-    if not (root / "annotation").is_dir():
-        raise DataError(f"{root} holds no generated dataset; make one with escounts data make synthetic")
+    if not (root / MADE).exists():
+        raise DataError(
+            f"{root} holds no generated dataset; make one with: escounts data make synthetic --root {root}"
+        )
     return replace(repcount.load(root), name="synthetic", published={})
 
 
-def create(root: Path, *, sizes: Mapping[str, int] | None = None, seed: int = 0) -> Dataset:
-    """Draw the videos and write them with their label tables; videos that are there already are kept."""
-    sizes = sizes or SIZES
+def create(root: Path, what: SyntheticSet | None = None) -> Dataset:
+    """Draw the videos and write them with their label tables; a finished set of the same kind is kept."""
+    what = what or SyntheticSet()
+    made = (json.dumps(asdict(what), sort_keys=True) + "\n").encode()
+    if (root / MADE).exists() and (root / MADE).read_bytes() == made:
+        return load(root)
+    (root / "annotation").mkdir(parents=True, exist_ok=True)
     for split in repcount.SPLITS:
         folder = root / "video" / split
         folder.mkdir(parents=True, exist_ok=True)
         rows = []
-        for video in _drawn(sizes.get(split, 0), SEEDS[split] + 1000 * seed):
+        for video in _drawn(what, split):
             name = f"{split}_{video.name}.mp4"
-            if not (folder / name).exists():
-                write_video(folder / name, video)
+            write_video(folder / name, video)
             rows.append(_row(name, video))
-        (root / "annotation").mkdir(exist_ok=True)
         write_whole(root / "annotation" / f"{split}.csv", _table(rows))
+    write_whole(root / MADE, made)
     return load(root)
 
 
-def _drawn(number: int, seed: int) -> Iterator[SyntheticVideo]:
-    from escounts.data.synthetic import synthetic_videos
+def _drawn(what: SyntheticSet, split: str) -> Iterator[SyntheticVideo]:
+    from escounts.data.synthetic import Generator, synthetic_videos
+    from escounts.data.synthetic.videos import DATASET
 
-    return iter(synthetic_videos(number, seed)) if number else iter(())
+    number: int = getattr(what, split)
+    seed = SEEDS[split] + 1000 * what.seed
+    config = replace(DATASET, period=what.period, **(CALM if what.calm else {}))
+    generator = Generator(config, seed=seed)
+    return synthetic_videos(
+        number, seed, generator=generator, fps=what.fps, size=what.size, seconds=what.seconds
+    )
 
 
 def write_video(path: Path, video: SyntheticVideo) -> None:

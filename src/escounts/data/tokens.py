@@ -141,9 +141,7 @@ class TokenStore:
         """Refuse a store whose tokens are not of that layout."""
         differences = self.layout.differences(layout)
         if differences:
-            raise DataError(
-                f"{self.path} holds other tokens ({'; '.join(differences)}); encode into a new folder"
-            )
+            raise DataError(f"{self.path} holds other tokens ({'; '.join(differences)}); encode into a new folder")
 
     def verify(self, names: Sequence[str] | None = None) -> list[str]:
         """Names whose file is missing, short, or not what was written."""
@@ -184,9 +182,7 @@ class TokenWriter:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             self._lock.close()
-            raise DataError(
-                f"{self.path} is being written by another process; wait or choose another"
-            ) from None
+            raise DataError(f"{self.path} is being written by another process; wait or choose another") from None
         if (self.path / LAYOUT).exists():
             differences = read_layout(self.path).differences(self.layout)
             if differences:
@@ -218,8 +214,10 @@ class TokenWriter:
     def write(self, video: VideoTokens) -> None:
         """Store one video, whole or not at all."""
         path = self.path / VIDEOS / file_name(video.name)
+        # Copies: sequences may be views of one another, which safetensors does not take.
         tensors = {
-            f"offset_{offset}": tokens.half().contiguous() for offset, tokens in video.sequences.items()
+            f"offset_{offset}": tokens.half().clone(memory_format=torch.contiguous_format)
+            for offset, tokens in video.sequences.items()
         }
         tensors["exemplars"] = video.exemplars.half().contiguous()
         tensors["exemplar_spans"] = torch.from_numpy(video.exemplar_spans.reshape(-1, 2).astype(np.float64))
@@ -240,9 +238,7 @@ def read_layout(path: Path) -> TokenLayout:
     try:
         return TokenLayout.from_dict(json.loads((path / LAYOUT).read_text()))
     except FileNotFoundError:
-        raise DataError(
-            f"{path} is no token store: no {LAYOUT} in it; make one with escounts encode"
-        ) from None
+        raise DataError(f"{path} is no token store: no {LAYOUT} in it; make one with escounts encode") from None
     except (OSError, json.JSONDecodeError, TypeError) as error:
         raise DataError(f"{path / LAYOUT} cannot be read: {error}") from error
 
@@ -294,9 +290,7 @@ def write_whole(path: Path, content: bytes) -> None:
         partial.unlink(missing_ok=True)
         full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
         why = "the disk is full" if full else (error.strerror or str(error))
-        raise DataError(
-            f"cannot write {path}: {why}; what was written before is kept, run again to go on"
-        ) from error
+        raise DataError(f"cannot write {path}: {why}; what was written before is kept, run again to go on") from error
 
 
 @contextmanager

@@ -59,7 +59,7 @@ class Recipe:
         is about the map (sigma) or its objective.
         """
         about_map = self.sigma != 0.5 or self.count_weight != 1.0
-        window = self.window if self.window == "full" else (4 * self.window[0], 2, 2)
+        window = self.window if self.window == "full" else (4 * self.window[0], 1, 1)
         choices = self._decoder_choices() | {
             "window": window,
             "window_blocks": max(self.window_blocks - 2, 1),
@@ -70,7 +70,7 @@ class Recipe:
             cross_blocks=min(self.cross_blocks, 2),
             **_without(choices),
         )
-        common = {"seed": seed, "exemplars": self._sampling(), "batch_size": QUICK_TRAIN.batch_size}
+        common = {"seed": seed, "exemplars": self._sampling(), "batch_size": QUICK_TRAIN.batch_size, "crop": 0.6}
         train = replace(QUICK_TRAIN, seed=seed, steps=steps or QUICK_TRAIN.steps)
         if about_map:
             return TokenRun(
@@ -164,15 +164,15 @@ class Table:
 
 QUICK_DECODER = DecoderConfig(
     channels=64,
-    heads=4,
+    heads=2,
     cross_blocks=1,
     window_blocks=1,
-    window=(16, 2, 2),
+    window=(16, 1, 1),
     window_shift="alternate",
     mlp_ratio=2,
-    grid=(2, 2),
+    grid=(1, 1),
     pool_exemplars=True,
-    latent_tokens=32,
+    latent_tokens=16,
     spatial_position="learnt",
     exemplar_position=True,
     exemplar_length=True,
@@ -189,7 +189,7 @@ QUICK_DECODER = DecoderConfig(
 """The quick tables' decoder: the default model's form, narrow."""
 
 QUICK_TRAIN = TrainConfig(
-    steps=220,
+    steps=400,
     batch_size=8,
     lr=2e-3,
     betas=(0.9, 0.98),

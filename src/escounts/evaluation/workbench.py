@@ -128,9 +128,7 @@ class Workbench:
             (folder / DONE).write_text(json.dumps(figures, indent=1) + "\n")
         return folder
 
-    def predictions(
-        self, folder: Path, recipe: Recipe, test: Test, source: Source
-    ) -> list[Prediction] | Absent:
+    def predictions(self, folder: Path, recipe: Recipe, test: Test, source: Source) -> list[Prediction] | Absent:
         """What the run says of the test videos, from disk when it was asked before."""
         if test.dataset is not None:
             other = self.find_source(test.dataset, recipe.encoder, recipe.every)

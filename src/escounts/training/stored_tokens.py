@@ -33,8 +33,9 @@ from escounts.training.token_cache import TokenCache
 class StoredTokensConfig:
     """batch_size: videos of a global step. target: the map to learn, "peaks" (eq. 1) with its sigma in cells or
     "variable" (kappa × length), or "rate". shifts: how many of the stored offsets training draws its start from
-    (time-shift augmentation; 1: none). by_window: sequences are encoder windows on their own (the default
-    model), not whole videos. validation_shifts: K when validating."""
+    (time-shift augmentation; 1: none). crop: shortest share of a sequence that is trained on (1: always all).
+    by_window: sequences are encoder windows on their own (the default model), not whole videos.
+    validation_shifts: K when validating."""
 
     batch_size: int = 8
     seed: int = 0
@@ -43,8 +44,18 @@ class StoredTokensConfig:
     sigma: float | Literal["variable"] = 0.5
     kappa: float = KAPPA
     shifts: int = 4
+    crop: float = 1.0
     by_window: bool = False
     validation_shifts: int = 1
+
+
+@dataclass(frozen=True)
+class StepDraw:
+    """What all videos of a step share: exemplars each, start in cells, share of the sequence that is kept."""
+
+    shots: int
+    offset: int
+    share: float
 
 
 @dataclass(frozen=True)
@@ -74,13 +85,26 @@ class TokenBatch:
     def to(self, device: torch.device) -> TokenBatch:
         """The batch on a device."""
 
-        def moved(tensor: Tensor | None) -> Tensor | None:
-            return None if tensor is None else tensor.to(device, non_blocking=True)
+        def moved(tensor: Tensor) -> Tensor:
+            return tensor.to(device, non_blocking=True)
 
-        target = Target(**{name: moved(value) for name, value in vars(self.target).items()})
-        tokens = self.tokens_BTHWC.to(device, non_blocking=True)
-        optional = (self.valid_BT, self.exemplars_BSTHWC, self.shots_B, self.cells_BS)
-        return TokenBatch(tokens, *(moved(tensor) for tensor in optional), target)
+        def moved_if(tensor: Tensor | None) -> Tensor | None:
+            return None if tensor is None else moved(tensor)
+
+        target = self.target
+        return TokenBatch(
+            tokens_BTHWC=moved(self.tokens_BTHWC),
+            valid_BT=moved_if(self.valid_BT),
+            exemplars_BSTHWC=moved_if(self.exemplars_BSTHWC),
+            shots_B=moved_if(self.shots_B),
+            cells_BS=moved_if(self.cells_BS),
+            target=Target(
+                density_BT=moved(target.density_BT),
+                count_B=moved(target.count_B),
+                valid_BT=moved_if(target.valid_BT),
+                period_BT=moved_if(target.period_BT),
+            ),
+        )
 
 
 class StoredTokensTask:
@@ -119,43 +143,58 @@ class StoredTokensTask:
 
     def read(self, step: int, rank: int = 0, world: int = 1) -> TokenBatch:
         """This process's part of a global step; tokens are where the cache keeps them."""
-        shots = int(np.random.default_rng((self.config.seed, step, 2)).choice(self.config.exemplars.shots))
+        draw = self.draw(step)
         samples = []
         for place, index in share(self.batches.batch(step), rank, world):
             rng = np.random.default_rng((self.config.seed, step, 3, place))
-            samples.append(self.sample(self.train[index], shots, rng))
+            samples.append(self.sample(self.train[index], draw, rng))
         return collate(samples)
 
-    def sample(self, video: VideoAnnotation, shots: int, rng: Rng) -> Sample:
-        """One video from a drawn start, with that many exemplars."""
+    def draw(self, step: int) -> StepDraw:
+        """What all videos of a step share, so that they keep about one length and one number of shots."""
+        rng = np.random.default_rng((self.config.seed, step, 2))
+        return StepDraw(
+            shots=int(rng.choice(self.config.exemplars.shots)),
+            offset=int(rng.choice(self.offsets)),
+            share=float(rng.uniform(self.config.crop, 1.0)),
+        )
+
+    def sample(self, video: VideoAnnotation, draw: StepDraw, rng: Rng) -> Sample:
+        """One video as the step's draw says, with its own exemplars and cut."""
         entry = self.store.entries[video.name]
-        offsets = [offset for offset in self.offsets if offset < entry.cells] or [0]
-        offset = int(rng.choice(offsets))
-        tokens_THWC = self.cache.sequence(video.name, offset)
-        first = offset
-        if self.config.by_window:
-            window = self.store.layout.window_cells
-            begin = window * int(rng.integers(-(-len(tokens_THWC) // window)))
-            tokens_THWC = tokens_THWC[begin : begin + window]
-            first += begin
-        density_T = self.target(video.spans, len(tokens_THWC), entry.step, first)
+        first = draw.offset if draw.offset < entry.cells else 0
+        tokens_THWC, cut = self._cut(self.cache.sequence(video.name, first), draw.share, rng)
+        first += cut or 0
         place = {"cells": len(tokens_THWC), "step": entry.step, "start": first * entry.step}
+        density_T = self.target(video.spans, **place)  # type: ignore[arg-type]
         period_T = period_map(video.spans, **place).astype(np.float32)  # type: ignore[arg-type]
         count = float(density_T.sum())
-        if not self.config.by_window:
-            # The truth is the annotated count, less what ended before this start.
-            before = sum((start + end) / 2 < first * entry.step for start, end in video.spans)
+        if cut is None:
+            # The truth is the annotated count, less what lies before this start.
+            before = sum((start + end) / 2 < place["start"] for start, end in video.spans)
             count = float(video.count - before)
         probability = self.config.exemplars.other_video
         exemplars = []
-        for choice in self.sampler.choose(video, shots, rng, other_video=probability):
+        for choice in self.sampler.choose(video, draw.shots, rng, other_video=probability):
             shot_THWC, (start, end) = self.cache.exemplar(choice.video, choice.index)
             exemplars.append((shot_THWC, 0.0 if choice.other else (end - start) / entry.step))
         return Sample(tokens_THWC, density_T, period_T, count, exemplars)
 
-    def target(self, spans: Sequence[Span], cells: int, step: float, first: int) -> FloatArray:
-        """The map to learn for cells `first` to `first + cells` of a video."""
-        start = first * step
+    def _cut(self, tokens_THWC: Tensor, kept: float, rng: Rng) -> tuple[Tensor, int | None]:
+        """A part of a sequence and the cell it starts at; None when it is the whole sequence."""
+        cells = len(tokens_THWC)
+        if self.config.by_window:
+            window = self.store.layout.window_cells
+            begin = window * int(rng.integers(-(-cells // window)))
+            return tokens_THWC[begin : begin + window], begin
+        length = max(round(cells * kept), 1)
+        if length == cells:
+            return tokens_THWC, None
+        begin = int(rng.integers(cells - length + 1))
+        return tokens_THWC[begin : begin + length], begin
+
+    def target(self, spans: Sequence[Span], *, cells: int, step: float, start: float) -> FloatArray:
+        """The map to learn for `cells` cells from `start` seconds on."""
         if self.config.target == "rate":
             lasting = [span for span in spans if span[1] > span[0]]
             return rate_map(lasting, cells=cells, step=step, start=start).astype(np.float32)
@@ -184,9 +223,7 @@ class StoredTokensTask:
         if not self.valid:
             return {}
         shifts, by_window = self.config.validation_shifts, self.config.by_window
-        rows = predict(
-            network, self.store, self.valid, shifts=shifts, by_window=by_window, device=self.device
-        )
+        rows = predict(network, self.store, self.valid, shifts=shifts, by_window=by_window, device=self.device)
         truth = np.array([row.count for row in rows])
         counted = np.array([row.predicted for row in rows])
         return {"mae": mae(truth, counted), "obo": obo(truth, counted)}

@@ -1,0 +1,32 @@
+"""Progress over a number of things, such as videos; plain lines now and then when it is not a terminal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+LINE_EVERY = 30.0
+"""Seconds between plain lines."""
+
+
+@contextmanager
+def counting_display(what: str) -> Iterator[Callable[[int, int, str], None]]:
+    """Gives a function to call with (done, in all, name of the one in hand)."""
+    console = Console(stderr=True)
+    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        bar = progress.add_task("", total=None)
+        last = time.monotonic()
+
+        def report(done: int, total: int, name: str) -> None:
+            nonlocal last
+            progress.update(bar, completed=done, total=total, description=name)
+            if not console.is_terminal and time.monotonic() - last > LINE_EVERY:
+                last = time.monotonic()
+                console.print(f"{done}/{total} {what}  {name}", highlight=False)
+
+        yield report

@@ -1,0 +1,75 @@
+"""A tiny dataset with tokens that are made up but can be learnt from: for tests of stores, tasks and runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from escounts.data.annotations import Dataset, VideoAnnotation, assemble
+from escounts.data.labels import save_labels
+from escounts.data.tokens import TokenLayout, TokenStore, TokenWriter, VideoTokens
+
+LAYOUT = TokenLayout(
+    encoder="patches",
+    identity="0123456789abcdef",
+    channels=8,
+    grid=(2, 2),
+    exemplar_grid=(2, 2),
+    exemplar_cells=4,
+    window_cells=8,
+    every=4,
+    fps=None,
+    frames_per_cell=2,
+    offsets=(0, 2, 4, 6),
+    exemplars=3,
+)
+FPS = 8.0
+STEP = LAYOUT.step(FPS)
+
+
+def video(name: str, *, split: str = "train", action: str = "a", count: int = 3, cells: int = 24) -> VideoAnnotation:
+    """Repetitions of even length over the whole video."""
+    edges = np.linspace(0, cells * STEP, count + 1)
+    spans = tuple((float(a), float(b)) for a, b in zip(edges[:-1], edges[1:], strict=True))
+    return VideoAnnotation(name, f"{name}.mp4", action, count, spans, FPS, cells * STEP, split)
+
+
+def tokens(annotation: VideoAnnotation, *, seed: int = 0) -> VideoTokens:
+    """A wave whose phase runs once through every repetition, on a little noise."""
+    assert annotation.duration is not None
+    cells = round(annotation.duration / STEP)
+    rng = np.random.default_rng((seed, len(annotation.name), cells))
+    phase = np.interp(
+        (np.arange(cells) + 0.5) * STEP,
+        [0.0, *(end for _, end in annotation.spans)],
+        np.arange(annotation.count + 1),
+    )
+    waves = np.stack([np.sin(2 * np.pi * phase * (k // 2 + 1) + k % 2 * np.pi / 2) for k in range(8)], -1)
+    values = waves[:, None, None, :] + 0.05 * rng.normal(size=(cells, 2, 2, 8))
+    whole = torch.from_numpy(values.astype(np.float16))
+    spans = annotation.exemplars[: LAYOUT.exemplars]
+    shots = [
+        whole[np.clip((np.linspace(a, b, 4, endpoint=False) / STEP).astype(int), 0, cells - 1)] for a, b in spans
+    ]
+    return VideoTokens(
+        name=annotation.name,
+        sequences={offset: whole[offset:] for offset in LAYOUT.offsets if offset < cells},
+        exemplars=torch.stack(shots) if shots else torch.zeros(0, 4, 2, 2, 8, dtype=torch.float16),
+        exemplar_spans=np.array(spans, dtype=np.float64).reshape(-1, 2),
+        step=STEP,
+        duration=annotation.duration,
+    )
+
+
+def store(folder: Path, videos: list[VideoAnnotation], *, name: str = "toy") -> tuple[TokenStore, Dataset]:
+    """The videos' tokens on disk with their labels."""
+    with TokenWriter(folder, LAYOUT) as writer:
+        for annotation in videos:
+            writer.write(tokens(annotation))
+        made = writer.finish()
+    rows = {split: sum(v.split == split for v in videos) for split in ("train", "valid", "test")}
+    dataset = assemble(name, videos, rows)
+    save_labels(folder, dataset)
+    return made, dataset
