@@ -12,7 +12,7 @@ from escounts.data.synthetic.curves import seeded
 from escounts.data.synthetic.exercises import CYCLES, FOREARM, ONE_SIDED, SHIN, THERE_AND_BACK, THIGH, exercise_poses
 from escounts.data.synthetic.figures import draw_body, draw_view, project, proportioned
 from escounts.data.synthetic.motion import JOINTS, MIRROR
-from escounts.data.synthetic.poses import action_poses, alternate, mirrored, settled
+from escounts.data.synthetic.poses import action_poses, alternate, mirrored, one_sidedness, settled
 from escounts.data.synthetic.timeline import Timeline, clock_of, frame_times
 
 ALONG = np.linspace(0, 1, 21)
@@ -96,3 +96,8 @@ def test_bodies_differ_but_stand_on_the_same_floor() -> None:
     for shape in shapes:
         np.testing.assert_allclose(shape[0, 3, 1], joints[0, 3, 1], atol=0.03)
     assert np.abs(shapes[0] - shapes[1]).max() > 0.005
+
+
+def test_kicks_are_one_sided_and_squats_are_not(motion: MotionBank) -> None:
+    assert one_sidedness(motion, (3, 0, 15)) > 1.2
+    assert one_sidedness(motion, (1, 0, 10)) < 0.1

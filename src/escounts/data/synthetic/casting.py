@@ -11,6 +11,7 @@ from escounts.data.synthetic.curves import chance
 from escounts.data.synthetic.exercises import CYCLES, ONE_SIDED, THERE_AND_BACK
 from escounts.data.synthetic.mechanisms import MECHANISMS, RIPPLE
 from escounts.data.synthetic.motion import MotionBank
+from escounts.data.synthetic.poses import one_sidedness
 from escounts.data.synthetic.timeline import draw_period
 
 SOURCES = ("clips", "motion", "procedural")
@@ -32,13 +33,20 @@ def draw_action(
     if source == "clips" and clips is not None:
         return _clip_action(rng, config, clips, length)
     if source == "motion" and motion is not None:
-        alternating = chance(rng, config.alternate_figures)
-        period = draw_period(rng, config, length, alternating=alternating)
-        way = "cycle" if chance(rng, config.figure_cycle) else "back"
-        return recorded_action(
-            rng, config, motion.segments, source="motion", period=period, alternating=alternating, way=way
-        )
+        return _motion_action(rng, config, motion, length)
     return _procedural_action(rng, config, length)
+
+
+def _motion_action(rng: np.random.Generator, config: GeneratorConfig, motion: MotionBank, length: int) -> Action:
+    """A stretch of motion capture; to either side in turn only if the sides can be told apart."""
+    alternating = chance(rng, config.alternate_figures)
+    period = draw_period(rng, config, length, alternating=alternating)
+    way = "cycle" if chance(rng, config.figure_cycle) else "back"
+    for _ in range(8 if alternating else 0):
+        action = recorded_action(rng, config, motion.segments, source="motion", period=period, alternating=True)
+        if one_sidedness(motion, action.segment) > config.one_sided:
+            return action
+    return recorded_action(rng, config, motion.segments, source="motion", period=period, alternating=False, way=way)
 
 
 def _clip_action(rng: np.random.Generator, config: GeneratorConfig, clips: ClipBank, length: int) -> Action:

@@ -78,6 +78,8 @@ class GeneratorConfig:
 
     # Alternating sides: a full cycle, left and right, is one repetition.
     alternate_figures: float = 0.22
+    one_sided: float = 0.9
+    """Motion capture alternates only where it differs this much from its mirror image (0 none, 2 opposite)."""
     alternate_footage: float = 0.06
     alternate_sprites: float = 0.15
     alternate_exercises: float = 0.6

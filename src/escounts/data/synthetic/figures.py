@@ -13,7 +13,7 @@ from escounts.data.synthetic.config import GeneratorConfig
 from escounts.data.synthetic.curves import Floats, chance
 from escounts.data.synthetic.poses import Joints
 
-VISIBLE = 0.15
+VISIBLE = 0.22
 """How far across the screen (2 wide) a motion should go to be worth counting."""
 Texture = tuple[float, float, float]
 PLAIN: Texture = (0.0, 0.0, 0.0)
@@ -104,7 +104,7 @@ def draw_view(
     joints: the poses that must be in the picture. aspect: the scene's width / height.
     """
     best: tuple[float, View] | None = None
-    for _ in range(3):
+    for _ in range(4):
         view, visible = _try_view(rng, joints, config=config, times=times, aspect=aspect)
         if best is None or visible > best[0]:
             best = visible, view
@@ -128,7 +128,7 @@ def _try_view(
         bottom = top + 0.55 * (bottom - top)
     half = np.sqrt(aspect), 1 / np.sqrt(aspect)
     fit = min(2 * half[0] / max(right - left, 0.3), 2 * half[1] / max(bottom - top, 0.3))
-    size = float(np.exp(rng.uniform(np.log(0.3), np.log(0.9)))) * fit
+    size = float(np.exp(rng.uniform(np.log(0.4), np.log(0.95)))) * fit
     slack = [max(0.0, half[0] - 0.5 * size * (right - left)), max(0.0, half[1] - 0.5 * size * (bottom - top))]
     azimuth = start + turn * (times - times.mean()) / (np.ptp(times) + 1)
     view = View(

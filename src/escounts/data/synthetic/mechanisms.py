@@ -221,7 +221,7 @@ def worm(canvas: Canvas, phase: Floats, rng: np.random.Generator) -> None:
 def sprite(canvas: Canvas, phase: Floats, rng: np.random.Generator) -> None:
     """A thing of a few strokes on a line, an ellipse, a swing, a spin, a pulse or a mix of them."""
     x, y, angle, scale = sprite_path(phase, rng)
-    size = float(np.exp(rng.uniform(np.log(0.07), np.log(0.4))))
+    size = float(np.exp(rng.uniform(np.log(0.09), np.log(0.4))))
     for _ in range(int(rng.integers(1, 5))):
         ends = rng.normal(size=(2, 2)) * 0.5
         cos, sin = np.cos(angle) * size * scale, np.sin(angle) * size * scale

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from escounts.data.synthetic.actions import Action, pick_segment, progress, reaches
+from escounts.data.synthetic.actions import Action, Row, pick_segment, progress, reaches
 from escounts.data.synthetic.config import GeneratorConfig
 from escounts.data.synthetic.curves import Floats, chance, smooth_noise
 from escounts.data.synthetic.motion import MIRROR, MotionBank
@@ -57,6 +57,16 @@ def alternate(joints: Joints, rest: Joints, side: npt.NDArray[np.int64]) -> Join
     other = moved[:, MIRROR] * np.array([-1.0, 1.0, 1.0])
     result: Joints = even + np.where((side == 1)[:, None, None], other, moved)
     return result
+
+
+def one_sidedness(bank: MotionBank, segment: Row) -> float:
+    """How much a stretch differs from its mirror image: 0 the same, √2 only one side moves, 2 the opposite."""
+    first = int(bank.offsets[segment[0]]) + segment[1]
+    rest = bank.joints[first].astype(np.float64)
+    ends = settled(bank.joints[[first, first + segment[2]]].astype(np.float64), rest)
+    moved = ends[1] - ends[0]
+    other = moved[MIRROR] * np.array([-1.0, 1.0, 1.0])
+    return float(np.linalg.norm(moved - other) / (np.linalg.norm(moved) + 1e-6))
 
 
 def action_poses(
