@@ -70,7 +70,9 @@ def test_an_exemplar_sets_the_unit(eight: Path, counter: Counter) -> None:
     assert encoded.count([(3.0, 6.0)]).count == REPETITIONS // 2
 
 
-def test_exemplar_from_another_video_is_encoded_once(eight: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exemplar_from_another_video_is_encoded_once(
+    eight: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     other = write_movie(tmp_path / "other.mp4", bouncing(4, 6.0))
     counter = escounts.load("spectral")
     encoded = counter.encode(eight)
@@ -88,7 +90,9 @@ def test_exemplar_outside_the_counted_stretch(eight: Path, counter: Counter) -> 
     assert result.count == REPETITIONS // 2 and result.range == pytest.approx((9.0, 15.0), abs=0.05)
 
 
-@pytest.mark.parametrize("exemplar", [(4.0, 4.0), (5.0, 4.0), (16.0, 18.0), (-1.0, 2.0), "nonsense", 3.0, "x.mp4@1-2"])
+@pytest.mark.parametrize(
+    "exemplar", [(4.0, 4.0), (5.0, 4.0), (16.0, 18.0), (-1.0, 2.0), "nonsense", 3.0, "x.mp4@1-2"]
+)
 def test_wrong_exemplars(eight: Path, counter: Counter, exemplar: object) -> None:
     with pytest.raises((ExemplarError, VideoError)):
         counter.count(eight, exemplars=[exemplar])
@@ -104,7 +108,7 @@ def test_ranges_outside_the_video(eight: Path, counter: Counter) -> None:
 
 
 def test_unknown_model_lists_the_known_ones() -> None:
-    with pytest.raises(ModelError, match="'spektral'; known: default, .*spectral"):
+    with pytest.raises(ModelError, match=r"'spektral'; known: default, .*spectral"):
         escounts.load("spektral")
 
 

@@ -184,7 +184,9 @@ def test_raw_stream_without_times_or_index(tmp_path: Path) -> None:
     frames = list(video.frames())
     assert len(frames) == 40
     steps = np.diff([frame.time for frame in frames])
-    assert steps == pytest.approx([1 / video.info.fps] * 39) and video.info.duration == pytest.approx(40 / video.info.fps)
+    assert steps == pytest.approx([1 / video.info.fps] * 39) and video.info.duration == pytest.approx(
+        40 / video.info.fps
+    )
     late = next(video.frames(start=1.2))
     assert late.time <= 1.2 < late.time + 2 / video.info.fps
 

@@ -132,6 +132,8 @@ class FileSource:
     def _first_two(self, container: Any, stream: Any) -> tuple[Any, Any]:
         pictures = self._pictures(container, stream)
         first, second = next(pictures, None), next(pictures, None)
+        if first is None and not stream.codec_context.width:
+            raise VideoError(f"{self.path}: no usable picture size: none, or more than {MAX_PIXELS:,} pixels")
         if first is None:
             raise VideoError(f"{self.path}: no frame can be decoded ({stream.codec_context.name}); damaged?")
         if second is None:
@@ -262,4 +264,6 @@ def _reason(path: Path, error: Exception) -> str:
         return "the file is empty"
     if isinstance(error, (av.error.InvalidDataError, av.error.EOFError)):
         return "no video FFmpeg can read: another kind of file, or cut off before its index"
+    if isinstance(error, (av.error.ArgumentError, av.error.MemoryError)):
+        return f"the decoder refuses the picture: damaged, or more than {MAX_PIXELS:,} pixels"
     return str(error).split("\n")[0]

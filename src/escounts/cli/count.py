@@ -66,7 +66,13 @@ def _formats(ctx: click.Context, param: click.Parameter, value: str | None) -> t
 
 
 @click.command()
-@click.argument("inputs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="VIDEO|FOLDER...")
+@click.argument(
+    "inputs",
+    nargs=-1,
+    required=True,
+    type=click.Path(path_type=Path, readable=False),
+    metavar="VIDEO|FOLDER...",
+)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder for the files (default: here).")
 @click.option("-f", "--format", "formats", callback=_formats, help=f"Comma-separated: {', '.join(FORMATS)}.")
 @click.option("--exemplar", "exemplars", multiple=True, metavar="[VIDEO@]START-END",

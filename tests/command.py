@@ -1,0 +1,64 @@
+"""Running `escounts …` as a user does: in this process, or in one of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from escounts.cli import main
+
+NOBODY = 65534
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Exit code and what was printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: object) -> Outcome:
+    """`escounts arguments…` in this process."""
+    monkeypatch.setattr(sys, "argv", ["escounts", *map(str, arguments)])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    out, err = capsys.readouterr()
+    return Outcome(int(stopped.value.code or 0), out, err)
+
+
+def spawn(*arguments: object, before: str = "", cwd: Path | None = None) -> subprocess.Popen[str]:
+    """`escounts arguments…` in its own process; before: Python code that runs first (limits, another user)."""
+    code = f"import os, resource, sys\n{before}\nfrom escounts.cli import main\nmain()\n"
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=cwd,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "MPLCONFIGDIR": "/tmp"},
+    )
+
+
+def finish(process: subprocess.Popen[str], *, timeout: float = 60) -> Outcome:
+    """Wait for it."""
+    out, err = process.communicate(timeout=timeout)
+    return Outcome(process.returncode, out, err)
+
+
+def as_nobody() -> str:
+    """Code for `before`: root ignores permissions, so that tests of them must not run as root."""
+    if os.getuid() != 0:
+        return ""
+    # Import first: the checkout may lie where nobody may look.
+    return (
+        "import escounts.counter, escounts.video, escounts.baselines.spectral\n"
+        "import escounts.output, escounts.output.finished, escounts.cli.count, escounts.cli.inputs\n"
+        f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})\n"
+    )
