@@ -1,0 +1,81 @@
+"""A minute of 720p30: pure decoding against counting. Prints a table and writes it to docs/benchmarks.md.
+
+    python benchmarks/count.py [--rounds 3] [--models spectral lite]
+
+Decoding and counting take turns, each in a process of its own; the median round is shown. Processor time is
+what others on the machine disturb least.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import statistics
+import tempfile
+from pathlib import Path
+
+from footage import REPETITIONS_A_SEGMENT, Cost, answer, count, decode, looped, measured, replace_section, segment
+
+MINUTE = 6
+"""Segments."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--models", nargs="*", default=None, help="default: spectral, and the default model")
+    parser.add_argument("--child", nargs=2, metavar=("WHAT", "VIDEO"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        what, video = options.child
+        answer(lambda: decode(video) if what == "decode" else count(video, what))
+        return
+    from escounts.models import catalogue
+
+    models = options.models or list(dict.fromkeys(["spectral", catalogue.default_name()]))
+    folder = Path(tempfile.gettempdir()) / "escounts-benchmarks"
+    folder.mkdir(exist_ok=True)
+    video = looped(segment(folder / "segment.mp4"), folder / "minute.mp4", MINUTE)
+    jobs = ["decode", *models]
+    costs: dict[str, list[Cost]] = {job: [] for job in jobs}
+    for _ in range(options.rounds):
+        for job in jobs:
+            costs[job].append(measured(Path(__file__), job, video))
+    text = table(costs)
+    print(text)
+    replace_section("count", text)
+
+
+def table(costs: dict[str, list[Cost]]) -> str:
+    """Markdown: one line a job."""
+    plain = _median(costs["decode"], "cpu")
+    lines = [
+        "## A minute of 720p30",
+        "",
+        f"{os.cpu_count()} cores ({platform.machine()}), h264, {SECONDS} s, median of {len(costs['decode'])} rounds; "
+        f"`python benchmarks/count.py`. Truth: {MINUTE * REPETITIONS_A_SEGMENT} repetitions.",
+        "",
+        "| | wall s | × real time | processor s | against pure decoding | peak MB | count |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for job, rounds in costs.items():
+        wall, cpu = _median(rounds, "wall"), _median(rounds, "cpu")
+        counted = "–" if job == "decode" else f"{rounds[0].answer:.0f}"
+        name = "pure decoding" if job == "decode" else f"`{job}`, start to finish"
+        lines.append(
+            f"| {name} | {wall:.2f} | {SECONDS / wall:.0f} | {cpu:.2f} | {cpu / plain:.2f} × | "
+            f"{max(cost.peak_mb for cost in rounds):.0f} | {counted} |"
+        )
+    return "\n".join(lines)
+
+
+SECONDS = MINUTE * 10
+
+
+def _median(rounds: list[Cost], field: str) -> float:
+    return statistics.median(getattr(cost, field) for cost in rounds)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""Footage for the benchmarks, and children that are timed alone: wall time, processor time, peak memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import av
+import numpy as np
+
+SEGMENT_SECONDS, RATE, WIDTH, HEIGHT = 10, 30, 1280, 720
+REPETITIONS_A_SEGMENT = 5
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a child took: seconds on the wall, seconds of processor, megabytes at the peak; and what it said."""
+
+    wall: float
+    cpu: float
+    peak_mb: float
+    answer: float
+
+
+def segment(path: Path) -> Path:
+    """Ten seconds of 720p30: a block goes up and down five times before a textured wall, with film grain."""
+    if path.exists():
+        return path
+    rng = np.random.default_rng(0)
+    wall = np.kron(rng.integers(60, 150, (HEIGHT // 8, WIDTH // 8, 3)), np.ones((8, 8, 1))).astype(np.int16)
+    grain = [rng.normal(0, 4, (HEIGHT, WIDTH, 1)).astype(np.int16) for _ in range(8)]
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("libx264", rate=RATE, options={"preset": "veryfast", "crf": "26", "g": "60"})
+        stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, "yuv420p"
+        for index in range(SEGMENT_SECONDS * RATE):
+            phase = REPETITIONS_A_SEGMENT * index / (SEGMENT_SECONDS * RATE)
+            picture = wall.copy()
+            top = int((HEIGHT - 320) * (0.5 + 0.5 * np.cos(2 * np.pi * phase))) + 20
+            picture[top : top + 280, 480:760] = (220, 160, 60)
+            picture = np.clip(picture + grain[index % 8], 0, 255).astype(np.uint8)
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
+        container.mux(stream.encode(None))
+    return path
+
+
+def looped(source: Path, path: Path, times: int) -> Path:
+    """The same packets again and again with later times: a long video without encoding."""
+    if path.exists():
+        return path
+    with av.open(str(source)) as reader:
+        stream = reader.streams.video[0]
+        packets = [packet for packet in reader.demux(stream) if packet.size]
+        span = SEGMENT_SECONDS / stream.time_base
+        with av.open(str(path), "w") as writer:
+            out = writer.add_stream_from_template(stream)
+            stamps = [(packet.pts, packet.dts) for packet in packets]
+            for turn in range(times):
+                for packet, (pts, dts) in zip(packets, stamps, strict=True):
+                    packet.stream = out
+                    packet.pts, packet.dts = pts + int(turn * span), dts + int(turn * span)
+                    packet.time_base = stream.time_base
+                    writer.mux(packet)
+    return path
+
+
+def measured(script: Path, *arguments: object) -> Cost:
+    """Run this script again as a child: `python script --child arguments`; it answers with `answer()`."""
+    command = [sys.executable, str(script), "--child", *map(str, arguments)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=dict(os.environ))
+    return Cost(**json.loads(done.stdout.splitlines()[-1]))
+
+
+def answer(work: Callable[[], float]) -> None:
+    """In the child: do the work, print its cost."""
+    began, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF)
+    value = float(work())
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    print(json.dumps(asdict(Cost(time.perf_counter() - began, cpu, after.ru_maxrss / 1024, value))))
+
+
+def decode(path: str) -> float:
+    """Pure decoding: every frame, no conversion."""
+    with av.open(path) as container:
+        stream = container.streams.video[0]
+        stream.thread_type = "AUTO"
+        return float(sum(1 for _ in container.decode(stream)))
+
+
+def count(path: str, model: str) -> float:
+    """Count a video with a model."""
+    from escounts.counter import load
+
+    return load(model, device="cpu").count(path).count
+
+
+def replace_section(name: str, text: str) -> None:
+    """Put a table into docs/benchmarks.md, in place of the one of the same name."""
+    page = Path(__file__).resolve().parent.parent / "docs" / "benchmarks.md"
+    old = page.read_text(encoding="utf-8") if page.exists() else "# Benchmarks\n"
+    first, last = f"<!-- {name} -->", f"<!-- end of {name} -->"
+    if first in old:
+        before, rest = old.split(first, 1)
+        after = rest.split(last, 1)[1]
+    else:
+        before, after = old.rstrip("\n") + "\n\n", "\n"
+    page.write_text(f"{before}{first}\n{text.strip()}\n{last}{after}", encoding="utf-8")
