@@ -1,0 +1,39 @@
+"""The sample that ships is what the command draws, and counting it gives what is true of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import escounts
+from escounts.data.synthetic.sample import RATE, sample_plan
+from escounts.video import Video
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+
+
+def test_truth_is_the_plan() -> None:
+    truth = json.loads((EXAMPLES / "sample.json").read_text())
+    plan = sample_plan()
+    assert truth["count"] == len(plan.spans) == 8
+    for (start, end), span in zip(truth["repetitions"], plan.spans, strict=True):
+        assert (start * RATE, end * RATE) == pytest.approx(span, abs=0.02)
+    assert Video(EXAMPLES / "sample.mp4").info.duration == pytest.approx(truth["duration"], abs=0.05)
+
+
+def test_repetitions_asked_for() -> None:
+    plan = sample_plan(repetitions=3, seed=5)
+    assert len(plan.spans) == 3
+    assert all(a[1] <= b[0] for a, b in zip(plan.spans, plan.spans[1:], strict=False))
+    assert plan.spans[-1][1] < plan.length
+
+
+@pytest.mark.parametrize("model", ["spectral", "default"])
+def test_sample_is_counted(model: str) -> None:
+    result = escounts.count(EXAMPLES / "sample.mp4", model=model)
+    assert result.count == 8
+    truth = json.loads((EXAMPLES / "sample.json").read_text())["repetitions"]
+    assert result.repetitions[0].start == pytest.approx(truth[0][0], abs=1.0)
+    assert result.repetitions[-1].end == pytest.approx(truth[-1][1], abs=1.0)
