@@ -29,7 +29,9 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
         507: "The disk is full.",
     }.items()
 }
-USUAL_PROBLEMS = {status: PROBLEMS[status] for status in (400, 401, 403, 404, 421, 422)}
+USUAL_PROBLEMS: dict[int | str, dict[str, Any]] = {
+    status: PROBLEMS[status] for status in (400, 401, 403, 404, 421, 422)
+}
 
 
 def service_of(request: Request) -> Service:

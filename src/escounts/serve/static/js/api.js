@@ -22,6 +22,7 @@ async function request(method, path, body) {
     throw new ApiError("The server does not answer.", 0);
   }
   if (!response.ok) throw new ApiError(await problem(response), response.status);
+  if (response.status === 204) return null;
   const kind = response.headers.get("content-type") ?? "";
   return kind.includes("json") ? response.json() : response;
 }

@@ -11,7 +11,7 @@ import { Library } from "./library.js";
 import { Player } from "./player.js";
 import { Prompt } from "./prompt.js";
 import { Timeline } from "./timeline.js";
-import { showBusy, showDownloads, showKept, showProblem, showResult, showTotal } from "./verdict.js";
+import { showBusy, showDownloads, showNothing, showKept, showProblem, showResult, showTotal } from "./verdict.js";
 
 const HINTS = {
   example: "Drag over one repetition to mark it as the example, then Recount. Click a span to jump to it.",
@@ -63,7 +63,7 @@ const prompt = new Prompt(timeline, {
 const library = new Library({
   onOpen: open,
   onGone: (id) => { if (stage.video?.id === id) home(); },
-  onNew: (video) => { if (!stage.video || !stage.result || library.uploads.size <= 1) open(video); },
+  onNew: open,
 });
 
 function showTime(time) {
@@ -100,13 +100,14 @@ async function open(video) {
   if (!again) {
     history.replaceState(null, "", `#video=${video.id}`);
     clear(video);
-    player.load(api.fileAddress(video.id), api.previewAddress(video.id));
+    player.load(api.fileAddress(video.id));
   }
   await showLatest(video);
 }
 
 function clear(video) {
   stage.job = stage.result = null;
+  showNothing();
   timeline.setZoom(1);
   timeline.setDensity(null, video.duration ?? 1);
   editor.open(video.id, [], null);
@@ -136,6 +137,8 @@ async function showJob(job, { recount = false } = {}) {
   if (!video || job.video !== video.id || !job.result) return;
   const jobs = await api.jobs(video.id);
   const labels = recount || !video.labelled ? null : await api.labels(video.id).catch(() => null);
+  if (stage.video !== video || (!recount && stage.job?.id === job.id)) return;
+  player.offer(api.previewAddress(video.id));
   stage.job = job;
   stage.result = job.result;
   video.duration = job.result.duration;
@@ -179,7 +182,7 @@ function setUpControls() {
   byId("zoom-out").onclick = () => timeline.setZoom(timeline.zoom / 2);
   byId("home").onclick = (event) => { event.preventDefault(); home(); };
   byId("file").onchange = (event) => {
-    [...event.target.files].forEach((file) => library.add(file));
+    library.addAll([...event.target.files]);
     event.target.value = "";
   };
   byId("add-span").onclick = () => {
@@ -222,7 +225,7 @@ function setUpDrop() {
     event.preventDefault();
     depth = 0;
     document.body.classList.remove("dropping");
-    [...(event.dataTransfer?.files ?? [])].forEach((file) => library.add(file));
+    library.addAll([...(event.dataTransfer?.files ?? [])]);
   });
 }
 

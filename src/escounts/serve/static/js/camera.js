@@ -20,6 +20,7 @@ export function setUpCamera(onFile) {
   async function open() {
     byId("camera-problem").hidden = true;
     byId("camera-clock").textContent = "";
+    byId("camera-start").disabled = true;
     state(false);
     dialog.showModal();
     try {
@@ -28,7 +29,6 @@ export function setUpCamera(onFile) {
       await view.play();
       byId("camera-start").disabled = false;
     } catch (error) {
-      byId("camera-start").disabled = true;
       byId("camera-problem").hidden = false;
       byId("camera-problem").textContent = navigator.mediaDevices
         ? `The camera could not be opened: ${error.message}`

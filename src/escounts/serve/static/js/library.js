@@ -7,7 +7,7 @@ const ACTIVE = new Set(["queued", "running"]);
 const RING = 2 * Math.PI * 20;
 
 export class Library {
-  /** onOpen(video), onGone(id), onNew(video). */
+  /** onOpen(video): chosen by hand. onNew(video): just added, to be shown. onGone(id): deleted. */
   constructor({ onOpen, onGone, onNew }) {
     this.onOpen = onOpen;
     this.onGone = onGone;
@@ -38,7 +38,12 @@ export class Library {
     this.draw();
   }
 
-  async add(file, { name = file.name, source = "upload" } = {}) {
+  /** Several at once: the first is put on the stage, the others do not take it from whoever works there. */
+  addAll(files) {
+    files.forEach((file, index) => this.add(file, { show: index === 0 }));
+  }
+
+  async add(file, { name = file.name, source = "upload", show = true } = {}) {
     const key = Symbol(name);
     const entry = { name, size: file.size, fraction: 0, left: null };
     const sending = upload(file, name, source, (fraction, seconds) => {
@@ -49,22 +54,22 @@ export class Library {
     this.uploads.set(key, entry);
     this.draw();
     try {
-      await this.count(await sending.promise);
+      const video = await sending.promise.finally(() => this.uploads.delete(key));
+      await this.count(video, show);
     } catch (error) {
       if (error.status !== -1) toast(`${name}: ${error.message}`);
-    } finally {
-      this.uploads.delete(key);
       this.draw();
     }
   }
 
   /** Takes a video that is on the server and has it counted. */
-  async count(video) {
+  async count(video, show = true) {
     this.videos = new Map([[video.id, video], ...this.videos]);
+    this.draw();
     const job = await api.count(video.id);
     video.job ??= job;
     this.draw();
-    this.onNew(video);
+    if (show) this.onNew(video);
   }
 
   async remove(id) {

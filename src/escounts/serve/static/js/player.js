@@ -5,6 +5,9 @@ export class Player {
   constructor(video, { onTime, onState, onProblem }) {
     this.video = video;
     this.onTime = onTime;
+    this.onProblem = onProblem;
+    this.preview = null;
+    this.failed = false;
     this.fallbackTime = 0;
     this.playable = false;
     const tick = () => {
@@ -24,13 +27,9 @@ export class Player {
     video.addEventListener("error", () => {
       if (!video.getAttribute("src")) return;
       this.playable = false;
-      if (this.preview) {
-        onProblem("Your browser cannot play this kind of file. Making a copy that it can…");
-        video.src = this.preview;
-        this.preview = null;
-      } else {
-        onProblem("This file cannot be shown here. It is counted all the same: the timeline below works.");
-      }
+      this.failed = true;
+      onProblem("This file cannot be shown here. It is counted all the same: the timeline below works.");
+      this.#copy();
     });
     video.addEventListener("click", () => this.toggle());
   }
@@ -39,13 +38,28 @@ export class Player {
     return this.playable ? this.video.currentTime : this.fallbackTime;
   }
 
-  /** preview: where a copy is that every browser plays, asked for when the file itself fails. */
-  load(address, preview) {
-    this.preview = preview;
+  load(address) {
+    this.preview = null;
+    this.failed = false;
     this.fallbackTime = 0;
     this.playable = false;
     this.video.src = address;
     this.onTime(0);
+  }
+
+  /** Where a copy is that every browser plays; asked for when the file itself has failed, or fails later. */
+  offer(preview) {
+    if (this.preview !== null) return;
+    this.preview = preview;
+    this.#copy();
+  }
+
+  #copy() {
+    if (!this.failed || !this.preview) return;
+    this.failed = false;
+    this.onProblem("Your browser cannot play this kind of file. Making a copy that it can…");
+    this.video.src = this.preview;
+    this.preview = "";
   }
 
   unload() {

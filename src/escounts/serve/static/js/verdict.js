@@ -12,9 +12,12 @@ const FORMATS = [
   ["srt", "Subtitles", "srt"],
 ];
 
+export function showNothing() {
+  for (const id of ["verdict-done", "verdict-problem", "verdict-busy"]) byId(id).hidden = true;
+}
+
 export function showBusy(job) {
-  byId("verdict-done").hidden = true;
-  byId("verdict-problem").hidden = true;
+  showNothing();
   byId("verdict-busy").hidden = false;
   byId("busy-progress").value = job.progress;
   byId("busy-text").textContent =
@@ -23,15 +26,13 @@ export function showBusy(job) {
 }
 
 export function showProblem(message) {
-  byId("verdict-busy").hidden = true;
-  byId("verdict-done").hidden = true;
+  showNothing();
   byId("verdict-problem").hidden = false;
   byId("verdict-problem").textContent = message;
 }
 
 export function showResult(result, count) {
-  byId("verdict-busy").hidden = true;
-  byId("verdict-problem").hidden = true;
+  showNothing();
   byId("verdict-done").hidden = false;
   showTotal(count, result);
   byId("confidence").setAttribute("aria-valuenow", result.confidence.toFixed(2));

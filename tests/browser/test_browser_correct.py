@@ -1,0 +1,159 @@
+"""Corrections, labels, downloads, the past, deleting."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from acting import choose, drag, open_card, shown, spans
+from playwright.sync_api import Browser, Page, expect
+from serving import Client, Command
+
+
+def correct(page: Page) -> None:
+    page.locator(".segmented label", has_text="Correct").click()
+    expect(page.locator(".tl.correcting")).to_have_count(1)
+
+
+def drag_by(page: Page, x: float, y: float, by: float) -> None:
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x + by / 2, y, steps=3)
+    page.mouse.move(x + by, y, steps=3)
+    page.mouse.up()
+
+
+def test_spans_are_moved_added_deleted_and_undone(page: Page, sample: Path) -> None:
+    choose(page, sample)
+    correct(page)
+    counted = spans(page)
+    box = page.locator(".region.rep").nth(1).bounding_box()
+    track = page.locator(".tl-track").bounding_box()
+    assert box is not None
+    assert track is not None
+    y = box["y"] + box["height"] / 3
+    drag_by(page, box["x"] + box["width"] - 3, y, -box["width"] * 0.3)
+    shorter = spans(page)
+    assert shorter[1][0] == pytest.approx(counted[1][0], abs=1e-4), "its start stays"
+    assert shorter[1][1] == pytest.approx(counted[1][1] - 0.3 * box["width"] / track["width"], abs=0.01)
+    drag_by(page, box["x"] + box["width"] * 0.3, y, -12)
+    moved = spans(page)
+    assert moved[1][0] == pytest.approx(shorter[1][0] - 12 / track["width"], abs=0.003)
+    assert moved[1][1] - moved[1][0] == pytest.approx(shorter[1][1] - shorter[1][0], abs=1e-3)
+    page.keyboard.press("Delete")
+    assert len(spans(page)) == len(counted) - 1
+    expect(page.locator("#total-unit")).to_contain_text(f"corrected from {len(counted)}")
+    drag(page, 0.005, 0.035)
+    assert len(spans(page)) == len(counted)
+    for _ in range(4):
+        page.click("#undo")
+    assert spans(page) == counted
+    expect(page.locator("#undo")).to_be_disabled()
+    page.click("#add-span")
+    assert len(spans(page)) == len(counted) + 1
+    page.click("#delete-span")
+    assert len(spans(page)) == len(counted)
+
+
+def test_a_span_is_corrected_by_keyboard_alone(page: Page, sample: Path) -> None:
+    choose(page, sample)
+    correct(page)
+    before = spans(page)
+    page.locator(".region.rep").nth(0).focus()
+    page.keyboard.press("Alt+ArrowLeft")
+    page.keyboard.press("Shift+ArrowLeft")
+    after = spans(page)
+    assert after[0][0] < before[0][0]
+    assert after[0][1] < before[0][1]
+    page.keyboard.press("Delete")
+    assert len(spans(page)) == len(before) - 1
+    page.keyboard.press("Control+z")
+    assert spans(page) == after
+
+
+def test_labels_are_saved_found_again_and_exported(page: Page, client: Client, sample: Path, tmp_path: Path) -> None:
+    choose(page, sample)
+    counted = shown(page)
+    correct(page)
+    page.locator(".region.rep").nth(0).focus()
+    page.keyboard.press("Delete")
+    page.fill("#action", "squat")
+    expect(page.locator("#labels-state")).to_have_text("Not saved")
+    page.click("#save-labels")
+    expect(page.locator("#labels-state")).to_have_text(f"Saved: {counted - 1}")
+    with page.expect_download() as csv_file:
+        page.click("#labels-csv")
+    rows = list(csv.DictReader(io.StringIO(Path(csv_file.value.path()).read_text())))
+    assert len(rows) == counted - 1
+    assert {(row["file"], row["class"]) for row in rows} == {(sample.name, "squat")}
+    with page.expect_download() as studio:
+        page.click("#label-studio")
+    task = json.loads(Path(studio.value.path()).read_text())
+    assert len(task[0]["annotations"][0]["result"]) == counted - 1
+    page.reload()
+    expect(page.locator("#labels-state")).to_have_text(f"Saved: {counted - 1}")
+    assert len(spans(page)) == counted - 1
+    task[0]["annotations"][0]["result"] = task[0]["annotations"][0]["result"][:2]
+    edited = tmp_path / "edited.json"
+    edited.write_text(json.dumps(task))
+    page.set_input_files("#import", str(edited))
+    expect(page.locator("#labels-state")).to_have_text("Saved: 2")
+    assert len(spans(page)) == 2
+    expect(page.locator("#action")).to_have_value("squat")
+    wrong = tmp_path / "wrong.json"
+    wrong.write_text("not json")
+    page.set_input_files("#import", str(wrong))
+    expect(page.locator("#toasts")).to_contain_text("wrong.json is not JSON")
+    assert len(spans(page)) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "magic"),
+    [("json", b"{"), ("csv", b""), ("srt", b"1\n"), ("png", b"\x89PNG"), ("html", b"<!"), ("mp4", b"")],
+)
+def test_downloads(page: Page, sample: Path, name: str, magic: bytes) -> None:
+    choose(page, sample)
+    with page.expect_download(timeout=60_000) as download:
+        page.click(f"#downloads [data-format={name}]")
+    content = Path(download.value.path()).read_bytes()
+    assert content.lower().startswith(magic.lower())
+    assert len(content) > 100
+    assert download.value.suggested_filename.startswith(sample.stem)
+    assert download.value.suggested_filename.endswith(f".{name}")
+    if name == "json":
+        assert json.loads(content)["count"] == shown(page)
+    expect(page.locator("#download-state")).to_contain_text("is ready")
+
+
+def test_deleting_asks_and_forgets(page: Page, client: Client, sample: Path) -> None:
+    choose(page, sample)
+    expect(page.locator("#kept")).to_contain_text("Kept until")
+    page.once("dialog", lambda dialog: dialog.dismiss())
+    page.click("#delete-video")
+    assert len(client.get("/api/videos").json()) == 1
+    page.once("dialog", lambda dialog: dialog.accept())
+    page.click("#delete-video")
+    expect(page.locator("#welcome")).to_be_visible()
+    expect(page.locator("#videos")).to_contain_text("Nothing here yet")
+    assert client.get("/api/videos").json() == []
+
+
+def test_the_past_survives_a_kill_of_the_server(browser: Browser, sample: Path, tmp_path: Path) -> None:
+    server = Command(tmp_path)
+    context = browser.new_context()
+    page = context.new_page()
+    try:
+        page.goto(server.address)
+        choose(page, sample)
+        before = shown(page)
+        server.kill()
+        server = Command(tmp_path)
+        page.goto(server.address)
+        open_card(page, sample.name)
+        assert shown(page) == before
+    finally:
+        context.close()
+        server.interrupt()

@@ -1,0 +1,123 @@
+"""Exemplars and ranges: mark, recount, remove, borrow, and the counts made before."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from acting import choose, drag, open_card, recount, shown, spans
+from playwright.sync_api import Page, expect
+from serving import Client
+
+
+def newest(client: Client, name: str) -> dict[str, object]:
+    video = next(v for v in client.get("/api/videos").json() if v["name"] == name)
+    return dict(client.job(video["job"]["id"]))
+
+
+def test_one_repetition_is_marked_and_counted_like(page: Page, client: Client, sample: Path) -> None:
+    choose(page, sample)
+    zero_shot = shown(page)
+    left, right = spans(page)[2]
+    drag(page, left, right)
+    expect(page.locator(".exemplar-chip")).to_have_count(1)
+    expect(page.get_by_role("button", name=re.compile("^Example"))).to_have_count(1)
+    with_exemplar = recount(page)
+    job = newest(client, sample.name)
+    assert with_exemplar == job["count"] == len(spans(page))
+    (exemplar,) = job["exemplars"]  # type: ignore[misc]
+    duration = job["result"]["duration"]  # type: ignore[index]
+    assert abs(exemplar["start"] / duration - left) < 0.01
+    assert abs(exemplar["end"] / duration - right) < 0.01
+    said = page.inner_text("#recount-time")
+    assert re.fullmatch(r"in \d+ ms", said), f"well under a second, was {said}"
+    page.get_by_role("button", name=re.compile("Remove example")).click()
+    expect(page.locator(".exemplar-chip")).to_have_count(0)
+    assert recount(page) == zero_shot
+    assert newest(client, sample.name)["exemplars"] == []
+    expect(page.locator("#history li")).to_have_count(3)
+
+
+def test_a_long_exemplar_changes_the_count(page: Page, sample: Path) -> None:
+    choose(page, sample)
+    zero_shot = shown(page)
+    edges = spans(page)
+    drag(page, edges[1][0], edges[2][1])
+    assert recount(page) != zero_shot, "twice as long an example is another count"
+
+
+def test_an_exemplar_is_moved_and_removed_by_keyboard(page: Page, sample: Path) -> None:
+    choose(page, sample)
+    drag(page, 0.30, 0.42)
+    region = page.locator(".region.exemplar")
+    before = page.locator(".exemplar-chip").inner_text()
+    region.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    assert page.locator(".exemplar-chip").inner_text() != before
+    page.locator(".region.exemplar").focus()
+    page.keyboard.press("Delete")
+    expect(page.locator(".exemplar-chip")).to_have_count(0)
+
+
+def test_the_repetition_under_the_playhead_is_the_example(page: Page, sample: Path) -> None:
+    choose(page, sample)
+    page.locator(".region.rep").nth(1).click()
+    page.keyboard.press("e")
+    expect(page.locator(".exemplar-chip")).to_have_count(1)
+    page.keyboard.press("r")
+    expect(page.locator("#recount-time")).to_contain_text("in ")
+
+
+def test_an_exemplar_is_borrowed_from_another_video(
+    page: Page, client: Client, sample: Path, other_clip: Path
+) -> None:
+    choose(page, sample, other_clip)
+    open_card(page, sample.name)
+    expect(page.locator("#other option")).to_have_count(2)
+    page.select_option("#other", label=other_clip.name)
+    chip = page.locator(".exemplar-chip")
+    expect(chip).to_contain_text(other_clip.name)
+    assert page.locator(".region.exemplar").count() == 0, "it is not on this timeline"
+    recount(page)
+    job = newest(client, sample.name)
+    lender = next(v for v in client.get("/api/videos").json() if v["name"] == other_clip.name)
+    assert job["exemplars"][0]["video"] == lender["id"]  # type: ignore[index]
+
+
+def test_the_range_is_dragged_typed_and_reset(page: Page, client: Client, sample: Path) -> None:
+    choose(page, sample)
+    whole = shown(page)
+    handle = page.get_by_role("slider", name="Count to")
+    box, track = handle.bounding_box(), page.locator(".tl-track").bounding_box()
+    assert box is not None
+    assert track is not None
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.down()
+    page.mouse.move(track["x"] + track["width"] * 0.5, box["y"] + 5, steps=5)
+    page.mouse.up()
+    part = recount(page)
+    assert 0 < part < whole
+    job = newest(client, sample.name)
+    assert abs(job["end"] / job["result"]["duration"] - 0.5) < 0.02  # type: ignore[operator,index]
+    page.fill("#range-end", "3")
+    page.press("#range-end", "Enter")
+    recount(page)
+    assert newest(client, sample.name)["end"] == 3.0
+    page.get_by_role("slider", name="Count from").focus()
+    page.keyboard.press("PageUp")
+    expect(page.locator("#range-start")).to_have_value("1.0")
+    page.click("#range-all")
+    assert recount(page) == whole
+    assert newest(client, sample.name)["end"] is None
+
+
+def test_an_earlier_count_is_shown_again(page: Page, sample: Path) -> None:
+    choose(page, sample)
+    whole = shown(page)
+    page.fill("#range-end", "3")
+    page.press("#range-end", "Enter")
+    assert recount(page) != whole
+    page.locator("#history button", has_text=f"{whole} · zero-shot").last.click()
+    expect(page.locator("#total")).to_have_text(str(whole))
+    expect(page.locator("#range-end")).not_to_have_value("3.0")
