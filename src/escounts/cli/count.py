@@ -143,6 +143,9 @@ def run(inputs: tuple[Path, ...], job: Job) -> int:
             if counter is None:
                 counter = _load(job)
             _show(_counted(counter, video, name, job), job)
+            if job.folder is not None and not job.json:
+                for file in _file_names(name, job):
+                    click.echo(f"wrote {job.folder / file}", err=True)
         except (EscountsError, OSError, MemoryError) as error:
             failed += 1
             click.echo(f"escounts: {error or type(error).__name__}", err=True)
@@ -178,9 +181,6 @@ def _counted(counter: Counter, video: Path, name: str, job: Job) -> CountResult:
         for kind, file in zip(job.formats, files, strict=True):
             WRITERS[kind](result, job.folder / file, video=video)
         Ledger(job.folder).add(name, video, job.settings, files)
-        if not job.json:
-            for file in files:
-                click.echo(f"wrote {job.folder / file}", err=True)
     return result
 
 
