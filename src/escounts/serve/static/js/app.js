@@ -11,7 +11,7 @@ import { Library } from "./library.js";
 import { Player } from "./player.js";
 import { Prompt } from "./prompt.js";
 import { Timeline } from "./timeline.js";
-import { showBusy, showDownloads, showNothing, showKept, showProblem, showResult, showTotal } from "./verdict.js";
+import { showBusy, showDownloads, showNothing, showKept, showProblem, showResult, showTempo, showTotal } from "./verdict.js";
 
 const HINTS = {
   example: "Drag over one repetition to mark it as the example, then Recount. Click a span to jump to it.",
@@ -47,6 +47,7 @@ const editor = new Editor(timeline, {
   onChange: () => {
     stage.counted = -1;
     showTime(player.time);
+    showTempo(editor.spans);
     if (stage.result) showTotal(editor.spans.length, stage.result);
   },
   onSaved: () => { stage.video.labelled = true; },

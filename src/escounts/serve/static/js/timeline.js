@@ -53,6 +53,7 @@ export class Timeline {
   setDensity(density, duration) {
     this.duration = Math.max(duration, 0.1);
     this.curve.setAttribute("d", density ? curvePath(density, this.duration) : "");
+    this.inner.classList.toggle("rate", density?.kind === "rate");
     this.#drawRuler();
     this.setTime(this.time);
   }
@@ -156,6 +157,7 @@ export class Timeline {
       element("span", { class: "grip left" }),
       element("span", { class: "grip right" }),
     );
+    if (kind === "rep") node.append(pulse());
     node.dataset.kind = kind;
     node.dataset.index = index;
     node.classList.toggle("chosen", kind === "rep" && index === this.chosen);
@@ -333,4 +335,15 @@ export class Timeline {
     });
     return handle;
   }
+}
+
+/** One soft bump as wide as its region: with a rate map, whose curve is flat, it shows one repetition as one wave. */
+function pulse() {
+  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  svg.setAttribute("class", "pulse");
+  svg.setAttribute("viewBox", "0 0 100 100");
+  svg.setAttribute("preserveAspectRatio", "none");
+  svg.setAttribute("aria-hidden", "true");
+  svg.appendChild(document.createElementNS(svg.namespaceURI, "path")).setAttribute("d", "M0 100C32 100 30 8 50 8S68 100 100 100Z");
+  return svg;
 }

@@ -52,6 +52,21 @@ export function showResult(result, count) {
   byId("facts").replaceChildren(...facts.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)]));
 }
 
+/** A bar a repetition, as long as it took: an uneven rhythm is seen at once. */
+export function showTempo(spans) {
+  const lengths = spans.map((item) => item.end - item.start);
+  const longest = Math.max(...lengths, 0.01);
+  byId("tempo").hidden = lengths.length < 2 || lengths.length > 120;
+  byId("tempo-bars").setAttribute("aria-label", `Seconds for each repetition: ${lengths.map((l) => l.toFixed(1)).join(", ")}`);
+  byId("tempo-bars").replaceChildren(
+    ...lengths.map((length, index) => {
+      const bar = element("span", { title: `${index + 1}: ${length.toFixed(2)} s` });
+      bar.style.height = `${(length / longest) * 100}%`;
+      return bar;
+    }),
+  );
+}
+
 /** The big number: what was counted, or what it is after correction. */
 export function showTotal(count, result) {
   byId("total").textContent = count;
