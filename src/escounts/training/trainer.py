@@ -113,7 +113,7 @@ class Trainer:
             end = min(self.total, stop_at or self.total)
             while self.step < end and self._progress() < 1:
                 losses = self._train_step()
-                self.elapsed = time.monotonic() - started
+                self.elapsed = self._clock(time.monotonic() - started)
                 last = self.step == end or self._progress() >= 1
                 figures = self._after_step(folder, losses, last=last) or figures
         return figures
@@ -134,7 +134,7 @@ class Trainer:
         with self._autocast():
             losses: dict[str, Tensor] = self.training_step(batch)
         self.optimiser.zero_grad(set_to_none=True)
-        losses["loss"].backward()
+        losses["loss"].backward()  # type: ignore[no-untyped-call]
         norm = nn.utils.clip_grad_norm_(self.network.parameters(), self.config.clip)
         if torch.isfinite(norm):  # one bad batch must not end a long run
             self.optimiser.step()
@@ -148,8 +148,8 @@ class Trainer:
         figures: dict[str, float] = {}
         config = self.config
         due = last or self.step % config.validate_every == 0
-        if self.rank == 0 and (due or self.step % config.log_every == 0):
-            figures = {name: float(value) for name, value in losses.items()}
+        if due or self.step % config.log_every == 0:
+            figures = self._over_all(losses)
             figures["seconds"] = round(self.elapsed, 2)
         if due:
             validation = self._validate()
@@ -162,6 +162,22 @@ class Trainer:
             if due or last or self.step % config.checkpoint_every == 0:
                 folder.save_state(self._state())
         return figures
+
+    def _over_all(self, figures: dict[str, Tensor]) -> dict[str, float]:
+        """Figures as numbers, averaged over the processes: those of the global batch."""
+        values = torch.stack([value.float().to(self.device) for value in figures.values()])
+        if self.world > 1:
+            dist.all_reduce(values)
+            values /= self.world
+        return dict(zip(figures, values.tolist(), strict=True))
+
+    def _clock(self, elapsed: float) -> float:
+        """Seconds trained; with a budget on the clock all processes go by the first one's, and stop together."""
+        if self.world == 1 or not self.config.seconds:
+            return elapsed
+        shared = torch.tensor([elapsed], dtype=torch.float64, device=self.device)
+        dist.broadcast(shared, 0)
+        return float(shared)
 
     def _validate(self) -> dict[str, float]:
         """Validate with the averaged weights where there are any; keep the best and the last checkpoint."""
