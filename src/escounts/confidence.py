@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -82,7 +83,7 @@ def choose_views(
     borders = np.linspace(0, frames, count + 1).round().astype(int)
     density = np.zeros(frames, np.float32)
     chosen = []
-    for first, last in zip(borders[:-1], borders[1:], strict=True):
+    for first, last in pairwise(borders.tolist()):
         # Half a block of context on each side, so that the choice does not hang on where blocks begin.
         around = slice(max(0, first - block // 2), last + block // 2)
         scores = [calibration.view_weight(e.rate) * e.surety(around) for e in evidence]
@@ -103,6 +104,5 @@ def features(
     near = [abs(c - total) <= max(0.5, 0.1 * total) for c in counts]
     agreement = (sum(near) - 1) / max(1, len(near) - 1)
     cells = main.rate * len(density) / 30.0 / max(total, 0.5)
-    return np.array(
-        [1.0, main.surety(), decided, agreement, math.log1p(total), min(math.log(max(cells, 1e-3)), 5.0), float(shots > 0)]
-    )
+    log_cells = min(math.log(max(cells, 1e-3)), 5.0)
+    return np.array([1.0, main.surety(), decided, agreement, math.log1p(total), log_cells, float(shots > 0)])

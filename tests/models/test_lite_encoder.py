@@ -31,9 +31,7 @@ def test_what_stands_still_is_taken_out() -> None:
     encoder = LiteEncoder(TINY).eval()
     features = torch.randn(1, 8, 16, 4, 4)
     background = 5 * torch.randn(1, 1, 16, 4, 4)
-    assert torch.allclose(
-        encoder.window_tokens(features), encoder.window_tokens(features + background), atol=1e-4
-    )
+    assert torch.allclose(encoder.window_tokens(features), encoder.window_tokens(features + background), atol=1e-4)
 
 
 def test_normalise_maps_bytes_to_the_declared_scale() -> None:

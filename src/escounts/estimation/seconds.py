@@ -19,13 +19,13 @@ from torch import Tensor
 from escounts.confidence import Calibration, Evidence, choose_views
 from escounts.errors import ExemplarError, VideoError
 from escounts.estimation.views import BASE_RATE, Image, View, ViewEncoder, Window, WindowStore
-from escounts.models.decoder import Memory
+from escounts.models.decoder import Memory, Projected
 from escounts.models.interface import Progress
 from escounts.models.lite import exemplar_cells
 from escounts.models.network import Network
 from escounts.results import DensityMap, Estimate
 from escounts.video import Video
-from escounts.windows import Stitcher
+from escounts.windows import Stitcher, triangle
 
 DEFAULT_VIEWS = (View(6), View(3), View(1))
 THOROUGH_VIEWS = (View(6), View(6, 3), View(4), View(3), View(3, 1), View(2), View(1))
@@ -150,7 +150,7 @@ class SecondsEncoding:
             if not windows or last - first > windows[0].cells:
                 continue
             window = min(windows, key=lambda w: abs(w.start + w.cells / 2 - (first + last) / 2))
-            projected = self._read(view, [window])
+            projected = self._read([window])
             cells = exemplar_cells(first - window.start, last - window.start, window.cells)
             tokens[view] = projected.tokens_BTHWC[0, torch.from_numpy(cells)]
         if not tokens:
@@ -201,19 +201,19 @@ class SecondsEncoding:
         memory = self._memory(view, shots)
         for index in range(0, len(windows), DECODE_BATCH):
             group = windows[index : index + DECODE_BATCH]
-            output = self.model.network.decoder.decode(self._read(view, group), memory.expand(len(group)))
-            assert output.rate_BT is not None and output.gate_logits_BT is not None
+            output = self.model.network.decoder.decode(self._read(group), memory.expand(len(group)))
+            assert output.rate_BT is not None and output.gate_logits_BT is not None  # it is a rate head
+            assert output.confidence_BT is not None
             gates = output.gate_logits_BT.sigmoid()
-            confident = output.confidence_BT / gates.clamp_min(1e-6)  # type: ignore[operator]
+            confident = output.confidence_BT / gates.clamp_min(1e-6)
             values = output.rate_BT if assume_repeats else output.density_BT
             maps = torch.stack([values, gates, confident]).float().cpu().numpy()
             for row, window in enumerate(group):
-                weights = np.minimum(np.arange(1, window.cells + 1), np.arange(window.cells, 0, -1)).clip(max=32)
                 for stitcher, stack in zip((density, gate, sharp), maps, strict=True):
-                    stitcher.add(stack[row], window.start, weights=weights)
+                    stitcher.add(stack[row], window.start, triangle(window.cells))
         return Evidence(
             rate=view.rate,
-            density=_on_base(density.result(), view, first, last) / view.divisor,
+            density=_on_base(density.result() / view.divisor, view, first, last),
             gate=_on_base(gate.result(), view, first, last),
             sharpness=_on_base(sharp.result(), view, first, last),
         )
@@ -229,12 +229,12 @@ class SecondsEncoding:
     def _cell(self, view: View, time: float) -> float:
         return ((time - self.start) * BASE_RATE - view.phase) / view.divisor
 
-    def _read(self, view: View, windows: Sequence[Window]):  # type: ignore[no-untyped-def]
+    def _read(self, windows: Sequence[Window]) -> Projected:
         config = self.model.network.decoder.config
         return self.store.read(windows, (*config.grid, config.channels), self.model.device)
 
 
-def _on_base(values: Array, view: View, first: int, last: int) -> Array:
+def _on_base(values: npt.NDArray[np.float64], view: View, first: int, last: int) -> Array:
     """A view's cells on base frames first..last: every frame has the value of the cell it lies in."""
     frames = np.arange(first, last)
     cell = np.clip((frames - view.phase) // view.divisor, 0, len(values) - 1)

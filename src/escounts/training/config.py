@@ -19,6 +19,7 @@ class TrainConfig:
     seconds: a budget on the clock (a lent machine); the schedule then follows whichever is further on.
     schedule "steps": × decay every decay_epochs epochs; "cosine": to zero at the end, after the warm-up.
     ema: decay of the averaged weights per step, or None. clip: largest gradient norm.
+    compile: let torch.compile fuse the trained encoder's frame stage (a GPU that trains for minutes).
     """
 
     epochs: int = 300
@@ -35,6 +36,7 @@ class TrainConfig:
     clip: float = 1.0
     ema: float | None = None
     precision: Precision = "auto"
+    compile: bool = False
     seed: int = 0
     log_every: int = 20
     validate_every: int = 500

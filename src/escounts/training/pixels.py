@@ -11,6 +11,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -95,10 +96,13 @@ class PixelTask:
         return self._make(self.generator, plans, rng, shots=None)
 
     def _request(self, step: int, rank: int, world: int) -> tuple[int, int, int]:
-        """(first video's index, videos, frames each) of one process's share of a step."""
+        """(batch's index, videos, frames each) of one process's share of a step.
+
+        Shorter videos come in larger batches: the frames of a step stay the same, and so does the work.
+        """
         length = int(np.random.default_rng((self.seed, step)).choice(self.config.lengths))
-        size = self.batch_size // world
-        return (step * world + rank) * size, size, length
+        videos = self.batch_size * max(self.config.lengths) // length
+        return step * world + rank, videos // world, length
 
     def forward(self, network: nn.Module, batch: PixelBatch) -> tuple[HeadOutput, Target]:
         assert isinstance(network, Network)
@@ -119,7 +123,7 @@ class PixelTask:
         for shots in (0, 1):
             truth, counted = [], []
             for k in range(self.config.validation_batches):
-                plans = self.validation.plans(k * self.batch_size, self.batch_size, self.config.validation_length)
+                plans = self.validation.plans(k, self.batch_size, self.config.validation_length)
                 rng = np.random.default_rng((self.seed, k, 7))
                 batch = self._make(self.validation, plans, rng, shots=shots)
                 output, target = self.forward(network, batch)
@@ -128,15 +132,17 @@ class PixelTask:
             figures[f"mae_{shots}"] = mae(np.round(truth), np.array(counted))
             figures[f"obo_{shots}"] = obo(np.round(truth), np.array(counted))
             nothing = np.array(truth) < 0.5
-            figures[f"zero_{shots}"] = float((np.round(counted)[nothing] == 0).mean())
+            if nothing.any():
+                figures[f"zero_{shots}"] = float((np.round(counted)[nothing] == 0).mean())
         figures["mae"] = (figures["mae_0"] + figures["mae_1"]) / 2
         return figures
 
     def _make(self, generator: Generator, plans: list[Plan], rng: Rng, *, shots: int | None) -> PixelBatch:
-        generated = generator.render(plans, device=self.device, size=self.size)
+        with torch.autocast(self.device.type, enabled=False):
+            generated = generator.render(plans, device=self.device, size=self.size)
         length = generated.frames_BTCHW.shape[1]
         exemplars, units = choose_exemplars(generated, length, self.config, rng, shots=shots)
-        density = np.stack([rate_map(spans, cells=length, step=1.0) for spans in units])
+        density = np.stack([_rate_map(spans, length) for spans in units])
         density_BT = torch.from_numpy(density.astype(np.float32)).to(self.device)
         target = Target(density_BT=density_BT, count_B=density_BT.sum(1))
         moved = Exemplars(**{name: value.to(self.device) for name, value in vars(exemplars).items()})
@@ -181,6 +187,13 @@ def choose_exemplars(
         units.append(all_spans[row])
     tensors = [torch.from_numpy(a) for a in (source, cell, cells, number.astype(np.int64))]
     return Exemplars(*tensors), units
+
+
+def _rate_map(spans: Spans, length: int) -> npt.NDArray[np.float64]:
+    """Repetitions per frame; spans may reach over the borders of the video, also before its start."""
+    before = max([0.0, *(-start for start, _ in spans)])
+    moved = [(start + before, end + before) for start, end in spans]
+    return rate_map(moved, cells=length, step=1.0, start=before)
 
 
 def _whole(spans: Spans, length: int) -> list[tuple[float, float]]:

@@ -30,8 +30,8 @@ class SyntheticRun:
 
     network: NetworkConfig = LITE
     train: TrainConfig = field(default_factory=synthetic_recipe)
-    generator: GeneratorConfig = GeneratorConfig()
-    pixels: PixelConfig = PixelConfig()
+    generator: GeneratorConfig = field(default_factory=GeneratorConfig)
+    pixels: PixelConfig = field(default_factory=PixelConfig)
 
 
 NETWORKS = {"lite": LITE, "lite-tiny": LITE_TINY}
@@ -83,6 +83,9 @@ def train_synthetic(
         network.encoder.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         torch.backends.cuda.matmul.allow_tf32 = True
         torch.backends.cudnn.allow_tf32 = True
+        if run.train.compile:
+            # Only the frame stage: a step always brings it the same number of frames, so it compiles once.
+            network.encoder.get_submodule("frame_stage").compile(dynamic=False)
     metadata = {
         "train": json.dumps(run.train.to_dict()),
         "generator": json.dumps(asdict(run.generator)),

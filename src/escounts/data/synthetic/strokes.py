@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from escounts.data.synthetic import strokes_triton
 from escounts.data.synthetic.plan import Array, Numbers, Shapes
 
 CPU_BLOCK = 8
@@ -29,7 +31,8 @@ def draw_strokes(shapes: Sequence[Shapes], view_FCHW: Tensor) -> None:
     geometry_FK7, paint_FK8 = _stack(shapes)
     lens_F23 = np.concatenate([layer.lens for layer in shapes])
     if view_FCHW.device.type != "cpu":
-        _draw_block(geometry_FK7, paint_FK8, lens_F23, view_FCHW, windowed=False)
+        draw = _draw_fused if strokes_triton.AVAILABLE else partial(_draw_block, windowed=False)
+        draw(geometry_FK7, paint_FK8, lens_F23, view_FCHW)
         return
     for begin in range(0, len(geometry_FK7), CPU_BLOCK):
         block = slice(begin, begin + CPU_BLOCK)
@@ -52,6 +55,21 @@ def _stack(shapes: Sequence[Shapes]) -> tuple[Numbers, Numbers]:
     return np.concatenate(geometry).astype(np.float32), np.concatenate(paint).astype(np.float32)
 
 
+def _draw_fused(geometry_FK7: Numbers, paint_FK8: Numbers, lens_F23: Numbers, view_FCHW: Tensor) -> None:
+    """Draw the strokes of all moments in one pass over the pixels of a CUDA device."""
+    device = view_FCHW.device
+    axes_FK32 = send(_axes(geometry_FK7, lens_F23), device)
+    sharp_F = send(_sharpness(lens_F23, *view_FCHW.shape[2:]), device)
+    strokes_triton.draw(view_FCHW, axes_FK32, send(geometry_FK7, device), send(paint_FK8, device), sharp_F)
+
+
+def _sharpness(lens_F23: Numbers, height: int, width: int) -> Array:
+    """(F,) -1 / width of a pixel in the layer's coordinates: the slope of a soft edge."""
+    pixel = np.sqrt(np.abs(np.linalg.det(lens_F23[:, :, :2]))) * 2 / np.sqrt(height * width)
+    slope: Array = (-1 / pixel).astype(np.float32)
+    return slope
+
+
 def _draw_block(
     geometry_FK7: Numbers, paint_FK8: Numbers, lens_F23: Numbers, view_FCHW: Tensor, *, windowed: bool
 ) -> None:
@@ -66,9 +84,7 @@ def _draw_block(
     axes_FK32 = send(_axes(geometry_FK7, lens_F23), device)
     column_W = ((torch.arange(width, device=device) + 0.5) * 2 / width - 1)[None, None, :]
     row_H = ((torch.arange(height, device=device) + 0.5) * 2 / height - 1)[None, :, None]
-    # How wide a pixel is in the layer's coordinates: the width of a soft edge.
-    pixel = np.sqrt(np.abs(np.linalg.det(lens_F23[:, :, :2]))) * 2 / np.sqrt(height * width)
-    sharp_F11 = send((-1 / pixel).astype(np.float32), device, real)[:, None, None]
+    sharp_F11 = send(_sharpness(lens_F23, height, width), device, real)[:, None, None]
     values_FK7 = send(geometry_FK7, device, real)
     paint = send(paint_FK8, device, real)
     windows = _windows(geometry_FK7, paint_FK8, lens_F23, height, width) if windowed else None
