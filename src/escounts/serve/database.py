@@ -89,12 +89,18 @@ class LabelRow:
 
 
 class Database:
-    """Every statement the service runs. Safe to call from any thread."""
+    """Every statement the service runs. Safe to call from any thread.
+
+    One connection writes, under a lock; every thread reads over one of its own, so that no page waits for a
+    write to reach the disk.
+    """
 
     def __init__(self, path: Path) -> None:
-        self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
-        self._connection.row_factory = sqlite3.Row
+        self._path = path
+        self._connection = self._connect()
         self._lock = threading.RLock()
+        self._readers: list[sqlite3.Connection] = []
+        self._own = threading.local()
         with self._lock:
             for pragma in (
                 "journal_mode = WAL",
@@ -105,9 +111,15 @@ class Database:
                 self._connection.execute(f"PRAGMA {pragma}")
             self._connection.executescript(SCHEMA)
 
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self._path, check_same_thread=False, isolation_level=None, timeout=5.0)
+        connection.row_factory = sqlite3.Row
+        return connection
+
     def close(self) -> None:
         with self._lock:
-            self._connection.close()
+            for connection in (*self._readers, self._connection):
+                connection.close()
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -121,8 +133,12 @@ class Database:
             self._connection.execute("COMMIT")
 
     def _rows(self, query: str, values: Sequence[Any] = ()) -> list[sqlite3.Row]:
-        with self._lock:
-            return self._connection.execute(query, values).fetchall()
+        reader: sqlite3.Connection | None = getattr(self._own, "reader", None)
+        if reader is None:
+            reader = self._own.reader = self._connect()
+            with self._lock:
+                self._readers.append(reader)
+        return reader.execute(query, values).fetchall()
 
     def integrity(self) -> str:
         """ "ok", or what SQLite finds wrong with the file."""

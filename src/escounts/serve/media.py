@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import mimetypes
 import os
 import re
@@ -97,7 +98,7 @@ class Library:
                         self._check_size(size)
                     file.write(chunk)
                 file.flush()
-                os.fsync(file.fileno())
+                await asyncio.to_thread(os.fsync, file.fileno())
             if size == 0:
                 raise UploadError("the upload is empty; send the video file as the body", 422)
             if expected is not None and size != expected:
@@ -118,7 +119,7 @@ class Library:
             created=now,
             expires=now + keep * 86400 if keep > 0 else None,
         )
-        self._database.add_video(row)
+        await asyncio.to_thread(self._database.add_video, row)
         return row
 
     def _check_size(self, size: int) -> None:

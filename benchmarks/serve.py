@@ -1,0 +1,273 @@
+"""Twenty clients at once, and recounts of a one-minute video. Prints a table, writes docs/benchmarks.md and JSON.
+
+    python benchmarks/serve.py [--clients 20] [--recounts 30] [--model default]
+
+The service runs as the real command. Every client uploads a video of its own and waits for its count, which is
+compared with what the library counts in the same file; another thread opens the page and lists the videos all
+the while. Percentiles are of all its requests.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import av
+import httpx
+import numpy as np
+import psutil
+from footage import looped, replace_section, segment
+
+RESULTS = Path(__file__).parent / "results" / "serve.json"
+RATE, WIDTH, HEIGHT = 25, 320, 240
+HEADERS = {"X-Escounts": "1"}
+MEGABYTE = 2**20
+
+
+@dataclass(frozen=True)
+class Load:
+    """What happened while all clients counted. Times in seconds, memory in MB (server, worker)."""
+
+    clients: int
+    counted: int
+    right: int
+    wall: float
+    page_median: float
+    page_p95: float
+    page_requests: int
+    server_mb: float
+    worker_mb: float
+
+
+@dataclass(frozen=True)
+class Recounts:
+    """Recounts with an exemplar of a one-minute 720p video: seconds from request to answer."""
+
+    number: int
+    first_count: float
+    median: float
+    p95: float
+    in_worker: float
+
+
+def clip(path: Path, repetitions: int, seconds: float) -> Path:
+    """A block that goes up and down; every clip has its own count, colour and length."""
+    rng = np.random.default_rng(repetitions)
+    wall = np.kron(rng.integers(40, 110, (HEIGHT // 8, WIDTH // 8, 3)), np.ones((8, 8, 1))).astype(np.uint8)
+    colour = rng.integers(120, 255, 3)
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("libx264", rate=RATE, options={"preset": "ultrafast", "crf": "24"})
+        stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, "yuv420p"
+        for index in range(round(seconds * RATE)):
+            picture = wall.copy()
+            phase = repetitions * index / (seconds * RATE)
+            top = int((HEIGHT - 90) * (0.5 + 0.5 * np.cos(2 * np.pi * phase))) + 5
+            picture[top : top + 80, 120:200] = colour
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
+        container.mux(stream.encode(None))
+    return path
+
+
+class Server:
+    """`escounts serve` on a free port, with its memory watched."""
+
+    def __init__(self, data: Path, model: str) -> None:
+        command = [sys.executable, "-c", "from escounts.cli import main; main()", "serve", "--port", "0"]
+        self.process = subprocess.Popen(
+            [*command, "--data", str(data), "--model", model, "--device", "cpu"],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+        assert self.process.stdout is not None
+        self.address = self.process.stdout.readline().split()[-1].rstrip("/")
+        while not self._ready():
+            time.sleep(0.2)
+
+    def _ready(self) -> bool:
+        try:
+            return bool(httpx.get(f"{self.address}/healthz").json()["status"] == "ok")
+        except httpx.HTTPError:
+            return False
+
+    def memory(self) -> tuple[float, float]:
+        """Resident MB of the server and of its worker."""
+        server = psutil.Process(self.process.pid)
+        children = server.children(recursive=True)
+        return server.memory_info().rss / MEGABYTE, sum(child.memory_info().rss for child in children) / MEGABYTE
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGINT)
+        self.process.wait(30)
+
+
+class Prober(threading.Thread):
+    """Opens the page and lists the videos until told to stop; keeps every answer's time and the peak memory."""
+
+    def __init__(self, server: Server) -> None:
+        super().__init__(daemon=True)
+        self.server = server
+        self.seconds: list[float] = []
+        self.peak = (0.0, 0.0)
+        self.done = threading.Event()
+
+    def run(self) -> None:
+        with httpx.Client(base_url=self.server.address, headers=HEADERS, timeout=60) as client:
+            while not self.done.is_set():
+                for path in ("/", "/js/app.js", "/api/videos"):
+                    began = time.perf_counter()
+                    client.get(path).raise_for_status()
+                    self.seconds.append(time.perf_counter() - began)
+                now = self.server.memory()
+                self.peak = (max(self.peak[0], now[0]), max(self.peak[1], now[1]))
+                self.done.wait(0.05)
+
+
+def send(client: httpx.Client, path: Path) -> str:
+    answer = client.post(
+        "/api/videos",
+        params={"name": path.name},
+        content=path.read_bytes(),
+        headers={"Content-Type": "video/mp4"},
+    )
+    answer.raise_for_status()
+    return str(answer.json()["id"])
+
+
+def counted(client: httpx.Client, video: str, **options: Any) -> dict[str, Any]:
+    """Ask for a count and wait for its end."""
+    job = client.post("/api/jobs", json={"video": video, "wait": 30, **options}).raise_for_status().json()
+    while job["state"] in ("queued", "running"):
+        time.sleep(0.2)
+        job = client.get(f"/api/jobs/{job['id']}").raise_for_status().json()
+    return dict(job)
+
+
+def one_client(address: str, path: Path) -> dict[str, Any]:
+    with httpx.Client(base_url=address, headers=HEADERS, timeout=600) as client:
+        return counted(client, send(client, path))
+
+
+def measure_load(server: Server, clips: dict[Path, int]) -> Load:
+    """All clients at once."""
+    prober = Prober(server)
+    prober.start()
+    began = time.perf_counter()
+    with ThreadPoolExecutor(len(clips)) as pool:
+        jobs = dict(zip(clips, pool.map(lambda path: one_client(server.address, path), clips), strict=True))
+    wall = time.perf_counter() - began
+    prober.done.set()
+    prober.join(10)
+    done = [path for path, job in jobs.items() if job["state"] == "done"]
+    right = [p for p in done if (jobs[p]["result"]["video"], jobs[p]["count"]) == (p.name, clips[p])]
+    page = sorted(prober.seconds)
+    return Load(
+        clients=len(clips),
+        counted=len(done),
+        right=len(right),
+        wall=wall,
+        page_median=statistics.median(page),
+        page_p95=page[int(0.95 * (len(page) - 1))],
+        page_requests=len(page),
+        server_mb=prober.peak[0],
+        worker_mb=prober.peak[1],
+    )
+
+
+def measure_recounts(server: Server, minute: Path, number: int) -> Recounts:
+    """One first count, then recounts, each with another exemplar."""
+    with httpx.Client(base_url=server.address, headers=HEADERS, timeout=600) as client:
+        video = send(client, minute)
+        began = time.perf_counter()
+        assert counted(client, video)["state"] == "done"
+        first = time.perf_counter() - began
+        seconds, inside = [], []
+        for index in range(number):
+            start = 2.0 + index % 25 * 2
+            began = time.perf_counter()
+            job = counted(client, video, exemplars=[{"start": start, "end": start + 2.0}])
+            seconds.append(time.perf_counter() - began)
+            assert job["state"] == "done", job["error"]
+            inside.append(job["result"]["timings"]["job"])
+    ordered = sorted(seconds)
+    return Recounts(
+        number=number,
+        first_count=first,
+        median=statistics.median(seconds),
+        p95=ordered[int(0.95 * (number - 1))],
+        in_worker=statistics.median(inside),
+    )
+
+
+def table(model: str, load: Load, recounts: Recounts) -> str:
+    return "\n".join(
+        [
+            "## The service",
+            "",
+            f"{os.cpu_count()} cores ({platform.machine()}), model `{model}`, one worker; "
+            "`python benchmarks/serve.py`.",
+            "",
+            "| | |",
+            "|---|---|",
+            f"| clients that upload and count at once | {load.clients} |",
+            f"| counted / with the right count of the right video | {load.counted} / {load.right} |",
+            f"| all done after | {load.wall:.1f} s |",
+            f"| the page meanwhile, {load.page_requests} requests: median / 95th percentile | "
+            f"{load.page_median * 1000:.0f} / {load.page_p95 * 1000:.0f} ms |",
+            f"| peak memory: server / worker | {load.server_mb:.0f} / {load.worker_mb:.0f} MB |",
+            f"| first count of a minute of 720p30 | {recounts.first_count:.1f} s |",
+            f"| recount with an exemplar, {recounts.number} times: median / 95th percentile | "
+            f"{recounts.median * 1000:.0f} / {recounts.p95 * 1000:.0f} ms |",
+            f"| of that inside the worker, median | {recounts.in_worker * 1000:.0f} ms |",
+        ]
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--clients", type=int, default=20)
+    parser.add_argument("--recounts", type=int, default=30)
+    parser.add_argument("--model", default="default")
+    options = parser.parse_args()
+
+    import escounts
+
+    folder = Path(tempfile.gettempdir()) / "escounts-benchmarks"
+    folder.mkdir(exist_ok=True)
+    minute = looped(segment(folder / "segment.mp4"), folder / "minute.mp4", 6)
+    counter = escounts.load(options.model, device="cpu")
+    with tempfile.TemporaryDirectory() as place:
+        paths = [clip(Path(place) / f"client{n}.mp4", n + 4, 6 + n * 0.7) for n in range(options.clients)]
+        clips = {path: counter.count(path).count for path in paths}
+        server = Server(Path(place) / "data", options.model)
+        try:
+            load = measure_load(server, clips)
+            recounts = measure_recounts(server, minute, options.recounts)
+        finally:
+            server.stop()
+    text = table(counter.model.name, load, recounts)
+    print(text)
+    replace_section("serve", text)
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text(
+        json.dumps({"model": counter.model.name, "load": asdict(load), "recounts": asdict(recounts)}, indent=1) + "\n"
+    )
+    if load.right != load.clients:
+        sys.exit("something was lost or mixed up")
+
+
+if __name__ == "__main__":
+    main()
