@@ -167,17 +167,34 @@ class SecondsEncoding:
         assume_repeats: bool = False,
     ) -> Estimate:
         """The density between two times, on the base rate's grid."""
-        first = max(0, round(((start if start is not None else self.start) - self.start) * BASE_RATE))
-        last = min(self.frames, round(((end if end is not None else self.end) - self.start) * BASE_RATE))
-        views = self._suited(shots)
-        with self.model.precision():
-            evidence = [
-                self._decode(view, shots, first, last, assume_repeats=assume_repeats) for view in views
-            ]
+        first, last = self._frames(start, end)
+        evidence = self.evidence(shots, first=first, last=last, assume_repeats=assume_repeats)
         density, chosen = choose_views(evidence, BASE_RATE, self.model.calibration)
         confidence, details = self.model.calibration.confidence(evidence, density, chosen, shots=len(shots))
         map_ = DensityMap(density, self.start + first / BASE_RATE, 1 / BASE_RATE, "rate")
         return Estimate(map_, confidence, details)
+
+    @torch.inference_mode()
+    def evidence(
+        self,
+        shots: Sequence[SecondsShot] = (),
+        *,
+        first: int = 0,
+        last: int | None = None,
+        assume_repeats: bool = False,
+    ) -> list[Evidence]:
+        """What every view that is asked says of base frames first..last."""
+        last = self.frames if last is None else last
+        with self.model.precision():
+            return [
+                self._decode(view, shots, first, last, assume_repeats=assume_repeats) for view in self._suited(shots)
+            ]
+
+    def _frames(self, start: float | None, end: float | None) -> tuple[int, int]:
+        """Base frames between two times in seconds."""
+        first = max(0, round(((start if start is not None else self.start) - self.start) * BASE_RATE))
+        last = min(self.frames, round(((end if end is not None else self.end) - self.start) * BASE_RATE))
+        return first, last
 
     def _suited(self, shots: Sequence[SecondsShot]) -> list[View]:
         """Views to ask: all without exemplars, else the one at which they last about EXEMPLAR_TARGET cells."""

@@ -11,6 +11,7 @@ from escounts.models.interface import CountingModel
 
 WEIGHTS = Path(__file__).resolve().parent.parent / "weights"
 """Weights that travel with the package."""
+LITE_WEIGHTS = WEIGHTS / "lite.safetensors"
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,24 @@ def _spectral(device: str) -> CountingModel:
     return Spectral()
 
 
+def _lite_state() -> str:
+    if LITE_WEIGHTS.is_file():
+        return "ready"
+    return f"missing: {LITE_WEIGHTS.name} is not in this installation; reinstall the package"
+
+
+def _lite(device: str) -> CountingModel:
+    from escounts.confidence import Calibration
+    from escounts.estimation.seconds import SecondsModel
+    from escounts.models.checkpoint import load_network
+    from escounts.models.device import choose_device
+
+    where = choose_device(device)
+    network, metadata = load_network(LITE_WEIGHTS, where)
+    calibration = Calibration.from_json(metadata["calibration"]) if "calibration" in metadata else None
+    return SecondsModel("lite", network, device=where, calibration=calibration)
+
+
 _ENTRIES: dict[str, ModelEntry] = {}
 
 
@@ -47,6 +66,18 @@ def register(entry: ModelEntry) -> None:
     _ENTRIES[entry.name] = entry
 
 
+register(
+    ModelEntry(
+        name="lite",
+        summary="The default: a small encoder, self-similarity and the exemplar decoder, for any motion.",
+        source="in the package",
+        size_bytes=LITE_WEIGHTS.stat().st_size if LITE_WEIGHTS.is_file() else 0,
+        trained_on="generated repetitions of permissively licensed clips, motion capture and drawn motion",
+        licence="MIT; see docs/models/lite.md",
+        state=_lite_state,
+        build=_lite,
+    )
+)
 register(
     ModelEntry(
         name="spectral",

@@ -1,0 +1,75 @@
+"""Fits a model's confidence on generated videos it was not trained on: is the count within one of the truth?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from escounts.confidence import Calibration, Evidence, choose_views, features
+from escounts.data.synthetic import Generator
+from escounts.estimation.seconds import SecondsModel
+from escounts.estimation.views import BASE_RATE
+
+Array = npt.NDArray[np.float64]
+
+RIDGE = 0.3
+"""Strength of the pull towards zero weights: a few hundred videos carry a handful of weights, no more."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One counted video: every view's evidence, the number of exemplars, the true count."""
+
+    evidence: Sequence[Evidence]
+    shots: int
+    truth: float
+
+
+def collect(model: SecondsModel, generator: Generator, videos: int, *, lengths: Sequence[int]) -> list[Trial]:
+    """Count generated videos zero-shot and, where a whole repetition is in them, with one exemplar."""
+    trials = []
+    for index in range(videos):
+        length = lengths[index % len(lengths)]
+        batch = generator.render([generator.plan(index, length)], device=model.device)
+        images = batch.frames_BTCHW[0].permute(0, 2, 3, 1).cpu().numpy()
+        encoding = model.encode_images(images)
+        spans = [(start / BASE_RATE, end / BASE_RATE) for start, end in batch.spans[0]]
+        inside = [min(end, encoding.end) - max(start, 0.0) for start, end in spans]
+        truth = sum(part / (end - start) for part, (start, end) in zip(inside, spans, strict=True))
+        trials.append(Trial(encoding.evidence(), 0, truth))
+        whole = [span for span in spans if span[0] >= 0 and span[1] <= encoding.end]
+        if whole:
+            shot = encoding.shot(*whole[len(whole) // 2])
+            trials.append(Trial(encoding.evidence([shot]), 1, truth))
+    return trials
+
+
+def calibrate(trials: Sequence[Trial], start: Calibration | None = None) -> Calibration:
+    """The calibration that fits the trials best; view weights and threshold are kept from `start`."""
+    start = start or Calibration()
+    rows, right = [], []
+    for trial in trials:
+        density, chosen = choose_views(trial.evidence, BASE_RATE, start)
+        rows.append(features(trial.evidence, density, chosen, shots=trial.shots))
+        right.append(abs(round(float(density.sum())) - trial.truth) <= 1.0)
+    weights = logistic(np.stack(rows), np.array(right, dtype=np.float64))
+    return Calibration(tuple(round(float(w), 4) for w in weights), start.view_weights, start.unsure_below)
+
+
+def logistic(inputs_NF: Array, outcome_N: Array, *, steps: int = 50) -> Array:
+    """Weights of a ridge logistic regression by Newton's method; the first column is the bias, not pulled."""
+    weights = np.zeros(inputs_NF.shape[1])
+    pull = np.full(len(weights), RIDGE)
+    pull[0] = 0.0
+    for _ in range(steps):
+        chance = 1 / (1 + np.exp(-inputs_NF @ weights))
+        gradient = inputs_NF.T @ (outcome_N - chance) - pull * weights
+        curvature = (inputs_NF * (chance * (1 - chance))[:, None]).T @ inputs_NF + np.diag(pull + 1e-9)
+        change = np.linalg.solve(curvature, gradient)
+        weights = weights + change
+        if np.abs(change).max() < 1e-8:
+            break
+    return weights

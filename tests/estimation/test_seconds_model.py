@@ -1,0 +1,103 @@
+"""The default model's estimation: views, windows, exemplars, ranges. Random weights: arithmetic, not accuracy."""
+
+import numpy as np
+import pytest
+import torch
+
+from escounts.errors import ExemplarError
+from escounts.estimation import views
+from escounts.estimation.seconds import SecondsModel
+from escounts.estimation.views import BASE_RATE, View
+from escounts.models.lite import LITE_TINY
+from escounts.models.network import Network
+
+
+@pytest.fixture(scope="module")
+def model() -> SecondsModel:
+    torch.manual_seed(0)
+    return SecondsModel("tiny", Network(LITE_TINY), views=(View(6), View(3), View(1)))
+
+
+def moving_square(frames: int, period: float = 30.0) -> np.ndarray:
+    """(T, 64, 64, 3): a bright square that goes to and fro."""
+    images = np.full((frames, 64, 64, 3), 40, np.uint8)
+    for t in range(frames):
+        x = int(20 + 15 * np.sin(2 * np.pi * t / period))
+        images[t, 20:40, x : x + 12] = 220
+    return images
+
+
+def test_views_count_their_cells() -> None:
+    assert View(3).rate == 10.0
+    assert [View(3, phase).cells(10) for phase in (0, 1, 2)] == [4, 3, 3]
+    assert View(6).cells(0) == 0
+
+
+def test_windows_cover_every_cell_and_the_last_ends_with_the_video(model: SecondsModel) -> None:
+    encoding = model.encode_images(moving_square(400))
+    for view, windows in encoding.windows.items():
+        cells = view.cells(400)
+        covered = np.zeros(cells, bool)
+        for window in windows:
+            covered[window.start : window.start + window.cells] = True
+        assert covered.all()
+        assert windows[-1].start + windows[-1].cells == cells
+    fast = encoding.windows[View(1)]
+    assert [w.start for w in fast] == [0, 64, 128, 192, 256, 272]
+
+
+def test_chunk_size_does_not_change_the_density(model: SecondsModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    images = moving_square(300)
+    whole = model.encode_images(images).estimate().density.values
+    monkeypatch.setattr(views, "CHUNK", 7)
+    assert np.allclose(whole, model.encode_images(images).estimate().density.values, atol=2e-4)
+
+
+def test_spilling_to_a_file_changes_nothing(model: SecondsModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    images = moving_square(300)
+    kept = model.encode_images(images).estimate().density.values
+    monkeypatch.setattr(views, "MEMORY_LIMIT", 1000)
+    assert np.array_equal(kept, model.encode_images(images).estimate().density.values)
+
+
+def test_density_of_a_range_is_a_cut_of_the_whole(model: SecondsModel) -> None:
+    encoding = model.encode_images(moving_square(200), start=5.0)
+    whole = encoding.evidence()
+    part = encoding.evidence(first=60, last=150)
+    for full, cut in zip(whole, part, strict=True):
+        assert np.allclose(full.density[60:150], cut.density, atol=1e-6)
+    density = encoding.estimate(start=7.0, end=10.0).density
+    assert density.start == pytest.approx(7.0) and len(density.values) == 90
+
+
+def test_exemplar_chooses_the_rate_that_suits_its_length(model: SecondsModel) -> None:
+    encoding = model.encode_images(moving_square(300))
+    short, long = encoding.shot(1.0, 1.4), encoding.shot(1.0, 4.0)
+    assert [v.rate for v in encoding._suited([short])] == [30.0]
+    assert [v.rate for v in encoding._suited([long])] == [5.0]
+
+
+def test_exemplar_changes_the_count_and_its_length_counts_only_in_its_own_video(model: SecondsModel) -> None:
+    one = model.encode_images(moving_square(200))
+    two = model.encode_images(moving_square(200))
+    shot = one.shot(1.0, 2.0)
+    own, other = one.estimate([shot]).density.count, two.estimate([shot]).density.count
+    assert own != one.estimate().density.count
+    assert own != other  # the same pixels, but the length of a foreign exemplar is not taken over
+
+
+def test_exemplar_outside_the_video_is_refused(model: SecondsModel) -> None:
+    encoding = model.encode_images(moving_square(100))
+    with pytest.raises(ExemplarError, match="outside"):
+        encoding.shot(2.0, 9.0)
+
+
+def test_assuming_repetitions_opens_the_gate(model: SecondsModel) -> None:
+    encoding = model.encode_images(moving_square(200))
+    assert encoding.estimate(assume_repeats=True).density.count > encoding.estimate().density.count
+
+
+def test_a_short_video_is_one_window(model: SecondsModel) -> None:
+    encoding = model.encode_images(moving_square(12))
+    assert encoding.end == pytest.approx(12 / BASE_RATE)
+    assert len(encoding.estimate().density.values) == 12

@@ -1,0 +1,77 @@
+"""Choice between views, features of an estimate, calibration."""
+
+import numpy as np
+import pytest
+
+from escounts.confidence import FEATURES, Calibration, Evidence, choose_views, features
+from escounts.training.calibration import Trial, calibrate, logistic
+
+
+def opinion(rate: float, count: float, sure: float, frames: int = 300) -> Evidence:
+    flat = np.ones(frames, np.float32)
+    return Evidence(rate, flat * np.float32(count / frames), flat * np.float32(sure), flat * np.float32(sure))
+
+
+def test_the_surest_view_speaks() -> None:
+    density, chosen = choose_views([opinion(5, 4, 0.3), opinion(10, 8, 0.9)], 30.0, Calibration())
+    assert chosen == [1] and density.sum() == pytest.approx(8, rel=1e-4)
+
+
+def test_view_weights_tip_the_choice() -> None:
+    both = [opinion(5, 4, 0.8), opinion(10, 8, 0.9)]
+    _, chosen = choose_views(both, 30.0, Calibration(view_weights={"5": 2.0}))
+    assert chosen == [0]
+
+
+def test_long_videos_choose_block_by_block() -> None:
+    half = 3600
+    first = Evidence(
+        5,
+        *(
+            np.r_[np.full(half, a), np.full(half, b)].astype(np.float32)
+            for a, b in ((0.01, 0.02), (0.9, 0.2), (0.9, 0.2))
+        ),
+    )
+    second = Evidence(
+        10,
+        *(
+            np.r_[np.full(half, a), np.full(half, b)].astype(np.float32)
+            for a, b in ((0.03, 0.04), (0.2, 0.9), (0.2, 0.9))
+        ),
+    )
+    density, chosen = choose_views([first, second], 30.0, Calibration())
+    assert chosen[0] == 0 and chosen[-1] == 1
+    assert density[0] == pytest.approx(0.01) and density[-1] == pytest.approx(0.04)
+
+
+def test_features_have_their_names_and_agreement_is_seen() -> None:
+    agreeing = [opinion(5, 8, 0.5), opinion(10, 8.2, 0.9), opinion(30, 8.1, 0.4)]
+    split = [opinion(5, 4, 0.5), opinion(10, 8.2, 0.9), opinion(30, 16, 0.4)]
+    place = FEATURES.index("agreement")
+    values = []
+    for views in (agreeing, split):
+        density, chosen = choose_views(views, 30.0, Calibration())
+        values.append(features(views, density, chosen, shots=0))
+    assert len(values[0]) == len(FEATURES)
+    assert values[0][place] == 1.0 and values[1][place] == 0.0
+
+
+def test_logistic_recovers_a_known_rule() -> None:
+    rng = np.random.default_rng(0)
+    inputs = np.c_[np.ones(4000), rng.normal(size=4000)]
+    outcome = rng.random(4000) < 1 / (1 + np.exp(-(0.5 + 2 * inputs[:, 1])))
+    assert logistic(inputs, outcome.astype(float)) == pytest.approx([0.5, 2.0], abs=0.2)
+
+
+def test_calibrated_confidence_ranks_right_above_wrong() -> None:
+    trials = [Trial([opinion(10, 8, 0.9)], 0, 8.0)] * 30 + [Trial([opinion(10, 8, 0.2)], 0, 3.0)] * 30
+    fitted = calibrate(trials)
+    sure, unsure = ([opinion(10, 8, s)] for s in (0.9, 0.2))
+    high, _ = fitted.confidence(sure, sure[0].density, [0], shots=0)
+    low, _ = fitted.confidence(unsure, unsure[0].density, [0], shots=0)
+    assert high > 0.85 and low < 0.15
+
+
+def test_calibration_survives_json() -> None:
+    calibration = Calibration(weights=(1.0,) * len(FEATURES), view_weights={"30": 0.9}, unsure_below=0.7)
+    assert Calibration.from_json(calibration.to_json()) == calibration
