@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -83,7 +84,15 @@ def answer(work: Callable[[], float]) -> None:
     value = float(work())
     after = resource.getrusage(resource.RUSAGE_SELF)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    print(json.dumps(asdict(Cost(time.perf_counter() - began, cpu, after.ru_maxrss / 1024, value))))
+    print(json.dumps(asdict(Cost(time.perf_counter() - began, cpu, peak_megabytes(), value))))
+
+
+def peak_megabytes() -> float:
+    """Peak memory of this process. ru_maxrss would also remember the process it was forked from."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        return int(re.search(r"VmHWM:\s+(\d+)", status.read_text())[1]) / 1024  # type: ignore[index]
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def decode(path: str) -> float:

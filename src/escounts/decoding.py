@@ -18,7 +18,7 @@ from escounts.errors import VideoError
 IMAGE_SUFFIXES = frozenset({".bmp", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"})
 MAX_PIXELS = 2**27
 """16K UHD is just below; a larger header is a mistake or an attack, and is refused before allocating."""
-MAX_GAP = 3600.0
+MAX_GAP = 600.0
 """A longer jump between two frames (seconds) is a broken clock, not a pause."""
 _ATTACHED_PICTURE = 1024
 DEFAULT_RATE = 25.0
@@ -153,6 +153,8 @@ class FileSource:
             raise VideoError(f"{self.path}: {_reason(self.path, error)}") from error
         with container:
             stream = _picture_stream(self.path, container)
+            if stream.codec_context is None:
+                raise VideoError(f"{self.path}: FFmpeg has no decoder for its codec; convert it to h264 first")
             # The header's size; 0 here may still become known with the first frame.
             if stream.codec_context.width or stream.codec_context.height:
                 checked_size(self.path, stream.codec_context.width, stream.codec_context.height)
@@ -266,4 +268,4 @@ def _reason(path: Path, error: Exception) -> str:
         return "no video FFmpeg can read: another kind of file, or cut off before its index"
     if isinstance(error, (av.error.ArgumentError, av.error.MemoryError)):
         return f"the decoder refuses the picture: damaged, or more than {MAX_PIXELS:,} pixels"
-    return str(error).split("\n")[0]
+    return str(getattr(error, "strerror", None) or error).split("\n")[0]

@@ -127,3 +127,13 @@ def test_exemplar_selects_its_action() -> None:
 def test_a_still_picture_does_not_repeat() -> None:
     estimate = SpectralEncoding(np.full((300, 256), 90, np.uint8), 0.0, 30.0).estimate()
     assert estimate.density.count == 0.0 and 0.4 < estimate.confidence < 0.6
+
+
+@pytest.mark.parametrize(("window", "hop"), [(12.0, 3.0), (20.0, 10.0), (40.0, 10.0)])
+def test_count_hardly_changes_with_the_window(window: float, hop: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hours are counted in overlapping windows; their length is no part of the answer (within 2 %)."""
+    encoding = SpectralEncoding(grey(100, 120.0), 0.0, 30.0)
+    usual = encoding.estimate().density.count
+    monkeypatch.setattr("escounts.baselines.spectral.WINDOW", window)
+    monkeypatch.setattr("escounts.baselines.spectral.HOP", hop)
+    assert encoding.estimate().density.count == pytest.approx(usual, rel=0.02)
