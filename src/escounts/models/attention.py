@@ -26,6 +26,29 @@ def merge_heads(x_BhNd: Tensor) -> Tensor:
     return x_BhNd.transpose(1, 2).flatten(2)
 
 
+class Padding(NamedTuple):
+    """Which tokens of a batch are real.
+
+    valid_B11N: True where a token may be attended to. lengths: real tokens of every sample when they come first;
+    each sample is then a call of its own: fused kernels want no mask, and padding costs nothing.
+    """
+
+    valid_B11N: Tensor
+    lengths: tuple[int, ...] | None
+
+
+def attend(q_BhNd: Tensor, k_BhNd: Tensor, v_BhNd: Tensor, padding: Padding | None) -> Tensor:
+    """Attention of every token to the real tokens of its sample, (B, h, N, d)."""
+    if padding is None:
+        return F.scaled_dot_product_attention(q_BhNd, k_BhNd, v_BhNd)
+    if padding.lengths is None:
+        return F.scaled_dot_product_attention(q_BhNd, k_BhNd, v_BhNd, attn_mask=padding.valid_B11N)
+    samples = zip(q_BhNd.split(1), k_BhNd.split(1), v_BhNd.split(1), padding.lengths, strict=True)
+    seen = [F.scaled_dot_product_attention(q[:, :, :n], k[:, :, :n], v[:, :, :n]) for q, k, v, n in samples]
+    most = q_BhNd.shape[2]
+    return torch.cat([F.pad(part, (0, 0, 0, most - part.shape[2])) for part in seen])
+
+
 class SelfAttention(nn.Module):
     """Every token attends to every valid token of its sample (eq. 2); returns the increment, no residual."""
 
@@ -36,10 +59,10 @@ class SelfAttention(nn.Module):
         self.qkv = nn.Linear(channels, 3 * channels, bias=bias)
         self.out = nn.Linear(channels, channels)
 
-    def forward(self, x_BNC: Tensor, valid_B11N: Tensor | None = None) -> Tensor:
-        """x: tokens; valid: True where a token may be attended to, None when all may."""
+    def forward(self, x_BNC: Tensor, padding: Padding | None = None) -> Tensor:
+        """x: tokens; padding: which of them are real, None when all are."""
         q, k, v = (split_heads(part, self.heads) for part in self.qkv(self.norm(x_BNC)).chunk(3, dim=-1))
-        return self.out(merge_heads(F.scaled_dot_product_attention(q, k, v, attn_mask=valid_B11N)))  # type: ignore[no-any-return]
+        return self.out(merge_heads(attend(q, k, v, padding)))  # type: ignore[no-any-return]
 
 
 class KeyValue(NamedTuple):
@@ -91,14 +114,12 @@ class CrossAttention(nn.Module):
             mixed_BhNd = mixed_BhNd / len(shots)
         return self.out(merge_heads(mixed_BhNd))  # type: ignore[no-any-return]
 
-    def attend_to_self(self, x_BNC: Tensor, valid_B11N: Tensor | None = None) -> Tensor:
+    def attend_to_self(self, x_BNC: Tensor, padding: Padding | None = None) -> Tensor:
         """The same weights with the video as its own exemplar: the decoder of Table 3a."""
         normed_BNC = self.norm(x_BNC)
         q = split_heads(self.query(normed_BNC), self.heads)
         key, value = self.keys_values(normed_BNC)
-        return self.out(  # type: ignore[no-any-return]
-            merge_heads(F.scaled_dot_product_attention(q, key, value, attn_mask=valid_B11N))
-        )
+        return self.out(merge_heads(attend(q, key, value, padding)))  # type: ignore[no-any-return]
 
 
 class FeedForward(nn.Module):
@@ -135,13 +156,13 @@ class CrossBlock(nn.Module):
         x_BNC: Tensor,
         shots: tuple[KeyValue, ...],
         weights_BS: Tensor | None,
-        valid_B11N: Tensor | None,
+        padding: Padding | None,
     ) -> Tensor:
         """Without shots the video is its own exemplar (Table 3a)."""
-        x_BNC = x_BNC + self.self_attention(x_BNC, valid_B11N)  # eq. 2
+        x_BNC = x_BNC + self.self_attention(x_BNC, padding)  # eq. 2
         if shots:
             x_BNC = x_BNC + self.cross_attention(x_BNC, shots, weights_BS)  # eq. 3
         else:
-            x_BNC = x_BNC + self.cross_attention.attend_to_self(x_BNC, valid_B11N)
+            x_BNC = x_BNC + self.cross_attention.attend_to_self(x_BNC, padding)
         x_BNC = x_BNC + self.mlp(x_BNC)  # eq. 4
         return x_BNC

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from escounts.errors import ExemplarError
-from escounts.models.attention import CrossBlock, FeedForward, KeyValue, SelfAttention
+from escounts.models.attention import CrossBlock, FeedForward, KeyValue, Padding, SelfAttention
 from escounts.models.decoder_config import COMPAT, PAPER, DecoderConfig
 from escounts.models.heads import HeadOutput, build_head
 from escounts.models.positions import (
@@ -85,7 +85,7 @@ class WindowBlock(nn.Module):
         """A map of tokens -> a map of tokens."""
         if isinstance(self.attention, SelfAttention):
             flat_BNC = x_BTHWC.flatten(1, 3)
-            seen = self.attention(flat_BNC, token_mask(valid_BT, x_BTHWC)).view(x_BTHWC.shape)
+            seen = self.attention(flat_BNC, token_padding(valid_BT, x_BTHWC)).view(x_BTHWC.shape)
         else:
             seen = self.attention(x_BTHWC, valid_BT)
         x_BTHWC = x_BTHWC + seen if self.residual else seen
@@ -93,12 +93,16 @@ class WindowBlock(nn.Module):
         return x_BTHWC + changed if self.residual else changed
 
 
-def token_mask(valid_BT: Tensor | None, x_BTHWC: Tensor) -> Tensor | None:
-    """valid per time cell -> valid per token, (B, 1, 1, N); None stays None."""
+def token_padding(valid_BT: Tensor | None, x_BTHWC: Tensor) -> Padding | None:
+    """valid per time cell -> per token; None stays None. Asks the device once how long the samples are."""
     if valid_BT is None:
         return None
-    cells = x_BTHWC.shape[2] * x_BTHWC.shape[3]
-    return valid_BT.repeat_interleave(cells, dim=1)[:, None, None, :]
+    places = x_BTHWC.shape[2] * x_BTHWC.shape[3]
+    valid_B11N = valid_BT.repeat_interleave(places, dim=1)[:, None, None, :]
+    count_B = valid_BT.sum(1)
+    first_BT = torch.arange(valid_BT.shape[1], device=valid_BT.device) < count_B[:, None]
+    *lengths, leading = torch.cat([count_B, (first_BT == valid_BT).all()[None]]).tolist()
+    return Padding(valid_B11N, tuple(n * places for n in lengths) if leading else None)
 
 
 class Decoder(nn.Module):
@@ -195,9 +199,9 @@ class Decoder(nn.Module):
         x = self._positioned(projected, time_offset)
         if valid_BT is not None:
             x = x.where(valid_BT[:, :, None, None, None], 0.0)
-        x_BNC, mask_B11N = x.flatten(1, 3), token_mask(valid_BT, x)
+        x_BNC, padding = x.flatten(1, 3), token_padding(valid_BT, x)
         for block, shots in zip(self.cross, memory.blocks, strict=True):
-            x_BNC = block(x_BNC, shots, memory.weights_BS, mask_B11N)
+            x_BNC = block(x_BNC, shots, memory.weights_BS, padding)
         if self.middle_norm is not None:
             x_BNC = self.middle_norm(x_BNC)
         x = x_BNC.view(x.shape)
