@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from serving import Client
 
+from escounts.data import folder
 from escounts.serve.app import Service
-from escounts.serve.labels import LabelError, from_label_studio, to_csv, to_label_studio
+from escounts.serve.labels import LabelError, from_label_studio, to_csv, to_label_studio, write_csv
 
 
 def test_csv_has_the_columns_that_training_reads() -> None:
@@ -24,8 +25,21 @@ def test_csv_has_the_columns_that_training_reads() -> None:
     ]
 
 
+def test_the_dataset_reader_reads_them(tmp_path: Path) -> None:
+    labelled = [
+        ("a.mp4", "squat", [(0.5, 1.25), (2.0, 3.0)]),
+        ("still.mp4", "", []),
+        ("-b.mp4", "jump", [(1.0, 2.0)]),
+    ]
+    write_csv(tmp_path / "labels.csv", labelled)
+    videos = {video.name: video for video in folder.load(tmp_path).videos}
+    assert videos["a.mp4"].spans == ((0.5, 1.25), (2.0, 3.0))
+    assert videos["still.mp4"].count == 0
+    assert (tmp_path / videos["./-b.mp4"].name).resolve() == tmp_path / "-b.mp4"
+
+
 def test_no_cell_is_a_formula() -> None:
-    assert "\n'=cmd" in to_csv([("=cmd()", "", [(0, 1)])])
+    assert to_csv([("=cmd().mp4", "@x", [(0, 1)])]).splitlines()[1] == "./=cmd().mp4,0.000,1.000,'@x"
 
 
 @given(

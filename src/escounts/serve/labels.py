@@ -24,19 +24,23 @@ class LabelError(EscountsError):
 
 
 def to_csv(labelled: Iterable[tuple[str, str, Spans]]) -> str:
-    """(file, action, spans) rows as labels.csv: file, start_s, end_s, class."""
+    """(file, action, spans) rows as labels.csv: file, start_s, end_s, class.
+
+    A video in which nothing repeats is one row without times.
+    """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["file", "start_s", "end_s", "class"])
     for file, action, spans in labelled:
-        for start, end in spans:
-            writer.writerow([_plain(file), f"{start:.3f}", f"{end:.3f}", _plain(action)])
+        times = [(f"{start:.3f}", f"{end:.3f}") for start, end in spans] or [("", "")]
+        for start_s, end_s in times:
+            writer.writerow([_plain(file, "./"), start_s, end_s, _plain(action, "'")])
     return text.getvalue()
 
 
-def _plain(text: str) -> str:
-    """A cell that no spreadsheet takes for a formula."""
-    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+def _plain(text: str, guard: str) -> str:
+    """A cell that no spreadsheet takes for a formula: with a guard that leaves a path the same path."""
+    return f"{guard}{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
 
 
 def write_csv(path: Path, labelled: Iterable[tuple[str, str, Spans]]) -> None:
