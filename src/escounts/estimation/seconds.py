@@ -19,7 +19,7 @@ from torch import Tensor
 from escounts.confidence import Calibration, Evidence, choose_views
 from escounts.errors import ExemplarError, VideoError
 from escounts.estimation.views import BASE_RATE, Image, View, ViewEncoder, Window, WindowStore
-from escounts.models.decoder import Memory, Projected
+from escounts.models.decoder import Memory
 from escounts.models.interface import Progress
 from escounts.models.lite import exemplar_cells
 from escounts.models.network import Network
@@ -101,7 +101,8 @@ class SecondsModel:
         self, images: Iterable[Image], *, start: float = 0.0, thorough: bool = False
     ) -> SecondsEncoding:
         """Encode (S, S, 3) RGB images that come at the base rate, the first at `start` seconds."""
-        store = WindowStore()
+        decoder = self.network.decoder.config
+        store = WindowStore(decoder.grid, decoder.channels)
         views = self.thorough_views if thorough else self.views
         encoders = [ViewEncoder(self.network, view, store, self.device) for view in views]
         frames = 0
@@ -150,7 +151,7 @@ class SecondsEncoding:
             if not windows or last - first > windows[0].cells:
                 continue
             window = min(windows, key=lambda w: abs(w.start + w.cells / 2 - (first + last) / 2))
-            projected = self._read([window])
+            projected = self.store.read([window], self.model.device)
             cells = exemplar_cells(first - window.start, last - window.start, window.cells)
             tokens[view] = projected.tokens_BTHWC[0, torch.from_numpy(cells)]
         if not tokens:
@@ -215,10 +216,10 @@ class SecondsEncoding:
         density, gate, sharp = Stitcher(cells), Stitcher(cells), Stitcher(cells)
         begin, stop = (first - view.phase) / view.divisor, (last - view.phase) / view.divisor
         windows = [w for w in self.windows[view] if w.start < stop and w.start + w.cells > begin]
-        memory = self._memory(view, shots)
+        decoder, memory = self.model.network.decoder, self._memory(view, shots)
         for index in range(0, len(windows), DECODE_BATCH):
             group = windows[index : index + DECODE_BATCH]
-            output = self.model.network.decoder.decode(self._read(group), memory.expand(len(group)))
+            output = decoder.decode(self.store.read(group, self.model.device), memory.expand(len(group)))
             assert output.rate_BT is not None and output.gate_logits_BT is not None  # it is a rate head
             assert output.confidence_BT is not None
             gates = output.gate_logits_BT.sigmoid()
@@ -245,10 +246,6 @@ class SecondsEncoding:
 
     def _cell(self, view: View, time: float) -> float:
         return ((time - self.start) * BASE_RATE - view.phase) / view.divisor
-
-    def _read(self, windows: Sequence[Window]) -> Projected:
-        config = self.model.network.decoder.config
-        return self.store.read(windows, (*config.grid, config.channels), self.model.device)
 
 
 def _on_base(values: npt.NDArray[np.float64], view: View, first: int, last: int) -> Array:

@@ -5,16 +5,16 @@ Every view takes each `divisor`-th frame of the base rate, so one pass over the 
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from escounts.estimation.token_file import TokenFile
 from escounts.models.decoder import Projected
 from escounts.models.encoders.lite import LiteEncoder
 from escounts.models.network import Network
@@ -49,7 +49,7 @@ class View(NamedTuple):
 
 @dataclass(frozen=True)
 class Window:
-    """Where one encoded window lies: cells of its view, and its place in the store."""
+    """Where one encoded window lies: cells of its view, and its first cell in the store."""
 
     start: int
     cells: int
@@ -57,35 +57,26 @@ class Window:
 
 
 class WindowStore:
-    """Projected windows in half precision, in memory or, past a limit, in a temporary file that closes with it."""
+    """Projected windows of one video, in half precision; hours of them lie in a temporary file."""
 
-    def __init__(self) -> None:
-        self._file: IO[bytes] = tempfile.SpooledTemporaryFile(max_size=MEMORY_LIMIT)  # noqa: SIM115
-        self._end = 0
+    def __init__(self, grid: tuple[int, int], channels: int) -> None:
+        self.grid = grid
+        # A cell is its tokens and, as one more row, its similarity feature.
+        self._file = TokenFile((grid[0] * grid[1] + 1, channels), memory_limit=MEMORY_LIMIT)
 
     def append(self, projected: Projected) -> int:
-        """Keep one window (batch 1); its offset."""
+        """Keep one window (batch 1); the cell of the file it begins at."""
         assert projected.similarity_BTC is not None
-        parts = [projected.tokens_BTHWC, projected.similarity_BTC]
-        offset = self._end
-        self._file.seek(offset)
-        for part in parts:
-            self._end += self._file.write(part.to("cpu", torch.float16).contiguous().numpy().tobytes())
+        offset = self._file.cells
+        cells = torch.cat([projected.tokens_BTHWC.flatten(2, 3), projected.similarity_BTC[:, :, None]], 2)
+        self._file.append(cells[0])
         return offset
 
-    def read(self, windows: Sequence[Window], shape: tuple[int, int, int], device: torch.device) -> Projected:
-        """Windows of equal length as one batch, in single precision. shape: H, W, C of the tokens."""
-        height, width, channels = shape
-        cells = windows[0].cells
-        split = cells * height * width * channels
-        rows = []
-        for window in windows:
-            self._file.seek(window.offset)
-            data = self._file.read(2 * (split + cells * channels))
-            rows.append(np.frombuffer(data, np.float16))
-        both = torch.from_numpy(np.stack(rows)).to(device).float()
-        tokens = both[:, :split].view(len(windows), cells, height, width, channels)
-        return Projected(tokens, both[:, split:].view(len(windows), cells, channels))
+    def read(self, windows: Sequence[Window], device: torch.device) -> Projected:
+        """Windows of equal length as one batch, in single precision."""
+        both = torch.stack([self._file.read(w.offset, w.offset + w.cells, device) for w in windows])
+        tokens_BTNC = both[:, :, :-1]
+        return Projected(tokens_BTNC.reshape(*both.shape[:2], *self.grid, both.shape[3]), both[:, :, -1])
 
 
 class ViewEncoder:
