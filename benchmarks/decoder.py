@@ -218,7 +218,8 @@ def in_own_process(form: str, grid: int, windows: int, device: str, result: Path
 
 def cell(row: dict[str, Any]) -> str:
     if row["fits"]:
-        return f"{row['seconds']:9.3f} s ({row['processor_seconds']:.1f}) {row['peak_bytes'] / 2**20:9.0f} MB {row['share']:5.0%}"
+        times = f"{row['seconds']:9.3f} s ({row['processor_seconds']:.1f})"
+        return f"{times} {row['peak_bytes'] / 2**20:9.0f} MB {row['share']:5.0%}"
     if "needs_bytes" in row:
         return f"does not fit: {row['needs_bytes'] / 2**30:.1f} GB a matrix"
     return f"failed: {row['error']}"
@@ -239,9 +240,7 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     options.output.parent.mkdir(parents=True, exist_ok=True)
     print(f"torch {torch.__version__}, {options.device}, {torch.get_num_threads()} threads, {os.cpu_count()} cores")
-    print(
-        f"{'grid':>5} {'windows':>7} {'form':>9}   time (processor time), peak memory, share of the matrix-product rate"
-    )
+    print(f"{'grid':>5} {'windows':>7} {'form':>9}   time (processor), peak memory, share of the matrix-product rate")
     for grid in options.grids:
         for windows in options.windows:
             densities = {}
