@@ -115,7 +115,7 @@ def _models() -> Iterator[Finding]:
         state = entry.state()
         note = ", the default" if entry.name == default else ""
         good = True if state == "ready" else None
-        yield Finding(good, f"model {entry.name}: {state} ({size(entry.size_bytes)}{note})")
+        yield Finding(good, f"model {entry.name}: {state} ({size(entry)}{note})")
     catalogue.build("default", "cpu")
     yield Finding(True, f"the default model ({default}) loads")
 

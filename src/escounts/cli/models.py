@@ -41,9 +41,11 @@ def command(as_json: bool) -> None:
         click.echo(f"{entry.name}{mark}: {entry.state()}")
         click.echo(f"  {entry.summary}")
         click.echo(f"  trained on: {entry.trained_on}")
-        click.echo(f"  from: {entry.source} · {size(entry.size_bytes)} · licence: {entry.licence}")
+        click.echo(f"  from: {entry.source} · {size(entry)} · licence: {entry.licence}")
 
 
-def size(size_bytes: int) -> str:
-    """8.4 MB; no weights."""
-    return f"{size_bytes / 1e6:.1f} MB" if size_bytes else "no weights"
+def size(entry: catalogue.ModelEntry) -> str:
+    """"8.4 MB", "no weights" where none are needed, "not here" where they are missing."""
+    if entry.size_bytes:
+        return f"{entry.size_bytes / 1e6:.1f} MB"
+    return "no weights" if entry.state() == "ready" else "not here"
