@@ -58,7 +58,7 @@ def as_nobody() -> str:
         return ""
     # Import first: the checkout may lie where nobody may look.
     return (
-        "import escounts.counter, escounts.video, escounts.baselines.spectral\n"
+        "import difflib, tempfile, escounts.counter, escounts.video, escounts.baselines.spectral\n"
         "import escounts.output, escounts.output.finished, escounts.cli.count, escounts.cli.inputs\n"
         f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})\n"
     )

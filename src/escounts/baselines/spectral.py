@@ -287,10 +287,11 @@ def _confidence(evidence: float, count: float, *, exemplar: bool) -> float:
     Logistic fits to 208 videos of the project's generator that were used for nothing else; they are harder
     than most real videos, so easy ones are better than this says.
     """
+    size = math.log1p(min(count, 50.0))  # the generated videos have no more: nothing is said beyond
     if round(count) == 0:
         logit = 0.12 - 0.85 * evidence
     elif exemplar:
-        logit = 2.04 + 1.60 * evidence - 1.65 * math.log1p(count)
+        logit = 2.04 + 1.60 * evidence - 1.65 * size
     else:
-        logit = 1.71 + 2.16 * evidence - 1.93 * math.log1p(count)
+        logit = 1.71 + 2.16 * evidence - 1.93 * size
     return 1.0 / (1.0 + math.exp(-logit))
