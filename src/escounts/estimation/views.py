@@ -96,7 +96,6 @@ class ViewEncoder:
         self._pending: list[Image] = []
         self._features: list[Tensor] = []
         self._first = 0  # cell of the first feature that is still held
-        self._held = 0
 
     def push(self, image: Image) -> None:
         """The next base frame, (S, S, 3) RGB."""
@@ -123,7 +122,6 @@ class ViewEncoder:
         self._features.append(self.encoder.frame_features(frames[:, :count], following)[0])
         self._pending = self._pending[count:]
         self.cells += count
-        self._held += count
         start = self.windows[-1].start + self.length // 2 if self.windows else 0
         while start + self.length <= self.cells:
             self._keep(start)
@@ -137,7 +135,7 @@ class ViewEncoder:
         window = features[start - self._first : end - self._first][None]
         projected = self.decoder.project(self.encoder.window_tokens(window))
         self.windows.append(Window(start, end - start, self.store.append(projected)))
-        # The last window may reach back by a whole length, so this much is kept.
-        keep_from = max(self._first, self.cells - self.length)
+        # The next window begins half a length on, and the last one may reach back by a whole length.
+        keep_from = max(self._first, min(start + self.length // 2, self.cells - self.length))
         self._features = [features[keep_from - self._first :]]
         self._first = keep_from
