@@ -124,7 +124,7 @@ def test_interrupt_keeps_what_is_finished(folder: Path, tmp_path: Path) -> None:
     done = finish(process)
     assert done.code == 130 and "interrupted" in done.err and "Traceback" not in done.err
     names = {path.name for path in (tmp_path / "out").iterdir()}
-    assert names == {"a.json", "a.csv", ".escounts-finished.json"}
+    assert names == {"a.json", "a.csv", ".escounts-finished.jsonl"}
     assert json.loads((tmp_path / "out" / "a.json").read_text())["count"] == 4
 
 

@@ -15,7 +15,7 @@ from movies import bouncing, write_movie
 
 from escounts.errors import OutputError
 from escounts.output import SUFFIXES, WRITERS
-from escounts.output.atomic import whole_file, write_text
+from escounts.output.atomic import whole_file
 from escounts.output.finished import LEDGER, Ledger
 from escounts.output.json import from_dict, to_dict
 from escounts.output.pictures import frames_at, jpeg, telling_times
@@ -192,8 +192,10 @@ def test_ledger_knows_settings_video_and_files(tmp_path: Path) -> None:
     assert not Ledger(tmp_path).has("v", video, {"model": "a"}, ["v.json", "v.csv"])
     video.write_bytes(b"22")
     assert not Ledger(tmp_path).has("v", video, {"model": "a"}, ["v.json"])
-    write_text(tmp_path / LEDGER, "damaged")
-    assert not Ledger(tmp_path).has("v", video, {"model": "a"}, ["v.json"])
+    with (tmp_path / LEDGER).open("a") as file:
+        file.write('{"name": "v", "vid')  # a crash in the middle of a line
+    Ledger(tmp_path).add("v", video, {"model": "a"}, ["v.json"])
+    assert Ledger(tmp_path).has("v", video, {"model": "a"}, ["v.json"])
 
 
 def _twice(picture: Path, folder: Path) -> Path:

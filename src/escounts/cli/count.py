@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from escounts import __version__
 from escounts.cli.inputs import output_names, videos_among
 from escounts.errors import EscountsError, OutputError
 from escounts.exemplars import parse_exemplar
@@ -20,6 +21,7 @@ from escounts.models import catalogue
 
 if TYPE_CHECKING:
     from escounts.counter import Counter
+    from escounts.output.finished import Ledger
     from escounts.results import CountResult
 
 FORMATS = ("text", "json", "csv", "srt", "png", "mp4", "html")
@@ -46,6 +48,7 @@ class Job:
     def settings(self) -> dict[str, Any]:
         """What changes a result: two runs with equal settings write equal files."""
         return {
+            "escounts": __version__,
             "model": self.model,
             "exemplars": list(self.exemplars),
             "from": self.start,
@@ -129,8 +132,12 @@ def command(
 
 def run(inputs: tuple[Path, ...], job: Job) -> int:
     """Count every video; 0, or 1 when some failed."""
+    ledger: Ledger | None = None
     if job.folder is not None:
+        from escounts.output.finished import Ledger
+
         _check_writable(job.folder)
+        ledger = Ledger(job.folder)
     videos, failures = videos_among(inputs)
     for failure in failures:
         click.echo(f"escounts: {failure}", err=True)
@@ -138,11 +145,11 @@ def run(inputs: tuple[Path, ...], job: Job) -> int:
     failed = len(failures)
     for video, name in output_names(videos):
         try:
-            if job.folder is not None and not job.force and _skipped(video, name, job):
+            if ledger is not None and not job.force and _skipped(ledger, video, name, job):
                 continue
             if counter is None:
                 counter = _load(job)
-            _show(_counted(counter, video, name, job), job)
+            _show(_counted(counter, ledger, video, name, job), job)
             if job.folder is not None and not job.json:
                 for file in _file_names(name, job):
                     click.echo(f"wrote {job.folder / file}", err=True)
@@ -161,7 +168,7 @@ def _load(job: Job) -> Counter:
         raise click.UsageError(str(error)) from error  # no video can be counted: not one file's fault
 
 
-def _counted(counter: Counter, video: Path, name: str, job: Job) -> CountResult:
+def _counted(counter: Counter, ledger: Ledger | None, video: Path, name: str, job: Job) -> CountResult:
     """Count one video and write what was asked for; the ledger hears of it when all files are there."""
     with _progress(video, job) as progress:
         result = counter.count(
@@ -173,23 +180,20 @@ def _counted(counter: Counter, video: Path, name: str, job: Job) -> CountResult:
             assume_repeats=job.assume_repeats,
             progress=progress,
         )
-    if job.folder is not None:
+    if job.folder is not None and ledger is not None:
         from escounts.output import WRITERS
-        from escounts.output.finished import Ledger
 
         files = _file_names(name, job)
         for kind, file in zip(job.formats, files, strict=True):
             WRITERS[kind](result, job.folder / file, video=video)
-        Ledger(job.folder).add(name, video, job.settings, files)
+        ledger.add(name, video, job.settings, files)
     return result
 
 
-def _skipped(video: Path, name: str, job: Job) -> bool:
-    from escounts.output.finished import Ledger
-
+def _skipped(ledger: Ledger, video: Path, name: str, job: Job) -> bool:
     assert job.folder is not None
     files = _file_names(name, job)
-    if not Ledger(job.folder).has(name, video, job.settings, files):
+    if not ledger.has(name, video, job.settings, files):
         return False
     if job.json:
         if "json" not in job.formats:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import chain, count
 from pathlib import Path
 
 from escounts.errors import EscountsError, VideoError
@@ -37,13 +39,13 @@ def videos_among(inputs: Sequence[Path]) -> tuple[list[Path], list[EscountsError
 def output_names(videos: Sequence[Path]) -> Iterator[tuple[Path, str]]:
     """Each video with a name for its outputs: its stem, or more of its path where stems are equal."""
     taken: set[str] = set()
-    stems = [video.resolve().stem for video in videos]
-    for video, stem in zip(videos, stems, strict=True):
+    stems = Counter(video.resolve().stem for video in videos)
+    for video in videos:
         path = video.resolve()
         choices = [path.name, f"{path.parent.name}-{path.name}"]
-        if stems.count(stem) == 1:
-            choices.insert(0, stem)
-        choices += [f"{path.parent.name}-{path.name}-{number}" for number in range(2, len(videos) + 2)]
-        name = next(choice for choice in choices if choice not in taken)
+        if stems[path.stem] == 1:
+            choices.insert(0, path.stem)
+        numbered = (f"{path.parent.name}-{path.name}-{number}" for number in count(2))
+        name = next(choice for choice in chain(choices, numbered) if choice not in taken)
         taken.add(name)
         yield video, name

@@ -8,24 +8,31 @@ from pathlib import Path
 from typing import Any
 
 from escounts.errors import OutputError
-from escounts.output.atomic import write_text
 
-LEDGER = ".escounts-finished.json"
+LEDGER = ".escounts-finished.jsonl"
 
 
 class Ledger:
-    """The record of one output folder: output name → settings, video size and age, files written."""
+    """The record of one output folder: output name → settings, video size and age, files written.
+
+    One line a finished video, appended, the last one of a name counts: thousands of videos cost no more each
+    than one does, and a line that broke off in a crash is passed over.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / LEDGER
         self._folder = folder
         self._entries: dict[str, dict[str, Any]] = {}
         try:
-            loaded = json.loads(self._path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return  # none yet, or damaged: then everything is counted again
-        if isinstance(loaded, dict):
-            self._entries = loaded
+            lines = self._path.read_text(encoding="utf-8", errors="replace").splitlines()
+        except OSError:
+            return  # none yet
+        for line in lines:
+            try:
+                entry = json.loads(line)
+                self._entries[entry["name"]] = entry
+            except (ValueError, KeyError, TypeError):
+                continue
 
     def has(self, name: str, video: Path, settings: Mapping[str, Any], files: Sequence[str]) -> bool:
         """True if these files of this very video were written with these settings and are still there."""
@@ -39,12 +46,19 @@ class Ledger:
         before = self._entries.get(name, {})
         same = before.get("settings") == dict(settings) and before.get("video") == stamp(video)
         kept = before.get("files", []) if same else []
-        self._entries[name] = {
+        entry = {
+            "name": name,
             "video": stamp(video),
             "settings": dict(settings),
             "files": sorted({*kept, *files}),
         }
-        write_text(self._path, json.dumps(self._entries, ensure_ascii=False, indent=1) + "\n")
+        self._entries[name] = entry
+        try:
+            with self._path.open("a", encoding="utf-8") as file:
+                # A line that broke off must not swallow this one.
+                file.write("\n" + json.dumps(entry, ensure_ascii=False) + "\n")
+        except OSError as error:
+            raise OutputError(f"{self._path}: cannot be written: {error.strerror or error}") from error
 
 
 def stamp(video: Path) -> list[Any]:

@@ -58,10 +58,11 @@ def _encoder(container: Any, rate: Fraction, width: int, height: int) -> Any:
 
 def _progress(result: CountResult, time: float) -> float:
     """How far the repetition on screen is, 0..1; 0 between repetitions."""
-    for repetition in result.repetitions:
-        if repetition.start <= time < repetition.end:
-            return (time - repetition.start) / (repetition.end - repetition.start)
-    return 0.0
+    index = bisect_right(result.repetitions, time, key=lambda repetition: repetition.start) - 1
+    if index < 0 or time >= result.repetitions[index].end:
+        return 0.0
+    repetition = result.repetitions[index]
+    return (time - repetition.start) / (repetition.end - repetition.start)
 
 
 class Badge:
