@@ -136,7 +136,12 @@ def test_bad_rows_of_an_own_folder_are_named(tmp_path: Path, text: str, said: st
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [("file,when\na.mp4,3\n", "needs columns"), ("file,count\n", "no rows"), ("x\n1\n", "no column file")]
+    ("text", "said"),
+    [
+        ("file,when\na.mp4,3\n", "needs columns"),
+        ("file,count\n", "no rows"),
+        ("x\n1\n", "no column file"),
+    ],
 )
 def test_unusable_label_tables_are_refused(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(DataError, match=said):

@@ -77,7 +77,7 @@ with TokenWriter(Path({folder!r}), LAYOUT) as writer:
 
 def test_killed_while_writing_nothing_is_half(tmp_path: Path) -> None:
     folder = tmp_path / "store"
-    code = KILLED.format(paths=[str(Path(__file__).parent)], folder=str(folder))
+    code = KILLED.format(paths=[str(Path(__file__).resolve().parents[1])], folder=str(folder))
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
     assert process.stdout is not None
     process.stdout.readline()
@@ -134,7 +134,7 @@ def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path: Path, monkeypatch: 
     with TokenWriter(tmp_path, LAYOUT) as writer:
         writer.write(tokens(video("v0")))
         monkeypatch.setattr(Path, "write_bytes", full)
-        with pytest.raises(DataError, match="the disk is full.*run again to go on"):
+        with pytest.raises(DataError, match=r"the disk is full.*run again to go on"):
             writer.write(tokens(video("v1")))
         monkeypatch.undo()
     with TokenWriter(tmp_path, LAYOUT) as writer:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "data"))
 from stores import LAYOUT, STEP, store, video
 
 from escounts.errors import DataError
@@ -132,6 +129,15 @@ def test_a_group_of_nothing_but_zeros_has_no_relative_error() -> None:
     assert np.isnan(group.mae)
     assert group.obz == 0.5
     assert np.isnan(score("empty", []).rmse)
+
+
+def test_a_rate_map_has_a_peak_for_each_repetition() -> None:
+    even = row(kind="rate", density=(0.25,) * 12, step=0.5, spans=((0.0, 2.0), (2.0, 4.0), (4.0, 6.0)))
+    peaks = even.peak_map()
+    assert peaks.kind == "peaks"
+    assert peaks.count == pytest.approx(3.0)
+    assert np.argsort(peaks.values)[-3:].tolist() != [9, 10, 11], "spread over time"
+    assert row().peak_map().values.tolist() == row().density_map().values.tolist()
 
 
 def test_reports_state_intervals_and_what_is_left_out() -> None:

@@ -16,8 +16,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "data"))
 from stores import LAYOUT, STEP, store, video
 
 from escounts.data.tokens import TokenStore
@@ -121,6 +119,10 @@ def test_four_videos_are_learnt_by_heart(tmp_path: Path) -> None:
     assert [row.rounded for row in rows] == list(counts)
 
 
+def losses(run: Path) -> list[float]:
+    return [json.loads(line)["loss"] for line in (run / "log.jsonl").read_text().splitlines()]
+
+
 KILLED = """
 import sys, time, torch
 sys.path[:0] = {paths!r}
@@ -135,7 +137,7 @@ def report(step, total, figures):
     time.sleep(0.2)
 train_on_tokens(RUN, dataset_of(toys), TokenStore(toys), Path({out!r}), report=report)
 """
-PATHS = [str(Path(__file__).parent), str(Path(__file__).resolve().parents[1] / "data")]
+PATHS = [str(Path(__file__).parent), str(Path(__file__).resolve().parents[1])]
 
 
 def test_killed_and_resumed_equals_uninterrupted(toys: Path, tmp_path: Path) -> None:
@@ -153,8 +155,7 @@ def test_killed_and_resumed_equals_uninterrupted(toys: Path, tmp_path: Path) -> 
     for name in ("last.safetensors", "best.safetensors"):
         ours, theirs = read_tensors(killed / name), read_tensors(whole / name)
         assert all(torch.equal(ours[key], theirs[key]) for key in theirs), name
-    losses = [[json.loads(line)["loss"] for line in (f / "log.jsonl").read_text().splitlines()] for f in (whole, killed)]
-    assert losses[0] == losses[1]
+    assert losses(killed) == losses(whole)
     states = [torch.load(f / "last.pt", weights_only=True) for f in (whole, killed)]
     moments = [state["optimiser"]["state"][0]["exp_avg"] for state in states]
     assert torch.equal(*moments)
@@ -192,11 +193,7 @@ def test_two_processes_train_like_one(toys: Path, tmp_path: Path) -> None:
     one, two = (read_tensors(tmp_path / name / "last.safetensors") for name in ("one", "two"))
     for key in one:
         torch.testing.assert_close(two[key], one[key], rtol=1e-3, atol=1e-4, msg=key)
-    losses = [
-        np.array([json.loads(line)["loss"] for line in (tmp_path / name / "log.jsonl").read_text().splitlines()])
-        for name in ("one", "two")
-    ]
-    np.testing.assert_allclose(losses[1], losses[0], rtol=2e-3)
+    np.testing.assert_allclose(losses(tmp_path / "two"), losses(tmp_path / "one"), rtol=2e-3)
 
 
 def test_the_guard_refuses_videos_that_were_trained_on(toys: Path, tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def command(
             save_predictions(file, rows)
             given = f"{number} shots, {kind} video" if number else "zero-shot"
             click.echo(f"{labels.name} {chosen}, {given}: {len(rows)} of {len(videos)} videos → {file}")
-            click.echo(metric_report(rows, rate=about.run.tokens.target == "rate"))
+            click.echo(metric_report(rows))
             if groups:
                 click.echo(group_report(rows))
 

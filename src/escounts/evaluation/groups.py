@@ -39,14 +39,10 @@ def score(name: str, rows: Sequence[Prediction]) -> GroupResult:
     truth = np.array([row.count for row in rows], dtype=np.float64)
     counted = np.array([row.predicted for row in rows], dtype=np.float64)
     relative = mae(truth, counted) if (truth > 0).any() else float("nan")
-    return GroupResult(
-        name, len(rows), rmse(truth, counted), relative, obz(truth, counted), obo(truth, counted)
-    )
+    return GroupResult(name, len(rows), rmse(truth, counted), relative, obz(truth, counted), obo(truth, counted))
 
 
-def by_edges(
-    rows: Sequence[Prediction], value: Value, edges: Sequence[float], unit: str
-) -> list[GroupResult]:
+def by_edges(rows: Sequence[Prediction], value: Value, edges: Sequence[float], unit: str) -> list[GroupResult]:
     """Groups between fixed edges, smallest first; a value on an edge falls in the lower group."""
     bounds = [float("-inf"), *edges, float("inf")]
     names = SIZES if len(edges) + 1 == len(SIZES) else tuple(str(i + 1) for i in range(len(edges) + 1))
@@ -57,9 +53,7 @@ def by_edges(
     return results
 
 
-def by_equal_size(
-    rows: Sequence[Prediction], value: Value, groups: int = 5, unit: str = ""
-) -> list[GroupResult]:
+def by_equal_size(rows: Sequence[Prediction], value: Value, groups: int = 5, unit: str = "") -> list[GroupResult]:
     """Groups of about equal size; videos of one value stay together."""
     values = np.sort([value(row) for row in rows])
     edges = np.unique(np.quantile(values, np.arange(1, groups) / groups, method="lower"))

@@ -17,9 +17,10 @@ from torch import Tensor, nn
 
 from escounts.data.annotations import VideoAnnotation
 from escounts.data.tokens import TokenStore, write_whole
+from escounts.density import density_map, repetitions
 from escounts.errors import DataError
 from escounts.models.decoder import Decoder
-from escounts.results import DensityMap, FloatArray
+from escounts.results import DensityKind, DensityMap, FloatArray
 
 Exemplars = Literal["same", "other"]
 ExemplarSource = Mapping[str, Sequence[tuple[Tensor, float]]]
@@ -29,7 +30,8 @@ ExemplarSource = Mapping[str, Sequence[tuple[Tensor, float]]]
 @dataclass(frozen=True)
 class Prediction:
     """One counted video. count: the truth; predicted: the sum of the map. times in seconds; density: the map
-    from `start`, cells of `step` seconds. spans: annotated repetitions. shots, exemplars: what it was given."""
+    from `start`, cells of `step` seconds, of a kind. spans: annotated repetitions. shots, exemplars: what it was
+    given."""
 
     dataset: str
     split: str
@@ -47,15 +49,24 @@ class Prediction:
     shots: int = 0
     exemplars: str = "none"
     model: str = ""
+    kind: DensityKind = "peaks"
 
     @property
     def rounded(self) -> int:
         """The whole count, half to even."""
         return round(self.predicted)
 
-    def density_map(self, kind: Literal["peaks", "rate"] = "peaks") -> DensityMap:
+    def density_map(self) -> DensityMap:
         """The map as counting returns it."""
-        return DensityMap(np.asarray(self.density, np.float32), self.start, self.step, kind)
+        return DensityMap(np.asarray(self.density, np.float32), self.start, self.step, self.kind)
+
+    def peak_map(self) -> DensityMap:
+        """The map with one peak a repetition; a rate map's repetitions get a peak at their middle."""
+        if self.kind == "peaks":
+            return self.density_map()
+        spans = [(max(found.start, 0.0), found.end) for found in repetitions(self.density_map())]
+        values = density_map(spans, cells=len(self.density), step=self.step, start=self.start)
+        return DensityMap(values.astype(np.float32), self.start, self.step)
 
 
 def predict(
@@ -73,15 +84,14 @@ def predict(
 ) -> list[Prediction]:
     """Count every stored video, zero-shot or with the given exemplars; those without tokens are left out."""
     decoder = decoder_of(network).eval()
+    map_kind: DensityKind = "rate" if decoder.config.head.kind == "rate" else "peaks"
     rows = []
     for video in videos:
         if video.name not in store or store.entries[video.name].cells == 0:
             continue
         entry = store.entries[video.name]
         shots = list(exemplars.get(video.name, ())) if exemplars else []
-        density = decode_video(
-            decoder, store, video.name, shots, shifts=shifts, by_window=by_window, device=device
-        )
+        density = decode_video(decoder, store, video.name, shots, shifts=shifts, by_window=by_window, device=device)
         rows.append(
             Prediction(
                 dataset=dataset,
@@ -100,6 +110,7 @@ def predict(
                 shots=len(shots),
                 exemplars=kind if shots else "none",
                 model=model,
+                kind=map_kind,
             )
         )
     return rows

@@ -22,7 +22,7 @@ NAMES = {
 }
 
 
-def metric_report(rows: Sequence[Prediction], *, rate: bool = False) -> str:
+def metric_report(rows: Sequence[Prediction]) -> str:
     """Every metric of some videos with its 95 % interval; localisation where repetitions were marked."""
     truth = np.array([row.count for row in rows])
     counted = np.array([row.predicted for row in rows])
@@ -31,8 +31,8 @@ def metric_report(rows: Sequence[Prediction], *, rate: bool = False) -> str:
     curve = off_by_curve(truth, counted, most=5)
     lines.append("  off by at most 0 … 5              " + "  ".join(f"{share:.3f}" for share in curve))
     marked = [row for row in rows if not row.pseudo]
-    if marked and not rate:
-        found = localise([(row.density_map(), row.spans) for row in marked])
+    if marked:
+        found = localise([(row.peak_map(), row.spans) for row in marked])
         lines.append(f"  localisation, mean Jaccard index {found.average}")
     return "\n".join(lines)
 

@@ -133,6 +133,7 @@ def spectral_predictions(
                 density=tuple(result.density.values.tolist()),
                 spans=video.spans,
                 model="spectral",
+                kind=result.density.kind,
             )
         )
     save_predictions(path, rows)

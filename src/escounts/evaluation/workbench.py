@@ -160,7 +160,7 @@ class Workbench:
     def value(self, column: str, rows: Sequence[Prediction], folder: Path) -> float:
         """One cell, recomputed from the predictions (or from what the run recorded of its speed)."""
         if column.startswith("θ=") or column == "average":
-            found = localise([(row.density_map(), row.spans) for row in rows])
+            found = localise([(row.peak_map(), row.spans) for row in rows])
             if column == "average":
                 return 100 * found.average.value
             return 100 * found.at_threshold[found.thresholds.index(float(column.removeprefix("θ=")))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +33,7 @@ STEP = LAYOUT.step(FPS)
 def video(name: str, *, split: str = "train", action: str = "a", count: int = 3, cells: int = 24) -> VideoAnnotation:
     """Repetitions of even length over the whole video."""
     edges = np.linspace(0, cells * STEP, count + 1)
-    spans = tuple((float(a), float(b)) for a, b in zip(edges[:-1], edges[1:], strict=True))
+    spans = tuple((float(a), float(b)) for a, b in pairwise(edges))
     return VideoAnnotation(name, f"{name}.mp4", action, count, spans, FPS, cells * STEP, split)
 
 
