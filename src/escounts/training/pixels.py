@@ -6,8 +6,8 @@ Plans are drawn ahead in worker processes, frames are rendered on the training d
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from escounts.data.synthetic import GeneratedBatch, Generator, Plan
-from escounts.density import rate_map
+from escounts.density import period_map, rate_map
 from escounts.evaluation.metrics import mae, obo
 from escounts.models.encoders.lite import LiteEncoder
 from escounts.models.heads import HeadOutput
@@ -89,8 +89,14 @@ class PixelTask:
         self.device = torch.device(device)
         self.config = config or PixelConfig()
         self._planner = _Planner(generator, workers)
+        self._render_ahead = _RenderAhead(self._build, self.device) if self.device.type == "cuda" else None
 
     def batch(self, step: int, rank: int, world: int) -> PixelBatch:
+        if self._render_ahead is None:
+            return self._build(step, rank, world)
+        return self._render_ahead.batch(step, rank, world)
+
+    def _build(self, step: int, rank: int, world: int) -> PixelBatch:
         plans = self._planner.plans([self._request(step + k, rank, world) for k in range(self._planner.ahead)])
         rng = np.random.default_rng((self.seed, step, rank))
         return self._make(self.generator, plans, rng, shots=None)
@@ -142,9 +148,9 @@ class PixelTask:
             generated = generator.render(plans, device=self.device, size=self.size)
         length = generated.frames_BTCHW.shape[1]
         exemplars, units = choose_exemplars(generated, length, self.config, rng, shots=shots)
-        density = np.stack([_rate_map(spans, length) for spans in units])
-        density_BT = torch.from_numpy(density.astype(np.float32)).to(self.device)
-        target = Target(density_BT=density_BT, count_B=density_BT.sum(1))
+        maps = [np.stack([_map_of(kind, spans, length) for spans in units]) for kind in (rate_map, period_map)]
+        density_BT, period_BT = (torch.from_numpy(m.astype(np.float32)).to(self.device) for m in maps)
+        target = Target(density_BT=density_BT, count_B=density_BT.sum(1), period_BT=period_BT)
         moved = Exemplars(**{name: value.to(self.device) for name, value in vars(exemplars).items()})
         return PixelBatch(generated.frames_BTCHW, moved, target)
 
@@ -189,11 +195,11 @@ def choose_exemplars(
     return Exemplars(*tensors), units
 
 
-def _rate_map(spans: Spans, length: int) -> npt.NDArray[np.float64]:
-    """Repetitions per frame; spans may reach over the borders of the video, also before its start."""
+def _map_of(kind: Callable[..., npt.NDArray[np.float64]], spans: Spans, length: int) -> npt.NDArray[np.float64]:
+    """A map of one value a frame; spans may reach over the borders of the video, also before its start."""
     before = max([0.0, *(-start for start, _ in spans)])
     moved = [(start + before, end + before) for start, end in spans]
-    return rate_map(moved, cells=length, step=1.0, start=before)
+    return kind(moved, cells=length, step=1.0, start=before)
 
 
 def _whole(spans: Spans, length: int) -> list[tuple[float, float]]:
@@ -220,6 +226,37 @@ class _Planner:
             if request not in self._pending:
                 self._pending[request] = self._pool.submit(_draw, *request)
         return self._pending.pop(requests[0]).result()
+
+
+class _RenderAhead:
+    """Renders the next batch on a stream of its own while the GPU trains on this one.
+
+    Rendering is many small launches and copies that wait for one another; beside training they cost nothing.
+    """
+
+    def __init__(self, build: Callable[[int, int, int], PixelBatch], device: torch.device) -> None:
+        self._build = build
+        self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self._thread = ThreadPoolExecutor(1)
+        self._next: tuple[tuple[int, int, int], Future[PixelBatch]] | None = None
+
+    def batch(self, step: int, rank: int, world: int) -> PixelBatch:
+        """The batch of a step; the following step's is begun."""
+        key = (step, rank, world)
+        if self._next is None or self._next[0] != key:
+            self._next = key, self._thread.submit(self._render, *key)
+        batch = self._next[1].result()
+        following = (step + 1, rank, world)
+        self._next = following, self._thread.submit(self._render, *following)
+        # The allocator must not hand this memory to the rendering stream while training still reads it.
+        batch.frames_BTCHW.record_stream(torch.cuda.current_stream(self._stream.device))
+        return batch
+
+    def _render(self, step: int, rank: int, world: int) -> PixelBatch:
+        with torch.cuda.stream(self._stream):
+            batch = self._build(step, rank, world)
+        self._stream.synchronize()
+        return batch
 
 
 _worker_generator: Generator
