@@ -1,0 +1,145 @@
+"""data, encode, train, evaluate, table and figure as a person calls them: the whole chain on a folder of videos."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from command import Outcome, run
+from movies import bouncing, write_movie
+
+from escounts.evaluation.predictions import load_predictions
+
+
+@pytest.fixture
+def escounts(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
+    def call(*arguments: object) -> Outcome:
+        return run(capsys, monkeypatch, *arguments)
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def mine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six videos of a block that goes up and down, every repetition marked; one with a label past its end."""
+    root = tmp_path_factory.mktemp("mine")
+    with (root / "labels.csv").open("w", newline="") as handle:
+        writer = csv.writer(handle)
+        writer.writerow(["file", "start_s", "end_s", "class", "split"])
+        for k in range(6):
+            count, seconds = 2 + k % 3, 3.0
+            write_movie(root / f"v{k}.mp4", bouncing(count, seconds, size=(64, 48)), rate=30)
+            split = ("train", "train", "train", "train", "valid", "valid")[k]
+            for n in range(count):
+                writer.writerow([f"v{k}.mp4", n * seconds / count, (n + 1) * seconds / count, "bounce", split])
+        writer.writerow(["late.mp4", 8, 9, "bounce", "train"])
+        writer.writerow(["v0.mp4", 2, 1, "bounce", "train"])
+    write_movie(root / "late.mp4", bouncing(2, 2.0, size=(64, 48)), rate=30)
+    return root
+
+
+def test_the_chain_on_your_own_videos(escounts, mine: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    checked = escounts("data", "check", "folder", "--root", mine, "--open")
+    assert checked.code == 0
+    assert "train: 5 rows; 5 usable, 5 videos here" in checked.out
+    assert "train/v0.mp4: end 1 s is not after start 2 s" in checked.out
+    assert "train/late.mp4: repetition 8.00–9.00 s lies past the end of the video (2.00 s)" in checked.out
+
+    out = tmp_path / "run"
+    arguments = ("train", "folder", "--root", mine, "--init", "none", "--out", out, "--steps", 30, "--batch", 4)
+    trained = escounts(*arguments, "--device", "cpu")
+    assert trained.code == 0, trained.err
+    assert "late.mp4" in trained.err, "left out by name"
+    assert (out / "best.safetensors").exists()
+    log = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+    assert log[-1]["step"] == 30
+    assert list(out.glob("tensorboard/*"))
+
+    evaluated = escounts(
+        "evaluate", out, "--tokens", out / "tokens", "--shots", "0,1", "--exemplars", "same,other", "--groups"
+    )
+    assert evaluated.code == 0, evaluated.err
+    assert "2 of 2 videos" in evaluated.out
+    files = sorted(path.name for path in (out / "predictions").iterdir())
+    assert files == [f"folder-valid-{kind}-K4.csv" for kind in ("0-same", "1-other", "1-same")]
+    rows = load_predictions(out / "predictions" / "folder-valid-1-same-K4.csv")
+    assert [(row.name, row.count, row.shots) for row in rows] == [("v4.mp4", 3, 1), ("v5.mp4", 4, 1)]
+
+    leaking = escounts("evaluate", out, "--tokens", out / "tokens", "--split", "train")
+    assert leaking.code == 2
+    assert "refused: the run trained on 4 of these videos" in leaking.err
+
+    for kind in ("scatter", "groups", "classes", "off-by-n", "qualitative", "localisation"):
+        drawn = escounts("figure", kind, "--run", out, "--out", tmp_path / f"{kind}.png")
+        assert drawn.code == 0, drawn.err
+        assert (tmp_path / f"{kind}.png").read_bytes().startswith(b"\x89PNG")
+    film = escounts("figure", "compilation", "--run", out, "--root", mine, "--out", tmp_path / "film.mp4")
+    assert film.code == 0, film.err
+    from escounts.video import Video
+
+    assert Video(tmp_path / "film.mp4").info.duration == pytest.approx(6.0, abs=0.2)
+
+
+def test_encode_states_the_disk_and_resumes(escounts, mine: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    arguments = ("encode", "folder", "--root", mine, "--tokens", tmp_path, "--encoder", "patches", "--device", "cpu")
+    estimate = escounts(*arguments, "--estimate")
+    assert "7 videos: about" in estimate.out
+    assert "the released code's layout, float32 14×14 at stride 16" in estimate.out
+    assert not list(tmp_path.iterdir())
+    first = escounts(*arguments)
+    assert first.code == 0, first.err
+    assert "6 videos" in first.out
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.*")}
+    assert escounts(*arguments).code == 0
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*.*")} == before
+    other = escounts(*arguments, "--shifts", "1")
+    assert other.code == 2
+    assert "holds other tokens (offsets:" in other.err
+
+
+def test_check_names_what_is_odd_in_the_real_labels(escounts, shared: Path) -> None:  # type: ignore[no-untyped-def]
+    outcome = escounts("data", "check", "repcount", "--root", shared / "annotations")
+    assert outcome.code == 0
+    assert "train: 758 rows, the paper has 758; 757 usable, 0 videos here" in outcome.out
+    assert "test/stu4_5.mp4: 10 of 51 repetitions last 0 s" in outcome.out
+    assert "missing videos: 1040" in outcome.out
+
+
+def test_tables_without_data_are_the_papers(escounts, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    listed = escounts("table", "--list")
+    assert "localisation" in listed.out
+    outcome = escounts("table", "1a", "--tokens", tmp_path / "none", "--out", tmp_path / "tables")
+    assert outcome.code == 0, outcome.err
+    text = (tmp_path / "tables/1a.md").read_text()
+    assert "| ESCounts | ViT-B | paper | 4.455 | 0.213 | 0.245 | 0.563 | 0.436 | 0.519 |" in text
+    assert "ours" not in text.split("not measured here")[0]
+    unknown = escounts("table", "9z")
+    assert unknown.code == 2
+    assert "no table '9z'; there are 1a" in unknown.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("data", "check", "repcount", "--root", "nowhere"), "no folder nowhere"),
+        (("train", "repcount", "--tokens", "nowhere", "--out", "run"), "make them with: escounts encode repcount"),
+        (("train", "folder", "--root", "nowhere", "--out", "run"), "no folder nowhere"),
+        (("evaluate", ".", "--tokens", "nowhere"), "no run on stored tokens"),
+        (("figure", "scatter"), "give --run or --predictions"),
+        (("figure", "scatter", "--run", "."), "has no predictions yet"),
+    ],
+)
+def test_mistakes_are_one_line(
+    escounts,  # type: ignore[no-untyped-def]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+    said: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    outcome = escounts(*arguments)
+    assert outcome.code == 2
+    assert said in outcome.err
+    assert "Traceback" not in outcome.err
