@@ -38,7 +38,8 @@ class DensityMap:
     @property
     def times(self) -> npt.NDArray[np.float64]:
         """Centre of every cell, in seconds."""
-        return self.start + (np.arange(len(self.values)) + 0.5) * self.step
+        centres = np.arange(len(self.values), dtype=np.float64) + 0.5
+        return np.asarray(self.start + centres * self.step, dtype=np.float64)
 
     @property
     def count(self) -> float:

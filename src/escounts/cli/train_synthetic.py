@@ -23,7 +23,11 @@ MODELS = ("lite", "lite-tiny")
 )
 @click.option("--exclude", type=click.Path(path_type=Path, exists=True), help="CSV with a file column to leave out.")
 @click.option("--every-licence", is_flag=True, help="Use all rows of the table. Such weights must not be shipped.")
-@click.option("--mocap", type=click.Path(path_type=Path, exists=True), help="motions.npz of motion-capture trials.")
+@click.option(
+    "--mocap",
+    type=click.Path(path_type=Path, exists=True),
+    help="motions.npz of motion-capture trials, with motions.csv beside it.",
+)
 @click.option("--out", type=click.Path(path_type=Path), default=Path("runs/lite"), show_default=True)
 @click.option("--steps", type=int, default=4000, show_default=True)
 @click.option("--seconds", type=float, help="Stop after this long; the schedule follows the clock.")
@@ -70,7 +74,7 @@ def synthetic(
         files = clip_files(clips, clip_table, every_licence=every_licence, exclude=exclude)
         click.echo(f"decoding {len(files)} clips", err=True)
         bank = ClipBank.from_files(files, workers=max(1, workers))
-    motion = MotionBank.from_npz(mocap) if mocap is not None else None
+    motion = MotionBank.from_npz(mocap, mocap.with_suffix(".csv")) if mocap is not None else None
     provenance = {
         "commit": _commit(),
         "footage": "every licence" if every_licence else "permissive" if bank else "none",
