@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -149,6 +150,8 @@ def _fit(run: TokenRun, dataset: Dataset, store: TokenStore, initial: Path | Non
     device = str(choose_device(options["device"]))
     with training_display() as report:
         figures = train_on_tokens(run, dataset, store, options["out"], device=device, initial=initial, report=report)
+    if os.environ.get("RANK", "0") != "0":  # torchrun: one process speaks
+        return
     for name, value in sorted(figures.items()):
         if name.startswith("val_"):
             click.echo(f"{name.removeprefix('val_'):6s} {value:.3f}")

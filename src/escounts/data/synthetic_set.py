@@ -46,7 +46,7 @@ class SyntheticSet:
 
 
 QUICK = SyntheticSet(
-    train=160, valid=8, test=48, fps=10.0, size=(96, 96), seconds=(8.0, 8.0), period=(4.0, 30.0), calm=True
+    train=144, valid=8, test=40, fps=10.0, size=(96, 96), seconds=(8.0, 8.0), period=(4.0, 30.0), calm=True
 )
 """Small, calm, and of one length, so that a quick table is quick."""
 

@@ -37,7 +37,7 @@ HALF = 2
 
 @dataclass(frozen=True)
 class TokenLayout:
-    """What the tokens of a store are; two stores with equal layouts can be used for one another.
+    """What the tokens of a store are.
 
     encoder: name in the registry. identity: sha256 of its weights. channels: C of a token. grid: H, W that are
     stored, after pooling; exemplar_grid, exemplar_cells: the same and T of an exemplar. window_cells: time
@@ -80,10 +80,12 @@ class TokenLayout:
         shots = min(exemplars, self.exemplars) * self.exemplar_cells * _area(self.exemplar_grid)
         return int((sequence * _area(self.grid) + shots) * token)
 
-    def differences(self, other: TokenLayout) -> list[str]:
-        """Fields in which two layouts differ, as `field: ours, theirs`."""
+    def differences(self, other: TokenLayout, *, of_kind: bool = False) -> list[str]:
+        """Fields in which two layouts differ, as `field: ours, not theirs`; of_kind: only those that make tokens
+        another kind, not how many of them are stored."""
         mine, theirs = asdict(self), asdict(other)
-        return [f"{name}: {mine[name]}, not {theirs[name]}" for name in mine if mine[name] != theirs[name]]
+        names = [name for name in mine if not (of_kind and name in ("offsets", "exemplars"))]
+        return [f"{name}: {mine[name]}, not {theirs[name]}" for name in names if mine[name] != theirs[name]]
 
 
 @dataclass(frozen=True)
@@ -138,8 +140,8 @@ class TokenStore:
         return sum(entry.bytes for entry in self.entries.values())
 
     def require(self, layout: TokenLayout) -> None:
-        """Refuse a store whose tokens are not of that layout."""
-        differences = self.layout.differences(layout)
+        """Refuse a store whose tokens are of another kind than that layout's."""
+        differences = self.layout.differences(layout, of_kind=True)
         if differences:
             raise DataError(f"{self.path} holds other tokens ({'; '.join(differences)}); encode into a new folder")
 

@@ -189,7 +189,7 @@ QUICK_DECODER = DecoderConfig(
 """The quick tables' decoder: the default model's form, narrow."""
 
 QUICK_TRAIN = TrainConfig(
-    steps=400,
+    steps=300,
     batch_size=8,
     lr=2e-3,
     betas=(0.9, 0.98),
