@@ -1,12 +1,43 @@
-"""What a person does on the page, as functions."""
+"""A page in a browser, and what a person does on it."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 PATIENCE = 60_000
+
+
+class opened:
+    """A page that is checked for errors when it is closed. problems: what it logged and whom it asked."""
+
+    def __init__(self, browser: Browser, address: str, **options: Any) -> None:
+        settings = {"viewport": {"width": 1440, "height": 960}, "accept_downloads": True, **options}
+        self.context = browser.new_context(**settings)
+        self.context.grant_permissions(["camera"], origin=address)
+        self.page = self.context.new_page()
+        self.address = address
+        self.problems: list[str] = []
+        self.allowed: tuple[str, ...] = ()
+        self.page.on("pageerror", lambda error: self.problems.append(str(error)))
+        self.page.on("console", lambda m: self.problems.append(m.text) if m.type == "error" else None)
+        self.page.on("request", lambda r: self._asked(r.url))
+
+    def _asked(self, url: str) -> None:
+        if not url.startswith((self.address, "blob:", "data:")):
+            self.problems.append(f"asked {url}")
+
+    def __enter__(self) -> Page:
+        self.page.goto(self.address)
+        self.page.wait_for_selector("#limits:not(:empty)")
+        return self.page
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        self.context.close()
+        if kind is None:
+            assert self.problems == []
 
 
 def choose(page: Page, *paths: Path) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 pytest.importorskip("fastapi", reason="needs escounts[serve]")
 pytest.importorskip("playwright", reason="needs escounts[test]")
 
+from acting import opened
 from movies import bouncing, noise, write_movie
 from playwright.sync_api import Browser, Page, sync_playwright
 from serving import Client, service_running
@@ -94,33 +94,3 @@ def page(browser: Browser, running: tuple[str, Service], client: Client) -> Iter
         client.delete(f"/api/videos/{video['id']}")
     with opened(browser, running[0]) as page:
         yield page
-
-
-class opened:
-    """A page that is checked for errors when it is closed. problems: what it logged and whom it asked."""
-
-    def __init__(self, browser: Browser, address: str, **options: Any) -> None:
-        settings = {"viewport": {"width": 1440, "height": 960}, "accept_downloads": True, **options}
-        self.context = browser.new_context(**settings)
-        self.context.grant_permissions(["camera"], origin=address)
-        self.page = self.context.new_page()
-        self.address = address
-        self.problems: list[str] = []
-        self.allowed: tuple[str, ...] = ()
-        self.page.on("pageerror", lambda error: self.problems.append(str(error)))
-        self.page.on("console", lambda m: self.problems.append(m.text) if m.type == "error" else None)
-        self.page.on("request", lambda r: self._asked(r.url))
-
-    def _asked(self, url: str) -> None:
-        if not url.startswith((self.address, "blob:", "data:")):
-            self.problems.append(f"asked {url}")
-
-    def __enter__(self) -> Page:
-        self.page.goto(self.address)
-        self.page.wait_for_selector("#limits:not(:empty)")
-        return self.page
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        self.context.close()
-        if kind is None:
-            assert self.problems == []

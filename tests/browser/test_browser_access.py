@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from acting import choose, shown
-from conftest import opened
+from acting import choose, opened, shown
 from playwright.sync_api import Browser, Page, expect
 from serving import Client, eventually, service_running
 

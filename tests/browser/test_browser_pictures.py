@@ -10,8 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from acting import choose, drag, open_card, recount, spans
-from conftest import opened
+from acting import choose, drag, open_card, opened, recount, spans
 from PIL import Image
 from playwright.sync_api import Browser, Page
 from serving import Client, eventually

@@ -206,6 +206,7 @@ def test_the_media_root_is_offered_and_nothing_else(client: Client, service: Ser
 
 def test_health_metrics_and_description(client: Client, counted: dict[str, Any]) -> None:
     assert client.get("/healthz").json()["status"] == "ok"
+    assert client.get("/api/limits").json()["model"] == counted["model"]
     metrics = dict(line.rsplit(" ", 1) for line in client.get("/metrics").text.splitlines())
     assert float(metrics['escounts_jobs{state="done"}']) >= 1
     assert float(metrics["escounts_workers_ready"]) == 1

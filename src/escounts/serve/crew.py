@@ -50,6 +50,7 @@ class WorkerHandle:
     failures: int = 0
     last_error: str | None = None
     hopeless: bool = False
+    model: str | None = None
     cached: set[str] = field(default_factory=set)
     tasks: dict[str, Running] = field(default_factory=dict)
 
@@ -84,6 +85,7 @@ class WorkerHandle:
             "device": self.device,
             "pid": self.process.pid,
             "ready": self.ready,
+            "model": self.model,
             "busy": [lane for lane in LANES if self.busy(lane)],
             "encodings": len(self.cached),
             "error": self.last_error,

@@ -203,7 +203,7 @@ class JobRunner:
 
     def _handle(self, worker: WorkerHandle, kind: str, task_id: str, value: Any) -> None:
         if kind == "ready":
-            worker.ready, worker.failures, worker.last_error = True, 0, None
+            worker.ready, worker.failures, worker.last_error, worker.model = True, 0, None, str(value)
         elif kind == "unusable":
             worker.last_error, worker.hopeless = value
         elif kind == "cached":

@@ -60,7 +60,7 @@ def limits(service: Services) -> Limits:
 
     settings = service.settings
     return Limits(
-        model=settings.model,
+        model=next((worker["model"] for worker in service.runner.workers() if worker["model"]), settings.model),
         max_upload=settings.max_upload,
         max_duration=settings.max_duration,
         keep_days=settings.keep_days,

@@ -124,7 +124,7 @@ class Worker:
         )
         if not torch.cuda.is_available():
             limit_memory(self._options.memory)
-        self.report("ready", "", None)
+        self.report("ready", "", self._counter.model.name)
 
     def serve(self) -> None:
         for lane in LANES:
