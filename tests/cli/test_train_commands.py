@@ -7,10 +7,14 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 from command import Outcome, run
 from movies import bouncing, write_movie
 
 from escounts.evaluation.predictions import load_predictions
+from escounts.models.checkpoint import read_tensors, save_network
+from escounts.models.lite import LITE_TINY
+from escounts.models.network import Network
 
 
 @pytest.fixture
@@ -80,6 +84,38 @@ def test_the_chain_on_your_own_videos(escounts, mine: Path, tmp_path: Path) -> N
     from escounts.video import Video
 
     assert Video(tmp_path / "film.mp4").info.duration == pytest.approx(6.0, abs=0.2)
+
+
+def test_the_default_models_form_is_trained_on_and_counts(escounts, mine: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    """--init takes a network: its encoder makes the tokens and stays as it is, its decoder learns."""
+    torch.manual_seed(0)
+    save_network(tmp_path / "start.safetensors", Network(LITE_TINY))
+    out = tmp_path / "run"
+    arguments = (
+        "--root",
+        mine,
+        "--init",
+        tmp_path / "start.safetensors",
+        "--out",
+        out,
+        "--steps",
+        4,
+        "--device",
+        "cpu",
+    )
+    trained = escounts("train", "folder", *arguments)
+    assert trained.code == 0, trained.err
+    before, after = (read_tensors(path) for path in (tmp_path / "start.safetensors", out / "last.safetensors"))
+    assert all(torch.equal(before[k], after[k]) for k in before if k.startswith("encoder."))
+    assert any(not torch.equal(before[k], after[k]) for k in before if k.startswith("decoder."))
+    counted = escounts("count", mine / "v0.mp4", "--model", out / "best.safetensors", "--json")
+    assert counted.code == 0, counted.err
+    assert json.loads(counted.out)["count"] >= 0
+    torch.manual_seed(1)
+    save_network(tmp_path / "start.safetensors", Network(LITE_TINY))
+    other = escounts("train", "folder", *arguments)
+    assert other.code == 2
+    assert "holds other tokens (identity:" in other.err
 
 
 def test_encode_states_the_disk_and_resumes(escounts, mine: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

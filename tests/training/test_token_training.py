@@ -39,7 +39,7 @@ SMALL = replace(
     PAPER, in_channels=8, channels=32, heads=2, cross_blocks=1, window_blocks=1, window=(4, 2, 2), grid=(2, 2),
     latent_tokens=16, mlp_ratio=2,
 )  # fmt: skip
-TRAIN = TrainConfig(steps=12, batch_size=4, lr=1e-3, log_every=1, validate_every=6, checkpoint_every=1)
+TRAIN = TrainConfig(steps=12, batch_size=4, lr=1e-3, ema=0.9, log_every=1, validate_every=6, checkpoint_every=1)
 RUN = TokenRun(SMALL, TRAIN, StoredTokensConfig(batch_size=4))
 
 

@@ -114,7 +114,7 @@ def command(
         parse_exemplar(exemplar)
     writes = output is not None or formats is not None
     job = Job(
-        model=catalogue.find(model).name,
+        model=model if Path(model).is_file() else catalogue.find(model).name,
         device=device,
         exemplars=exemplars,
         start=start,

@@ -108,7 +108,7 @@ def folder(root: Path, tokens: Path | None, initial: str, **options: Any) -> Non
     """Train on your own videos: labels.csv has file, start_s, end_s, [class] a repetition, or file, count."""
     from escounts.cli.counting_display import counting_display
     from escounts.data.datasets import load_dataset
-    from escounts.data.encoders import SHIPPED_LITE, open_encoder, store_path
+    from escounts.data.encoders import SHIPPED_LITE, network_encoder, open_encoder, store_path
     from escounts.data.encoding import encode_dataset, layout_for
     from escounts.data.labels import save_labels
     from escounts.errors import DataError
@@ -121,7 +121,10 @@ def folder(root: Path, tokens: Path | None, initial: str, **options: Any) -> Non
     start = {"lite": SHIPPED_LITE, "none": None}.get(initial, Path(initial))
     if start is not None and not start.exists():
         raise DataError(f"no checkpoint {start} to start from; --init none trains from nothing")
-    encoder, identity = open_encoder("patches" if start is None else "lite", device=choose_device(options["device"]))
+    device = choose_device(options["device"])
+    encoder, identity = (
+        open_encoder("patches", device=device) if start is None else network_encoder(start, device=device)
+    )
     layout = layout_for(encoder.spec, identity, shifts=2)
     path = store_path(tokens or options["out"] / "tokens", "folder", encoder.spec.name)
     with counting_display("videos") as progress:
@@ -132,7 +135,7 @@ def folder(root: Path, tokens: Path | None, initial: str, **options: Any) -> Non
     _fit(folder_run(layout, start, seed=options["seed"]), dataset, store, start, options)
     best = options["out"] / "best.safetensors"
     if start is not None:
-        click.echo(f"count with it: escounts weights add {best} --as mine && escounts count --model mine VIDEO")
+        click.echo(f"count with it: escounts count --model {best} VIDEO")
 
 
 def _fit(run: TokenRun, dataset: Dataset, store: TokenStore, initial: Path | None, options: dict[str, Any]) -> None:

@@ -18,21 +18,28 @@ SHIPPED_LITE = WEIGHTS / "lite.safetensors"
 WITHOUT_WEIGHTS = ("patches",)
 
 
-def open_encoder(
-    name: str, *, every: int | None = None, device: torch.device | str = "cpu"
-) -> tuple[Encoder, str]:
+def open_encoder(name: str, *, every: int | None = None, device: torch.device | str = "cpu") -> tuple[Encoder, str]:
     """The encoder of that name, frozen, with its weights, and its identity: a hash of them.
 
     every: raw frames between sampled ones, when not the encoder's own (Table "sampling").
     """
     if name not in ENCODERS:
         raise ModelError(f"unknown encoder {name!r}; known: {', '.join(ENCODERS)}")
-    encoder = _with_weights(name).to(device).eval()
-    for parameter in encoder.parameters():
-        parameter.requires_grad_(False)
+    encoder = _with_weights(name).to(device).eval().requires_grad_(False)
     if every is not None and encoder.spec.fps is None:
         encoder.spec = replace(encoder.spec, every=every)
-    return encoder, tensors_sha256(encoder.state_dict())[:16]
+    return encoder, encoder_identity(encoder)
+
+
+def network_encoder(path: Path, *, device: torch.device | str = "cpu") -> tuple[Encoder, str]:
+    """The encoder inside a network's checkpoint, frozen, and its identity."""
+    encoder = load_network(path, device)[0].encoder
+    return encoder.requires_grad_(False), encoder_identity(encoder)
+
+
+def encoder_identity(encoder: Encoder) -> str:
+    """A hash of the encoder's weights: equal weights make equal tokens."""
+    return tensors_sha256(encoder.state_dict())[:16]
 
 
 def quick_encoder() -> str:
@@ -70,6 +77,4 @@ def _with_weights(name: str) -> Encoder:
         return load_encoder(stored.path)
     if name == "lite" and SHIPPED_LITE.exists():
         return load_network(SHIPPED_LITE)[0].encoder
-    raise ModelError(
-        f"no weights of encoder {name!r} here; add them with: escounts weights add FILE --as {name}"
-    )
+    raise ModelError(f"no weights of encoder {name!r} here; add them with: escounts weights add FILE --as {name}")

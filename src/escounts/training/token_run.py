@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from escounts.data.annotations import Dataset, VideoAnnotation
+from escounts.data.encoders import encoder_identity
 from escounts.data.tokens import TokenLayout, TokenStore, write_whole
 from escounts.errors import DataError, ModelError
 from escounts.models.checkpoint import (
@@ -68,9 +69,7 @@ class TokenRun:
         return cls(
             decoder=DecoderConfig.from_dict(values["decoder"]),
             train=TrainConfig(**_tuples(values["train"])),
-            tokens=StoredTokensConfig(
-                **{**tokens, "exemplars": ExemplarSampling(**_tuples(tokens["exemplars"]))}
-            ),
+            tokens=StoredTokensConfig(**{**tokens, "exemplars": ExemplarSampling(**_tuples(tokens["exemplars"]))}),
             objective=RateObjectiveConfig(**objective) if rate else DensityObjectiveConfig(**objective),
         )
 
@@ -154,16 +153,16 @@ def build(config: DecoderConfig, layout: TokenLayout, initial: Path | None) -> n
     """A fresh decoder for a store's tokens, or the network to start from with its encoder frozen."""
     if initial is None:
         if config.in_channels != layout.channels:
-            raise ModelError(
-                f"the decoder takes {config.in_channels} channels, the tokens have {layout.channels}"
-            )
+            raise ModelError(f"the decoder takes {config.in_channels} channels, the tokens have {layout.channels}")
         return Decoder(config)
     network, _ = load_network(initial)
-    spec = network.encoder.spec
-    if (spec.name, spec.channels) != (layout.encoder, layout.channels):
-        raise ModelError(f"{initial} has encoder {spec.name}, the tokens are of {layout.encoder}")
-    for parameter in network.encoder.parameters():
-        parameter.requires_grad_(False)
+    if encoder_identity(network.encoder) != layout.identity:
+        spec = network.encoder.spec
+        raise ModelError(
+            f"{initial} has an encoder {spec.name!r} of other weights than the {layout.encoder!r} that made the "
+            "tokens; encode with the checkpoint that training starts from"
+        )
+    network.encoder.requires_grad_(False)
     return network
 
 
@@ -192,9 +191,7 @@ def refuse_leakage(about: RunAbout, dataset: str, videos: Iterable[VideoAnnotati
     seen = [video.name for video in videos if leakage_key(dataset, video) in about.trained]
     if seen:
         some = ", ".join(seen[:3]) + (f" and {len(seen) - 3} more" if len(seen) > 3 else "")
-        raise DataError(
-            f"refused: the run trained on {len(seen)} of these videos ({some}); use a held-out split"
-        )
+        raise DataError(f"refused: the run trained on {len(seen)} of these videos ({some}); use a held-out split")
 
 
 def _saver(run: TokenRun, dataset: str) -> Any:
@@ -205,9 +202,7 @@ def _saver(run: TokenRun, dataset: str) -> Any:
         if isinstance(network, Network):
             save_network(path, network, metadata=about)
         else:
-            write_checkpoint(
-                path, network.state_dict(), config={"decoder": asdict(run.decoder)}, metadata=about
-            )
+            write_checkpoint(path, network.state_dict(), config={"decoder": asdict(run.decoder)}, metadata=about)
 
     return save
 
