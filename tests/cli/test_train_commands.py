@@ -130,6 +130,12 @@ def test_encode_states_the_disk_and_resumes(escounts, mine: Path, tmp_path: Path
     before = {path: path.read_bytes() for path in tmp_path.rglob("*.*")}
     assert escounts(*arguments).code == 0
     assert {path: path.read_bytes() for path in tmp_path.rglob("*.*")} == before
+    assert "6 videos, all as written" in escounts("data", "verify", tmp_path / "folder-patches").out
+    victim = next(path for path in before if path.name.startswith("v3.mp4"))
+    victim.write_bytes(victim.read_bytes()[:-1] + b"?")
+    damaged = escounts("data", "verify", tmp_path / "folder-patches")
+    assert damaged.code == 2
+    assert "1 damaged: v3.mp4" in damaged.err
     other = escounts(*arguments, "--shifts", "1")
     assert other.code == 2
     assert "holds other tokens (offsets:" in other.err

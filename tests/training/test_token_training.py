@@ -232,5 +232,9 @@ def test_what_cannot_be_trained_is_said(toys: Path, tmp_path: Path) -> None:
         train_on_tokens(wide, dataset, made, tmp_path / "run")
     with pytest.raises(DataError, match="holds none of the 1 videos to train on"):
         StoredTokensTask(made, [video("elsewhere")], ())
+    broken, _ = store(tmp_path / "broken", [video("a"), video("b")])
+    next((tmp_path / "broken/videos").glob("b-*")).unlink()
+    with pytest.raises(DataError, match=r"the tokens of b \(1 in all\) are damaged or missing"):
+        StoredTokensTask(broken, [video("a"), video("b")], ())
     with pytest.raises(DataError, match="no run on stored tokens"):
         RunAbout.read(tmp_path)

@@ -56,6 +56,20 @@ def make(dataset: str, root: Path, train: int, valid: int, test: int, seed: int)
     click.echo(f"{root}: {len(made.videos)} videos of {len(made.actions)} actions")
 
 
+@command.command()
+@click.argument("store", type=click.Path(path_type=Path, exists=True))
+def verify(store: Path) -> None:
+    """Read every file of a token STORE and compare it with the sha256 it was written with."""
+    from escounts.data.tokens import TokenStore
+    from escounts.errors import DataError
+
+    opened = TokenStore(store)
+    damaged = opened.verify()
+    if damaged:
+        raise DataError(f"{store}: {len(damaged)} damaged: {', '.join(damaged)}; delete their files and encode again")
+    click.echo(f"{store}: {len(opened.entries)} videos, all as written")
+
+
 def _list(title: str, lines: list[str], show_all: bool) -> None:
     if not lines:
         click.echo(f"  {title}: none")

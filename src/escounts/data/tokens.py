@@ -63,7 +63,7 @@ class TokenLayout:
     def from_dict(cls, values: Mapping[str, Any]) -> TokenLayout:
         """The layout written by asdict and read from JSON."""
         known = {field.name for field in fields(cls)}
-        pairs = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items() if k in known}
+        pairs: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items() if k in known}
         return cls(**pairs)
 
     def step(self, fps: float) -> float:
@@ -148,6 +148,11 @@ class TokenStore:
     def verify(self, names: Sequence[str] | None = None) -> list[str]:
         """Names whose file is missing, short, or not what was written."""
         return [name for name in (names or self.entries) if not self._intact(self.entries[name])]
+
+    def incomplete(self, names: Sequence[str]) -> list[str]:
+        """Names whose file is missing or of another size than was written; quick, reads no tokens."""
+        paths = {name: self.path / VIDEOS / self.entries[name].file for name in names}
+        return [n for n, path in paths.items() if not path.is_file() or path.stat().st_size != self.entries[n].bytes]
 
     def _intact(self, entry: IndexEntry) -> bool:
         path = self.path / VIDEOS / entry.file

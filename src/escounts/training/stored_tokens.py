@@ -274,4 +274,10 @@ def _stored(videos: Sequence[VideoAnnotation], store: TokenStore, what: str) -> 
     found = [video for video in videos if video.name in store and store.entries[video.name].cells > 0]
     if not found:
         raise DataError(f"{store.path} holds none of the {len(videos)} videos to {what}; encode them first")
+    damaged = store.incomplete([video.name for video in found])
+    if damaged:
+        raise DataError(
+            f"{store.path}: the tokens of {', '.join(damaged[:3])} ({len(damaged)} in all) are damaged or missing; "
+            "delete their files and encode again"
+        )
     return found
