@@ -9,11 +9,11 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from escounts.data import repcount
 from escounts.data.annotations import Dataset
@@ -50,7 +50,7 @@ QUICK = SyntheticSet(
 )
 """Small, calm, and of one length, so that a quick table is quick."""
 
-CALM = {
+CALM: Mapping[str, Any] = {
     "camera_still": 0.6,
     "camera_gentle": 0.4,
     "camera_strong": 0.0,

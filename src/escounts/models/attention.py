@@ -43,7 +43,8 @@ def attend(q_BhNd: Tensor, k_BhNd: Tensor, v_BhNd: Tensor, padding: Padding | No
         return F.scaled_dot_product_attention(q_BhNd, k_BhNd, v_BhNd)
     if padding.lengths is None:
         return F.scaled_dot_product_attention(q_BhNd, k_BhNd, v_BhNd, attn_mask=padding.valid_B11N)
-    samples = zip(q_BhNd.split(1), k_BhNd.split(1), v_BhNd.split(1), padding.lengths, strict=True)
+    parts = (torch.split(x, 1) for x in (q_BhNd, k_BhNd, v_BhNd))
+    samples = zip(*parts, padding.lengths, strict=True)
     seen = [F.scaled_dot_product_attention(q[:, :, :n], k[:, :, :n], v[:, :, :n]) for q, k, v, n in samples]
     most = q_BhNd.shape[2]
     return torch.cat([F.pad(part, (0, 0, 0, most - part.shape[2])) for part in seen])

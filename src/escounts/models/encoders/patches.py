@@ -42,7 +42,7 @@ class PatchesEncoder(Encoder):
         change_BTCHW = torch.cat([frames_BTCHW[:, 1:], frames_BTCHW[:, -1:]], 1) - frames_BTCHW
         x = torch.cat([frames_BTCHW, _DIFFERENCE_GAIN * change_BTCHW], 2)
         patch = SIZE // GRID
-        cut = x.unflatten(4, (GRID, patch)).unflatten(3, (GRID, patch))  # B T C gh ph gw pw
+        cut = x.reshape(*x.shape[:3], GRID, patch, GRID, patch)
         tokens = torch.einsum("btchpwq,fp,gq->bthwcfg", cut, self.basis, self.basis)
         return tokens.flatten(4)
 
@@ -51,4 +51,4 @@ def cosine_basis(length: int, frequencies: int) -> Tensor:
     """The first rows of the orthonormal cosine transform, (frequencies, length)."""
     place = (torch.arange(length) + 0.5) * math.pi / length
     rows = torch.cos(torch.arange(frequencies)[:, None] * place[None])
-    return rows / rows.norm(dim=1, keepdim=True)
+    return rows / rows.square().sum(1, keepdim=True).sqrt()
