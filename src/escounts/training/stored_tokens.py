@@ -131,6 +131,7 @@ class StoredTokensTask:
         self.offsets = store.layout.offsets[: self.config.shifts]
         self.steps_per_epoch = self.batches.steps_per_epoch
         self.cache = TokenCache(store, self.device)
+        self._known_maps: dict[tuple[str, int, int], tuple[FloatArray, FloatArray]] = {}
         self._reader = ThreadPoolExecutor(1)
         self._ahead: dict[tuple[int, int, int], Future[TokenBatch]] = {}
 
@@ -165,13 +166,11 @@ class StoredTokensTask:
         first = draw.offset if draw.offset < entry.cells else 0
         tokens_THWC, cut = self._cut(self.cache.sequence(video.name, first), draw.share, rng)
         first += cut or 0
-        place = {"cells": len(tokens_THWC), "step": entry.step, "start": first * entry.step}
-        density_T = self.target(video.spans, **place)  # type: ignore[arg-type]
-        period_T = period_map(video.spans, **place).astype(np.float32)  # type: ignore[arg-type]
+        density_T, period_T = self._maps(video, len(tokens_THWC), first, keep=cut is None)
         count = float(density_T.sum())
         if cut is None:
             # The truth is the annotated count, less what lies before this start.
-            before = sum((start + end) / 2 < place["start"] for start, end in video.spans)
+            before = sum((start + end) / 2 < first * entry.step for start, end in video.spans)
             count = float(video.count - before)
         probability = self.config.exemplars.other_video
         exemplars = []
@@ -179,6 +178,19 @@ class StoredTokensTask:
             shot_THWC, (start, end) = self.cache.exemplar(choice.video, choice.index)
             exemplars.append((shot_THWC, 0.0 if choice.other else (end - start) / entry.step))
         return Sample(tokens_THWC, density_T, period_T, count, exemplars)
+
+    def _maps(self, video: VideoAnnotation, cells: int, first: int, *, keep: bool) -> tuple[FloatArray, FloatArray]:
+        """Target map and length of the repetition at each cell, from cell `first` on; kept when they recur."""
+        known = self._known_maps.get((video.name, first, cells))
+        if known is not None:
+            return known
+        step = self.store.entries[video.name].step
+        start = first * step
+        density_T = self.target(video.spans, cells=cells, step=step, start=start)
+        period_T = period_map(video.spans, cells=cells, step=step, start=start).astype(np.float32)
+        if keep:
+            self._known_maps[video.name, first, cells] = density_T, period_T
+        return density_T, period_T
 
     def _cut(self, tokens_THWC: Tensor, kept: float, rng: Rng) -> tuple[Tensor, int | None]:
         """A part of a sequence and the cell it starts at; None when it is the whole sequence."""
