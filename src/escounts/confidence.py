@@ -43,11 +43,16 @@ class Calibration:
     """Logistic regression from FEATURES to the probability that the count is within one of the truth.
 
     view_weights: what a view's surety is multiplied by before views are compared, by rate.
+    gate_bias: added to the gate's logit. Half of what a model sees in training does not repeat; what people bring
+    to be counted mostly does, and more so when they mark an exemplar.
+    nothing_below: surety under which, without an exemplar, nothing repeats.
     """
 
     weights: tuple[float, ...] = (-3.0, 6.0, 1.0, 1.0, 0.0, 0.0, 0.5)
     view_weights: Mapping[str, float] | None = None
     unsure_below: float = 0.6
+    gate_bias: float = 0.0
+    nothing_below: float = 0.0
 
     def confidence(
         self, evidence: Sequence[Evidence], density: Array, chosen: Sequence[int], *, shots: int
@@ -74,9 +79,12 @@ class Calibration:
 
 
 def choose_views(
-    evidence: Sequence[Evidence], base_rate: float, calibration: Calibration
+    evidence: Sequence[Evidence], base_rate: float, calibration: Calibration, *, shots: int = 0
 ) -> tuple[Array, list[int]]:
-    """The density of the surest view, chosen per block of a long video, and which view that was."""
+    """The density of the surest view, chosen per block of a long video, and which view that was.
+
+    Where no view is sure enough, nothing repeats; an exemplar says that something does.
+    """
     frames = len(evidence[0].density)
     block = round(BLOCK_SECONDS * base_rate)
     count = max(1, round(frames / block))
@@ -88,7 +96,8 @@ def choose_views(
         around = slice(max(0, first - block // 2), last + block // 2)
         scores = [calibration.view_weight(e.rate) * e.surety(around) for e in evidence]
         best = int(np.argmax(scores))
-        density[first:last] = evidence[best].density[first:last]
+        if shots or scores[best] >= calibration.nothing_below:
+            density[first:last] = evidence[best].density[first:last]
         chosen.append(best)
     return density, chosen
 

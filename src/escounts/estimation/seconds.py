@@ -170,7 +170,7 @@ class SecondsEncoding:
         """The density between two times, on the base rate's grid."""
         first, last = self._frames(start, end)
         evidence = self.evidence(shots, first=first, last=last, assume_repeats=assume_repeats)
-        density, chosen = choose_views(evidence, BASE_RATE, self.model.calibration)
+        density, chosen = choose_views(evidence, BASE_RATE, self.model.calibration, shots=len(shots))
         confidence, details = self.model.calibration.confidence(evidence, density, chosen, shots=len(shots))
         map_ = DensityMap(density, self.start + first / BASE_RATE, 1 / BASE_RATE, "rate")
         return Estimate(map_, confidence, details)
@@ -222,10 +222,10 @@ class SecondsEncoding:
             output = decoder.decode(self.store.read(group, self.model.device), memory.expand(len(group)))
             assert output.rate_BT is not None and output.gate_logits_BT is not None  # it is a rate head
             assert output.confidence_BT is not None
-            gates = output.gate_logits_BT.sigmoid()
-            confident = output.confidence_BT / gates.clamp_min(1e-6)
-            values = output.rate_BT if assume_repeats else output.density_BT
-            maps = torch.stack([values, gates, confident]).float().cpu().numpy()
+            sharpness = output.confidence_BT / output.gate_logits_BT.sigmoid().clamp_min(1e-6)
+            gates = (output.gate_logits_BT + self.model.calibration.gate_bias).sigmoid()
+            values = output.rate_BT if assume_repeats else output.rate_BT * gates
+            maps = torch.stack([values, gates, sharpness]).float().cpu().numpy()
             for row, window in enumerate(group):
                 for stitcher, stack in zip((density, gate, sharp), maps, strict=True):
                     stitcher.add(stack[row], window.start, triangle(window.cells))

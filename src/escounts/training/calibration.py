@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -48,15 +48,15 @@ def collect(model: SecondsModel, generator: Generator, videos: int, *, lengths: 
 
 
 def calibrate(trials: Sequence[Trial], start: Calibration | None = None) -> Calibration:
-    """The calibration that fits the trials best; view weights and threshold are kept from `start`."""
+    """The calibration whose confidence fits the trials best; all but its weights are kept from `start`."""
     start = start or Calibration()
     rows, right = [], []
     for trial in trials:
-        density, chosen = choose_views(trial.evidence, BASE_RATE, start)
+        density, chosen = choose_views(trial.evidence, BASE_RATE, start, shots=trial.shots)
         rows.append(features(trial.evidence, density, chosen, shots=trial.shots))
         right.append(abs(round(float(density.sum())) - trial.truth) <= 1.0)
     weights = logistic(np.stack(rows), np.array(right, dtype=np.float64))
-    return Calibration(tuple(round(float(w), 4) for w in weights), start.view_weights, start.unsure_below)
+    return replace(start, weights=tuple(round(float(w), 4) for w in weights))
 
 
 def logistic(inputs_NF: Array, outcome_N: Array, *, steps: int = 50) -> Array:
