@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -150,7 +151,7 @@ def test_as_many_repetitions_as_the_count(values: list[float], kind: str) -> Non
     found = repetitions(density)
     assert len(found) == max(0, round(density.count))
     end = 3.0 + 0.5 * len(values)
-    for this, following in zip(found, found[1:], strict=False):
+    for this, following in pairwise(found):
         assert this.end <= following.start + 1e-6
     for one in found:
         assert 3.0 - 1e-6 <= one.start <= one.end <= end + 1e-6
@@ -208,3 +209,14 @@ def test_nothing_repeats() -> None:
     assert repetitions(as_map(np.zeros(20), "rate")) == ()
     assert repetitions(as_map(np.zeros(20), "peaks")) == ()
     assert repetitions(as_map(np.zeros(0), "rate")) == ()
+
+
+def test_an_exemplar_sets_the_phase_of_a_rate() -> None:
+    density = DensityMap(np.full(100, 0.05, np.float32), start=0.0, step=0.1, kind="rate")  # 5 in 10 s
+    plain = [r.end for r in repetitions(density)]
+    assert plain == pytest.approx([2.0, 4.0, 6.0, 8.0, 10.0], abs=0.02)
+    early = repetitions(density, anchors=[2.6, 4.6])
+    assert [r.start for r in early] == pytest.approx([0.6, 2.6, 4.6, 6.6, 8.6], abs=0.02)
+    late = repetitions(density, anchors=[3.4, 5.4])
+    assert [r.end for r in late] == pytest.approx([1.4, 3.4, 5.4, 7.4, 9.4], abs=0.02)
+    assert len(early) == len(late) == 5

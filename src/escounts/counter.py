@@ -114,7 +114,8 @@ class EncodedVideo:
         began = time.perf_counter()
         shots, spans = self._shots(exemplars)
         estimate = self.encoding.estimate(shots, start=start, end=end, assume_repeats=assume_repeats)
-        found = tuple(repetitions(estimate.density))
+        marked = [time for span in spans if span.video is None for time in (span.start, span.end)]
+        found = tuple(repetitions(estimate.density, anchors=marked))
         raw_count = estimate.density.count
         spent = time.perf_counter() - began
         return CountResult(

@@ -109,18 +109,22 @@ def check_spans(spans: Iterable[Span]) -> list[Span]:
     return checked
 
 
-def repetitions(density: DensityMap, *, scores: npt.ArrayLike | None = None) -> tuple[Repetition, ...]:
+def repetitions(
+    density: DensityMap, *, scores: npt.ArrayLike | None = None, anchors: Sequence[float] = ()
+) -> tuple[Repetition, ...]:
     """The repetitions a map holds, in order; as many as its count rounded half to even.
 
     scores: how sure the model is of every cell, 0..1; a repetition's score is their mean over its span.
     Without them the score says how close the map's mass per repetition is to one. See `spans` for the two kinds.
+    anchors: seconds at which a repetition is known to begin or end (an exemplar's); they set the phase of a rate.
     """
     values = np.asarray(density.values, dtype=np.float64)
     count = max(0, round(density.count))
-    find = spans_from_rate if density.kind == "rate" else spans_from_peaks
+    cells = [(time - density.start) / density.step for time in anchors]
+    spans = spans_from_rate(values, count, cells) if density.kind == "rate" else spans_from_peaks(values, count)
     cell_scores = None if scores is None else np.asarray(scores, dtype=np.float64)
     found = []
-    for low, high, score in find(values, count):
+    for low, high, score in spans:
         if cell_scores is not None:
             score = _mean_between(cell_scores, low, high)
         begin, end = density.start + low * density.step, density.start + high * density.step

@@ -13,6 +13,7 @@ the gap lies inside a repetition.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
@@ -73,8 +74,12 @@ class _Stretch(NamedTuple):
     mass: float
 
 
-def spans_from_rate(values: Array, count: int) -> Found:
-    """`count` spans (start, end, score) of a map of repetitions per cell."""
+def spans_from_rate(values: Array, count: int, anchors: Sequence[float] = ()) -> Found:
+    """`count` spans (start, end, score) of a map of repetitions per cell.
+
+    A rate has no phase: spans begin where a stretch begins, unless anchors (in cells) say where repetitions of it
+    begin and end.
+    """
     if count <= 0:
         return []
     positive = np.maximum(values, 0.0)
@@ -89,8 +94,10 @@ def spans_from_rate(values: Array, count: int) -> Found:
             continue
         begin, end = _borders(positive, stretch)
         inside = positive[stretch.first : stretch.last + 1]
-        edges = stretch.first + _crossings(inside, np.arange(number + 1), number)
-        edges[0], edges[-1] = begin, end
+        within = [anchor - stretch.first for anchor in anchors if stretch.first <= anchor <= stretch.last + 1]
+        levels = _levels(inside, number, within)
+        edges = stretch.first + _crossings(inside, levels, number)
+        edges = np.where(levels <= 0, begin, np.where(levels >= number, end, edges))
         score = 1 - abs(stretch.mass / number - 1)
         found += [(a, b, score) for a, b in pairwise(edges.tolist())]
     return found
@@ -139,6 +146,19 @@ def _borders(values: Array, stretch: _Stretch) -> tuple[float, float]:
     left = min(1.0, values[first] / max(values[first + 1], 1e-12))
     right = min(1.0, values[last] / max(values[last - 1], 1e-12))
     return first + 1 - left, last + right
+
+
+def _levels(values: Array, count: int, anchors: Sequence[float]) -> Array:
+    """Where on the running sum (scaled to end at `count`) repetitions meet: whole numbers past the anchors' phase.
+
+    A phase leaves a part of a repetition at either end, one together; the larger part stands for it.
+    """
+    if not anchors:
+        return np.arange(count + 1, dtype=np.float64)
+    running = np.concatenate([[0.0], np.cumsum(values)]) * (count / values.sum())
+    at = np.interp(anchors, np.arange(len(running)), running)
+    phase = float(np.angle(np.exp(2j * np.pi * at).mean()) / (2 * np.pi))  # -0.5 .. 0.5
+    return np.clip(phase + np.arange(count + 1), 0.0, float(count))
 
 
 def _crossings(values: Array, levels: npt.NDArray[np.generic], count: int) -> Array:
