@@ -1,0 +1,95 @@
+"""The model that ships: it is whole, small, quick to load, and counts generated videos exactly."""
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors import safe_open
+
+import escounts
+from escounts.counter import Counter
+from escounts.data.synthetic import Generator, GeneratorConfig
+from escounts.models import catalogue
+
+CALM = GeneratorConfig(
+    clips=0.0,
+    motion=0.0,
+    procedural=1.0,
+    exercise=1.0,
+    negative=0.0,
+    single=0.0,
+    sibling=0.0,
+    reverse=0.0,
+    cut_inside=0.0,
+    period=(24.0, 50.0),
+    camera_still=1.0,
+    camera_gentle=0.0,
+    camera_strong=0.0,
+    camera_fast=0.0,
+    shake=0.0,
+    pan=0.0,
+    zoom=0.0,
+    shot_change=0.0,
+    few=0.0,
+    pause=0.0,
+    second_action=0.0,
+    alternate_figures=0.0,
+)
+SAMPLE = Path(__file__).resolve().parent.parent / "examples" / "sample.mp4"
+
+
+@pytest.fixture(scope="module")
+def lite() -> Counter:
+    return escounts.load("lite", device="cpu")
+
+
+def test_lite_is_the_default_and_small() -> None:
+    assert catalogue.default_name() == "lite"
+    assert catalogue.LITE_WEIGHTS.stat().st_size < 16e6
+    with safe_open(catalogue.LITE_WEIGHTS, "pt") as file:
+        metadata = file.metadata()
+    assert {"config", "sha256", "calibration", "train", "generator", "seed", "commit"} <= set(metadata)
+
+
+def test_lite_loads_in_well_under_a_second(lite: Counter) -> None:
+    began = time.process_time()
+    escounts.load("lite", device="cpu")
+    assert time.process_time() - began < 1.0
+
+
+@pytest.mark.parametrize("index", [0, 2, 4])
+def test_three_generated_videos_are_counted_exactly(lite: Counter, index: int) -> None:
+    generator = Generator(CALM, seed=21)
+    plan = generator.plan(index, 240)
+    frames = generator.render([plan], device="cpu").frames_BTCHW[0].permute(0, 2, 3, 1).numpy()
+    estimate = lite.model.encode_images(frames).estimate()  # type: ignore[attr-defined]
+    assert round(estimate.density.count) == len(plan.spans)
+    assert estimate.confidence > 0.9
+
+
+def test_one_and_two_threads_agree(lite: Counter) -> None:
+    counts = []
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            counts.append(lite.count(SAMPLE, start=2.0, end=10.0).raw_count)
+    finally:
+        torch.set_num_threads(before)
+    assert counts[0] == pytest.approx(counts[1], abs=1e-3)
+
+
+def test_encode_then_count_equals_one_go_and_the_exemplar_keeps_the_phase(lite: Counter) -> None:
+    encoded = lite.encode(SAMPLE)
+    assert np.array_equal(encoded.count().density.values, lite.count(SAMPLE).density.values)
+    result = encoded.count(exemplars=[(3.9, 5.9)])
+    assert result.count == 8
+    assert min(abs(r.start - 3.9) for r in result.repetitions) < 0.25
+
+
+def test_a_frozen_picture_repeats_nothing(lite: Counter) -> None:
+    still = np.random.default_rng(0).integers(0, 255, (128, 128, 3), dtype=np.uint8)
+    estimate = lite.model.encode_images([still] * 150).estimate()  # type: ignore[attr-defined]
+    assert round(estimate.density.count) == 0
