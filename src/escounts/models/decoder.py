@@ -81,11 +81,10 @@ class WindowBlock(nn.Module):
             )
         self.mlp = FeedForward(config.channels, config.mlp_ratio)
 
-    def forward(self, x_BTHWC: Tensor, valid_BT: Tensor | None) -> Tensor:
-        """A map of tokens -> a map of tokens."""
+    def forward(self, x_BTHWC: Tensor, valid_BT: Tensor | None, padding: Padding | None) -> Tensor:
+        """A map of tokens -> a map of tokens; valid: real cells, padding: the same for the tokens."""
         if isinstance(self.attention, SelfAttention):
-            flat_BNC = x_BTHWC.flatten(1, 3)
-            seen = self.attention(flat_BNC, token_padding(valid_BT, x_BTHWC)).view(x_BTHWC.shape)
+            seen = self.attention(x_BTHWC.flatten(1, 3), padding).view(x_BTHWC.shape)
         else:
             seen = self.attention(x_BTHWC, valid_BT)
         x_BTHWC = x_BTHWC + seen if self.residual else seen
@@ -93,16 +92,19 @@ class WindowBlock(nn.Module):
         return x_BTHWC + changed if self.residual else changed
 
 
-def token_padding(valid_BT: Tensor | None, x_BTHWC: Tensor) -> Padding | None:
-    """valid per time cell -> per token; None stays None. Asks the device once how long the samples are."""
+def token_padding(valid_BT: Tensor | None, x_BTHWC: Tensor, lengths: tuple[int, ...] | None = None) -> Padding | None:
+    """valid per time cell -> per token; None stays None. Waits for the device to say how long the samples are,
+    unless lengths (real cells of each, which come first) are known."""
     if valid_BT is None:
         return None
     places = x_BTHWC.shape[2] * x_BTHWC.shape[3]
     valid_B11N = valid_BT.repeat_interleave(places, dim=1)[:, None, None, :]
+    if lengths is not None:
+        return Padding(valid_B11N, tuple(n * places for n in lengths))
     count_B = valid_BT.sum(1)
     first_BT = torch.arange(valid_BT.shape[1], device=valid_BT.device) < count_B[:, None]
-    *lengths, leading = torch.cat([count_B, (first_BT == valid_BT).all()[None]]).tolist()
-    return Padding(valid_B11N, tuple(n * places for n in lengths) if leading else None)
+    *counts, leading = torch.cat([count_B, (first_BT == valid_BT).all()[None]]).tolist()
+    return Padding(valid_B11N, tuple(n * places for n in counts) if leading else None)
 
 
 class Decoder(nn.Module):
@@ -189,24 +191,27 @@ class Decoder(nn.Module):
         memory: Memory,
         *,
         valid_BT: Tensor | None = None,
+        lengths: tuple[int, ...] | None = None,
         time_offset: float | Tensor = 0.0,
     ) -> HeadOutput:
         """Projected video and memory -> density map.
 
         valid_BT: True where a sample's cell is real, at least one a sample; None when all are.
+        lengths: how many cells of each sample valid_BT calls real, where they are its first ones and the caller
+        knows: the device need not be asked.
         time_offset: position of cell 0 on the time sinusoid, a number or one per sample (B,).
         """
         x = self._positioned(projected, time_offset)
         if valid_BT is not None:
             x = x.where(valid_BT[:, :, None, None, None], 0.0)
-        x_BNC, padding = x.flatten(1, 3), token_padding(valid_BT, x)
+        x_BNC, padding = x.flatten(1, 3), token_padding(valid_BT, x, lengths)
         for block, shots in zip(self.cross, memory.blocks, strict=True):
             x_BNC = block(x_BNC, shots, memory.weights_BS, padding)
         if self.middle_norm is not None:
             x_BNC = self.middle_norm(x_BNC)
         x = x_BNC.view(x.shape)
         for block in self.windows:
-            x = block(x, valid_BT)
+            x = block(x, valid_BT, padding)
         if self.final_norm is not None:
             x = self.final_norm(x)
         output: HeadOutput = self.head(x)
@@ -222,13 +227,14 @@ class Decoder(nn.Module):
         shots_B: Tensor | None = None,
         cells_BS: Tensor | None = None,
         valid_BT: Tensor | None = None,
+        lengths: tuple[int, ...] | None = None,
         time_offset: float | Tensor = 0.0,
     ) -> HeadOutput:
         """Encoder tokens of a video and of its exemplars -> density map."""
         projected = self.project(tokens_BTHWC, valid_BT)
         exemplars = None if exemplars_BSTHWC is None else self.project_exemplars(exemplars_BSTHWC)
         memory = self.remember(exemplars, shots_B=shots_B, cells_BS=cells_BS, batch=tokens_BTHWC.shape[0])
-        return self.decode(projected, memory, valid_BT=valid_BT, time_offset=time_offset)
+        return self.decode(projected, memory, valid_BT=valid_BT, lengths=lengths, time_offset=time_offset)
 
     def _embed(self, tokens: Tensor) -> Tensor:
         x: Tensor = self.embed(tokens)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from escounts.training.config import TrainConfig
 
@@ -18,6 +18,22 @@ def build_optimiser(network: nn.Module, config: TrainConfig, device: torch.devic
         {"params": [p for p in trained if p.ndim < 2], "weight_decay": 0.0},
     ]
     return torch.optim.AdamW(groups, lr=config.lr, betas=config.betas, fused=device.type == "cuda")
+
+
+def step_if_finite(optimiser: torch.optim.AdamW, norm: Tensor) -> None:
+    """One optimiser step, left out when the gradients' norm (a scalar on their device) is not finite.
+
+    The fused optimiser is told on the device, as torch's own loss scaling tells it: nobody waits for the answer.
+    """
+    if not all(group["fused"] for group in optimiser.param_groups):
+        if torch.isfinite(norm):
+            optimiser.step()
+        return
+    optimiser.found_inf = (~torch.isfinite(norm)).float()  # type: ignore[attr-defined]
+    try:
+        optimiser.step()
+    finally:
+        del optimiser.found_inf  # type: ignore[attr-defined]
 
 
 def learning_rate(config: TrainConfig, *, step: int, epoch: int, progress: float) -> float:

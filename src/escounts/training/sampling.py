@@ -93,14 +93,19 @@ class ExemplarSampler:
         return next(name for place, name in enumerate(names) if place == pick)
 
 
+BLUR = 0.05
+"""Share by which a video's length is taken as longer or shorter when videos of about one length are gathered."""
+
+
 class LengthBatches:
     """Batches of videos of about one length, in an order that changes every epoch.
 
-    Videos are shuffled, sorted by length within stretches of `mixing` batches, cut, and the batches shuffled:
-    little padding, and still chance who meets whom. The last batch of an epoch is filled from its first videos.
+    Videos are shuffled, sorted by about their length within stretches of `mixing` batches, cut, and the batches
+    shuffled: little padding, and still chance who meets whom, also when an epoch is one stretch. The last batch of
+    an epoch is filled from its first videos.
     """
 
-    def __init__(self, lengths: Sequence[int], batch_size: int, *, seed: int = 0, mixing: int = 8) -> None:
+    def __init__(self, lengths: Sequence[int], batch_size: int, *, seed: int = 0, mixing: int = 16) -> None:
         if not lengths:
             raise ValueError("no videos to make batches of")
         self.lengths = np.asarray(lengths)
@@ -108,15 +113,15 @@ class LengthBatches:
         self.seed = seed
         self.mixing = mixing
         self.steps_per_epoch = -(-len(lengths) // self.batch_size)
-        self._epoch = -1
-        self._batches: list[list[int]] = []
+        self._known: tuple[int, list[list[int]]] = (-1, [])
 
     def batch(self, step: int) -> list[int]:
         """Indices of the videos of a global step."""
         epoch, place = divmod(step, self.steps_per_epoch)
-        if epoch != self._epoch:
-            self._batches, self._epoch = self._order(epoch), epoch
-        return self._batches[place]
+        known = self._known  # taken and set whole: batches are made ahead in another thread
+        if known[0] != epoch:
+            known = self._known = (epoch, self._order(epoch))
+        return known[1][place]
 
     def _order(self, epoch: int) -> list[list[int]]:
         rng = np.random.default_rng((self.seed, epoch, 1))
@@ -125,7 +130,8 @@ class LengthBatches:
         order = np.concatenate([order, order[:short]])
         stretch = self.mixing * self.batch_size
         pieces = [order[i : i + stretch] for i in range(0, len(order), stretch)]
-        ordered = np.concatenate([piece[np.argsort(self.lengths[piece], kind="stable")] for piece in pieces])
+        about = self.lengths * rng.uniform(1 - BLUR, 1 + BLUR, len(self.lengths))
+        ordered = np.concatenate([piece[np.argsort(about[piece], kind="stable")] for piece in pieces])
         batches = ordered.reshape(self.steps_per_epoch, self.batch_size)
         return [batch.tolist() for batch in batches[rng.permutation(len(batches))]]
 

@@ -28,6 +28,11 @@ from escounts.training.objective import Target
 from escounts.training.sampling import ExemplarSampler, ExemplarSampling, LengthBatches, Rng, share
 from escounts.training.token_cache import TokenCache
 
+AHEAD = 2
+"""Batches made ahead of the one that is trained on."""
+PADDED_TO = 4
+"""Cells of a window of eq. 5, which are padded to anyway: fewer shapes to plan windows and find memory for."""
+
 
 @dataclass(frozen=True)
 class StoredTokensConfig:
@@ -72,10 +77,11 @@ class Sample:
 
 @dataclass(frozen=True)
 class TokenBatch:
-    """Padded and stacked samples. valid_BT: None when all are equally long; exemplars: None when nobody has any;
-    shots_B: None when everybody has as many as there are slots."""
+    """Padded and stacked samples. lengths: cells of each; valid_BT: None when all are equally long; exemplars: None
+    when nobody has any; shots_B: None when everybody has as many as there are slots."""
 
     tokens_BTHWC: Tensor
+    lengths: tuple[int, ...]
     valid_BT: Tensor | None
     exemplars_BSTHWC: Tensor | None
     shots_B: Tensor | None
@@ -83,25 +89,30 @@ class TokenBatch:
     target: Target
 
     def to(self, device: torch.device) -> TokenBatch:
-        """The batch on a device."""
+        """The batch on a device; what is still in ordinary memory goes through pinned memory, so that the copy
+        waits for nothing."""
 
         def moved(tensor: Tensor) -> Tensor:
+            if device.type == "cuda" and tensor.device.type == "cpu":
+                tensor = tensor.pin_memory()
             return tensor.to(device, non_blocking=True)
 
         def moved_if(tensor: Tensor | None) -> Tensor | None:
             return None if tensor is None else moved(tensor)
 
         target = self.target
+        valid_BT = moved_if(self.valid_BT)
         return TokenBatch(
             tokens_BTHWC=moved(self.tokens_BTHWC),
-            valid_BT=moved_if(self.valid_BT),
+            lengths=self.lengths,
+            valid_BT=valid_BT,
             exemplars_BSTHWC=moved_if(self.exemplars_BSTHWC),
             shots_B=moved_if(self.shots_B),
             cells_BS=moved_if(self.cells_BS),
             target=Target(
                 density_BT=moved(target.density_BT),
                 count_B=moved(target.count_B),
-                valid_BT=moved_if(target.valid_BT),
+                valid_BT=valid_BT,
                 period_BT=moved_if(target.period_BT),
             ),
         )
@@ -136,11 +147,14 @@ class StoredTokensTask:
         self._ahead: dict[tuple[int, int, int], Future[TokenBatch]] = {}
 
     def batch(self, step: int, rank: int, world: int) -> TokenBatch:
-        """This process's part of a global step, on the device; the next one is read meanwhile."""
-        ready = self._ahead.pop((step, rank, world), None)
-        batch = ready.result() if ready else self.read(step, rank, world)
-        self._ahead = {(step + 1, rank, world): self._reader.submit(self.read, step + 1, rank, world)}
-        return batch.to(self.device)
+        """This process's part of a global step, on the device; the next ones are made meanwhile."""
+        wanted = [(step + k, rank, world) for k in range(AHEAD + 1)]
+        # A step that was not foreseen (the first, or a resumed one) leaves nothing of the old plan.
+        self._ahead = {key: self._ahead.get(key) or self._reader.submit(self._make, *key) for key in wanted}
+        return self._ahead.pop(wanted[0]).result()
+
+    def _make(self, step: int, rank: int, world: int) -> TokenBatch:
+        return self.read(step, rank, world).to(self.device)
 
     def read(self, step: int, rank: int = 0, world: int = 1) -> TokenBatch:
         """This process's part of a global step; tokens are where the cache keeps them."""
@@ -226,6 +240,7 @@ class StoredTokensTask:
             shots_B=batch.shots_B,
             cells_BS=batch.cells_BS,
             valid_BT=batch.valid_BT,
+            lengths=None if batch.valid_BT is None else batch.lengths,
             time_offset=float(torch.randint(0, 200, (1,))) if drawn else 0.0,
         )
         return output, batch.target
@@ -242,26 +257,26 @@ class StoredTokensTask:
 
 
 def collate(samples: Sequence[Sample]) -> TokenBatch:
-    """Samples padded to the longest and stacked."""
-    lengths = [len(sample.tokens_THWC) for sample in samples]
-    longest = max(lengths)
+    """Samples stacked, padded where they differ to the longest and on to a multiple of PADDED_TO cells."""
+    lengths = tuple(len(sample.tokens_THWC) for sample in samples)
+    equal = min(lengths) == max(lengths)
+    longest = max(lengths) if equal else -(-max(lengths) // PADDED_TO) * PADDED_TO
     first = samples[0].tokens_THWC
     tokens_BTHWC = first.new_zeros(len(samples), longest, *first.shape[1:])
-    density_BT = torch.zeros(len(samples), longest)
-    period_BT = torch.zeros(len(samples), longest)
+    density_BT = np.zeros((len(samples), longest), np.float32)
+    period_BT = np.zeros((len(samples), longest), np.float32)
     for row, sample in enumerate(samples):
         tokens_BTHWC[row, : lengths[row]] = sample.tokens_THWC
-        density_BT[row, : lengths[row]] = torch.from_numpy(sample.density_T)
-        period_BT[row, : lengths[row]] = torch.from_numpy(sample.period_T)
-    equal = min(lengths) == longest
+        density_BT[row, : lengths[row]] = sample.density_T
+        period_BT[row, : lengths[row]] = sample.period_T
     valid_BT = None if equal else torch.arange(longest)[None] < torch.tensor(lengths)[:, None]
     target = Target(
-        density_BT=density_BT,
+        density_BT=torch.from_numpy(density_BT),
         count_B=torch.tensor([sample.count for sample in samples]),
         valid_BT=valid_BT,
-        period_BT=period_BT,
+        period_BT=torch.from_numpy(period_BT),
     )
-    return TokenBatch(tokens_BTHWC, valid_BT, *stack_exemplars([s.exemplars for s in samples]), target)
+    return TokenBatch(tokens_BTHWC, lengths, valid_BT, *stack_exemplars([s.exemplars for s in samples]), target)
 
 
 def stack_exemplars(
@@ -272,14 +287,14 @@ def stack_exemplars(
     if slots == 0:
         return None, None, None
     example = next(shots[0][0] for shots in exemplars if shots)
-    tokens = example.new_zeros(len(exemplars), slots, *example.shape)
-    cells = torch.ones(len(exemplars), slots)
-    for row, shots in enumerate(exemplars):
-        for slot, (shot, length) in enumerate(shots):
-            tokens[row, slot], cells[row, slot] = shot, length
+    empty = (torch.zeros_like(example), 1.0)
+    filled = [[*shots, *[empty] * (slots - len(shots))] for shots in exemplars]
+    stacked = torch.stack([shot for shots in filled for shot, _ in shots])
+    tokens_BSTHWC = stacked.view(len(filled), slots, *example.shape)
+    cells_BS = torch.tensor([[length for _, length in shots] for shots in filled])
     equal = all(len(shots) == slots for shots in exemplars)
     shots_B = None if equal else torch.tensor([len(shots) for shots in exemplars])
-    return tokens, shots_B, cells
+    return tokens_BSTHWC, shots_B, cells_BS
 
 
 def _stored(videos: Sequence[VideoAnnotation], store: TokenStore, what: str) -> list[VideoAnnotation]:

@@ -8,24 +8,29 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from escounts.models.heads import HeadOutput
 from escounts.training.config import TrainConfig
 from escounts.training.objective import Objective, Target
-from escounts.training.optimisation import WeightAverage, build_optimiser, learning_rate
+from escounts.training.optimisation import WeightAverage, build_optimiser, learning_rate, step_if_finite
 from escounts.training.run_folder import RunFolder
 
 Batch = Any
 Report = Callable[[int, int, dict[str, float]], None]
 """Called with (step, steps in all, latest figures)."""
+
+KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+"""Attention kernels that training uses: not cuDNN's, which torch prefers on Hopper and which plans anew, on the
+host, for every shape it has not seen. Videos of every length are new shapes at every step."""
 
 
 class Task(Protocol):
@@ -129,20 +134,28 @@ class Trainer:
             group["lr"] = rate
         # Drawn anew for each step, so that a resumed run sees the same dropout and noise.
         torch.manual_seed((self.config.seed * 1_000_003 + self.step) * 1009 + self.rank)
-        batch = self.task.batch(self.step, self.rank, self.world)
+        losses = self.gradients(self.task.batch(self.step, self.rank, self.world))
+        norm = self.update()
+        self.step += 1
+        figures = {name: value.detach() for name, value in losses.items()}
+        return figures | {"gradient_norm": norm, "lr": torch.tensor(rate)}
+
+    def gradients(self, batch: Batch) -> dict[str, Tensor]:
+        """Forward and backward: the losses of a batch, their gradients in the weights. Waits for no device."""
         self.network.train()
-        with self._autocast():
+        with self._arithmetic():
             losses: dict[str, Tensor] = self.training_step(batch)
         self.optimiser.zero_grad(set_to_none=True)
         losses["loss"].backward()  # type: ignore[no-untyped-call]
-        norm = nn.utils.clip_grad_norm_(self.network.parameters(), self.config.clip)
-        if torch.isfinite(norm):  # one bad batch must not end a long run
-            self.optimiser.step()
+        return losses
+
+    def update(self) -> Tensor:
+        """Clip and step; the gradient norm before clipping. Weights stay as they are when it is not finite."""
+        norm = nn.utils.clip_grad_norm_(self.network.parameters(), self.config.clip).detach()
+        step_if_finite(self.optimiser, norm)  # one bad batch must not end a long run
         if self.average:
             self.average.update(self.network, self.step)
-        self.step += 1
-        figures = {name: value.detach() for name, value in losses.items()}
-        return figures | {"gradient_norm": norm.detach(), "lr": torch.tensor(rate)}
+        return norm
 
     def _after_step(self, folder: RunFolder, losses: dict[str, Tensor], *, last: bool) -> dict[str, float]:
         figures: dict[str, float] = {}
@@ -184,7 +197,7 @@ class Trainer:
         if self.average:
             self.average.swap(self.network)
         self.network.eval()
-        with torch.no_grad(), self._autocast():
+        with torch.no_grad(), self._arithmetic():
             figures = self.task.validate(self.network)
         if self.rank == 0:
             self.save(self.out / "last.safetensors", self.network, figures)
@@ -195,12 +208,14 @@ class Trainer:
             self.average.swap(self.network)
         return figures
 
-    def _autocast(self) -> AbstractContextManager[Any]:
+    @contextmanager
+    def _arithmetic(self) -> Iterator[None]:
+        """Precision and attention kernels of the network's passes."""
         precision = self.config.precision
         fast = self.device.type == "cuda" and torch.cuda.is_bf16_supported()
-        if precision == "bf16" or (precision == "auto" and fast):
-            return torch.autocast(self.device.type, dtype=torch.bfloat16)
-        return nullcontext()
+        low = precision == "bf16" or (precision == "auto" and fast)
+        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=low), sdpa_kernel(KERNELS):
+            yield
 
     def _state(self) -> dict[str, Any]:
         return {
