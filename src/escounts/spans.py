@@ -95,11 +95,13 @@ def spans_from_rate(values: Array, count: int, anchors: Sequence[float] = ()) ->
         begin, end = _borders(positive, stretch)
         inside = positive[stretch.first : stretch.last + 1]
         within = [anchor - stretch.first for anchor in anchors if stretch.first <= anchor <= stretch.last + 1]
-        levels = _levels(inside, number, within)
-        edges = stretch.first + _crossings(inside, levels, number)
-        edges = np.where(levels <= 0, begin, np.where(levels >= number, end, edges))
+        pairs = _anchored(inside, number, within) if within else None
+        if pairs is None:
+            edges = _crossings(inside, np.arange(number + 1), number)
+            pairs = list(pairwise(edges.tolist()))
+        low, high = begin - stretch.first, end - stretch.first
         score = 1 - abs(stretch.mass / number - 1)
-        found += [(a, b, score) for a, b in pairwise(edges.tolist())]
+        found += [(stretch.first + max(a, low), stretch.first + min(b, high), score) for a, b in pairs]
     return found
 
 
@@ -148,17 +150,23 @@ def _borders(values: Array, stretch: _Stretch) -> tuple[float, float]:
     return first + 1 - left, last + right
 
 
-def _levels(values: Array, count: int, anchors: Sequence[float]) -> Array:
-    """Where on the running sum (scaled to end at `count`) repetitions meet: whole numbers past the anchors' phase.
+def _anchored(values: Array, count: int, anchors: Sequence[float]) -> list[tuple[float, float]] | None:
+    """`count` spans that meet where the running sum is a whole number away from the anchors; None if it holds fewer.
 
-    A phase leaves a part of a repetition at either end, one together; the larger part stands for it.
+    A part of a repetition is left at either end; of too many spans the one at an end with the smaller mass goes.
     """
-    if not anchors:
-        return np.arange(count + 1, dtype=np.float64)
-    running = np.concatenate([[0.0], np.cumsum(values)]) * (count / values.sum())
+    running = np.concatenate([[0.0], np.cumsum(values)]) + np.arange(len(values) + 1) * 1e-12
     at = np.interp(anchors, np.arange(len(running)), running)
-    phase = float(np.angle(np.exp(2j * np.pi * at).mean()) / (2 * np.pi))  # -0.5 .. 0.5
-    return np.clip(phase + np.arange(count + 1), 0.0, float(count))
+    phase = float(np.angle(np.exp(2j * np.pi * at).mean()) / (2 * np.pi)) % 1.0
+    levels = np.concatenate([[0.0], np.arange(phase, running[-1], 1.0), [running[-1]]])
+    levels = levels[np.append(True, np.diff(levels) > 1e-6)]
+    edges = np.interp(levels, running, np.arange(len(running)))
+    spans = list(pairwise(edges.tolist()))
+    masses = np.diff(levels).tolist()
+    while len(spans) > count:
+        place = 0 if masses[0] < masses[-1] else -1
+        del spans[place], masses[place]
+    return spans if len(spans) == count else None
 
 
 def _crossings(values: Array, levels: npt.NDArray[np.generic], count: int) -> Array:
