@@ -6,6 +6,9 @@
 Both train the paper's decoder on stored tokens of RepCount-shaped lengths, from the same weights, on the same
 videos in the same order. Plain: one video at a time, explicit softmax, float32, gradients summed over 8 videos.
 Ours: the project's task and trainer as they are, videos batched by length with masks, fused attention, bf16.
+
+Then, apart from the timed run, where a step's time goes: steps in which the device is waited for after every part,
+the same with cuDNN's attention allowed, and three ways to attend in a padded batch.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
@@ -26,17 +29,19 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 from escounts.data.annotations import Dataset, VideoAnnotation
 from escounts.data.tokens import TokenLayout, TokenStore, TokenWriter, VideoTokens
+from escounts.models.attention import Padding, attend
 from escounts.models.decoder import PAPER, Decoder
 from escounts.training.config import TrainConfig
 from escounts.training.objective import DensityObjectiveConfig, Objective
 from escounts.training.stored_tokens import StoredTokensConfig, StoredTokensTask
-from escounts.training.trainer import Trainer
+from escounts.training.trainer import KERNELS, Trainer
 
 FPS, CELL_FRAMES = 30.0, 8
 QUARTILES = (60, 315, 796, 1200, 2550)
@@ -77,6 +82,7 @@ def compare(
     first = Decoder(config).state_dict()
     plain = _plain(task, _decoder(config, first, device), plain_steps, device)
     ours = _ours(task, _decoder(config, first, device), steps, folder / "run", device)
+    parts = _parts(task, _decoder(config, first, device), steps, folder / "parts", device)
     rate = _matrix_rate(device)
     flops = _flops_per_sample(task, _decoder(config, first, device), steps, device)
     pairs = np.array([plain["losses"], ours["losses"][:plain_steps]])
@@ -93,6 +99,9 @@ def compare(
         "matrix_rate_tflops": rate / 1e12,
         "gflop_per_sample": flops / 1e9,
         "share_of_matrix_rate": flops * ours["speed"] / rate,
+        "step_ms": 8e3 / ours["speed"],
+        "parts_ms": parts,
+        "attention_ms": _attention(task, steps) if device.type == "cuda" else {},
         "loss_difference_mean": float(np.abs(pairs[0] - pairs[1]).mean() / pairs[0].mean()),
         "plain_losses": plain["losses"],
         "ours_losses": ours["losses"],
@@ -120,6 +129,93 @@ def _ours(task: StoredTokensTask, decoder: Decoder, steps: int, out: Path, devic
     trainer.fit(resume=False)
     (start, began), (end, ended) = times[0], times[-1]
     return {"speed": 8 * (end - start) / (ended - began), "peak": _peak(device), "losses": first_losses}
+
+
+def _parts(
+    task: StoredTokensTask, decoder: Decoder, first: int, out: Path, device: torch.device, counted: int = 12
+) -> dict[str, float]:
+    """Milliseconds of a step's parts, each waited for; "issuing": the host's share of forward and backward.
+
+    Steps are those after the timed ones: mostly new mixtures of lengths.
+    """
+    train, objective = TrainConfig(steps=10**9), Objective(DensityObjectiveConfig())
+    trainer = Trainer(train, decoder, task, objective, out, save=lambda *_: None, device=device)
+    spent: dict[str, list[float]] = {}
+
+    def timed(name: str, work: Callable[[], Any]) -> Any:
+        started = time.perf_counter()
+        done = work()
+        issued = time.perf_counter() - started
+        _wait(device)
+        spent.setdefault(name, []).append(time.perf_counter() - started)
+        spent.setdefault(f"{name}, issuing", []).append(issued)
+        return done
+
+    def run(prefix: str, steps: range) -> None:
+        for step in steps:
+            batch = timed(f"{prefix}batch", lambda step=step: task.batch(step, 0, 1))
+            timed(f"{prefix}forward and backward", lambda batch=batch: trainer.gradients(batch))
+            timed(f"{prefix}optimiser", trainer.update)
+
+    warm = 4
+    run("warm-up: ", range(first, first + warm))
+    run("", range(first + warm, first + warm + counted))
+    if device.type == "cuda":
+        KERNELS.insert(0, SDPBackend.CUDNN_ATTENTION)
+        try:
+            run("cuDNN allowed: ", range(first + warm + counted, first + warm + 2 * counted))
+        finally:
+            KERNELS.remove(SDPBackend.CUDNN_ATTENTION)
+    wanted = {name: times for name, times in spent.items() if not name.startswith("warm-up")}
+    return {name: 1e3 * float(np.mean(times)) for name, times in wanted.items()}
+
+
+def _attention(task: StoredTokensTask, step: int, heads: int = 8, width: int = 64) -> dict[str, float]:
+    """Milliseconds of one self-attention over a padded batch, forward and backward, in three ways, bf16."""
+    device = task.device
+    batch = next(b for b in map(task.read, range(step, step + 99)) if b.valid_BT is not None)
+    places = batch.tokens_BTHWC.shape[2] * batch.tokens_BTHWC.shape[3]
+    lengths = tuple(places * n for n in batch.lengths)
+    most = places * batch.tokens_BTHWC.shape[1]
+    shape = (len(lengths), most, 3, heads, width)
+    qkv = torch.randn(shape, device=device, dtype=torch.bfloat16, requires_grad=True)
+    valid = (torch.arange(most) < torch.tensor(lengths)[:, None])[:, None, None].to(device)
+    starts = torch.tensor([0, *np.cumsum(lengths)], dtype=torch.int32, device=device)
+    real = valid[:, 0, 0].flatten().nonzero().squeeze(1)
+
+    def padded(padding: Padding) -> Tensor:
+        return attend(*qkv.permute(2, 0, 3, 1, 4), padding)
+
+    def packed() -> Tensor:
+        from torch.nn.attention.varlen import varlen_attn
+
+        q, k, v = qkv.flatten(0, 1).index_select(0, real).unbind(1)
+        return varlen_attn(q, k, v, starts, starts, max(lengths), max(lengths))  # type: ignore[return-value]
+
+    ways: dict[str, Callable[[], Tensor]] = {
+        "one call a sample": lambda: padded(Padding(valid, lengths)),
+        "one call, key mask": lambda: padded(Padding(valid, None)),
+        "one call, packed": packed,
+    }
+    times = {}
+    for name, way in ways.items():
+        try:
+            with sdpa_kernel(KERNELS):
+                times[name] = _milliseconds(lambda way=way: way().sum().backward(), device)
+        except (ImportError, RuntimeError, TypeError) as error:
+            print(f"attention, {name}: not measured ({error})", file=sys.stderr)
+    return times
+
+
+def _milliseconds(work: Callable[[], Any], device: torch.device, times: int = 10) -> float:
+    for _ in range(3):
+        work()
+    _wait(device)
+    started = time.perf_counter()
+    for _ in range(times):
+        work()
+    _wait(device)
+    return 1e3 * (time.perf_counter() - started) / times
 
 
 def _plain(task: StoredTokensTask, decoder: Decoder, steps: int, device: torch.device) -> dict[str, Any]:
@@ -202,14 +298,7 @@ def _matrix_rate(device: torch.device, size: int = 8192) -> float:
         size = 512
     kind = torch.bfloat16 if device.type == "cuda" else torch.float32
     a, b = (torch.randn(size, size, device=device, dtype=kind) for _ in range(2))
-    for _ in range(3):
-        a @ b
-    _wait(device)
-    started = time.perf_counter()
-    for _ in range(20):
-        a @ b
-    _wait(device)
-    return 20 * 2 * size**3 / (time.perf_counter() - started)
+    return 2 * size**3 / (_milliseconds(lambda: a @ b, device, times=20) / 1e3)
 
 
 def _store(folder: Path, frames: list[int], config: Any) -> tuple[TokenStore, Dataset]:
@@ -266,6 +355,10 @@ def _show(result: dict[str, Any]) -> None:
     print(f"times faster             {result['times_faster']:.1f}")
     print(f"share of the matrix rate {100 * result['share_of_matrix_rate']:.1f} % of "
           f"{result['matrix_rate_tflops']:.0f} TFLOP/s, {result['gflop_per_sample']:.0f} GFLOP a sample")  # fmt: skip
+    print(f"a step of 8 videos       {result['step_ms']:.1f} ms; its parts, each waited for:")
+    ways = {f"attention, {name}": value for name, value in result["attention_ms"].items()}
+    for name, value in (result["parts_ms"] | ways).items():
+        print(f"  {name:46s} {value:8.1f} ms")
     print(f"loss difference          {100 * result['loss_difference_mean']:.2f} % on average over the same steps")
 
 

@@ -72,9 +72,10 @@ def test_an_epoch_shows_every_video_and_wastes_little() -> None:
     assert sum(shown.values()) == 13 * 8
     padded = sum(8 * max(lengths[i] for i in batch) for batch in epoch)
     real = sum(lengths[i] for batch in epoch for i in batch)
-    assert padded / real < 1.25, "at random it is about 1.6"
+    assert padded / real < 1.15, "at random it is about 1.6"
     following = [batches.batch(13 + step) for step in range(13)]
-    assert following != epoch
+    met = {frozenset(batch) for batch in epoch}
+    assert sum(frozenset(batch) in met for batch in following) < 7, "others should meet in another epoch"
     assert [LengthBatches(lengths, 8, seed=3).batch(step) for step in range(13)] == epoch
 
 
