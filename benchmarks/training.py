@@ -203,7 +203,7 @@ def _attention(task: StoredTokensTask, step: int, heads: int = 8, width: int = 6
             with sdpa_kernel(KERNELS):
                 times[name] = _milliseconds(lambda way=way: way().sum().backward(), device)
         except (ImportError, RuntimeError, TypeError) as error:
-            print(f"attention, {name}: not measured ({error})", file=sys.stderr)
+            print(f"attention, {name}: not measured ({str(error).splitlines()[0]})", file=sys.stderr)
     return times
 
 

@@ -26,7 +26,7 @@ from escounts.models.heads import HeadOutput
 from escounts.results import FloatArray
 from escounts.training.objective import Target
 from escounts.training.sampling import ExemplarSampler, ExemplarSampling, LengthBatches, Rng, share
-from escounts.training.token_cache import TokenCache
+from escounts.training.token_cache import TokenCache, to_device
 
 AHEAD = 2
 """Batches made ahead of the one that is trained on."""
@@ -89,13 +89,10 @@ class TokenBatch:
     target: Target
 
     def to(self, device: torch.device) -> TokenBatch:
-        """The batch on a device; what is still in ordinary memory goes through pinned memory, so that the copy
-        waits for nothing."""
+        """The batch on a device."""
 
         def moved(tensor: Tensor) -> Tensor:
-            if device.type == "cuda" and tensor.device.type == "cpu":
-                tensor = tensor.pin_memory()
-            return tensor.to(device, non_blocking=True)
+            return to_device(tensor, device)
 
         def moved_if(tensor: Tensor | None) -> Tensor | None:
             return None if tensor is None else moved(tensor)

@@ -44,12 +44,19 @@ class TokenCache:
         kept = self._kept.get(key)
         if kept is not None:
             return kept
-        tokens = read().to(self.device)
+        tokens = to_device(read(), self.device)
         size = tokens.numel() * tokens.element_size()
         if self.bytes + size <= self.limit:
             self._kept[key] = tokens
             self.bytes += size
         return tokens
+
+
+def to_device(tensor: Tensor, device: torch.device) -> Tensor:
+    """The tensor on a device; to a GPU through pinned memory, so that the copy waits for nothing before it."""
+    if device.type == "cuda" and tensor.device.type == "cpu":
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=True)
 
 
 def _limit(device: torch.device) -> int:
