@@ -19,6 +19,11 @@ Array = npt.NDArray[np.float32]
 BLOCK_SECONDS = 30.0
 """Long videos choose their view anew for every block of this length."""
 
+SURE_ENOUGH = 0.5
+"""Surety above which slow views need no help from a faster one …"""
+SHORT_PERIOD = 0.8
+"""… unless a repetition takes fewer seconds than this."""
+
 FEATURES = ("bias", "surety", "decided", "agreement", "log_count", "cells", "shots")
 
 
@@ -36,6 +41,12 @@ class Evidence:
         density = self.density[part]
         weighted = float((self.gate[part] * self.sharpness[part] * density).sum())
         return weighted / max(float(density.sum()), 0.5)
+
+
+    def part(self, first: int, last: int) -> Evidence:
+        """The opinion on base frames first..last."""
+        cut = slice(first, last)
+        return Evidence(self.rate, self.density[cut], self.gate[cut], self.sharpness[cut])
 
 
 @dataclass(frozen=True)
@@ -76,6 +87,13 @@ class Calibration:
         """The inverse of to_json."""
         values = json.loads(text)
         return cls(**(values | {"weights": tuple(values["weights"])}))
+
+
+def wants_faster(evidence: Sequence[Evidence], base_rate: float) -> bool:
+    """Whether a faster view may say more: the best of these is unsure, or its periods are short."""
+    best = max(evidence, key=lambda view: view.surety())
+    seconds = float(best.gate.sum()) / base_rate / max(float(best.density.sum()), 0.3)
+    return best.surety() < SURE_ENOUGH or seconds < SHORT_PERIOD
 
 
 def choose_views(

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from escounts.confidence import Evidence, wants_faster
 from escounts.errors import ExemplarError
 from escounts.estimation import views
 from escounts.estimation.seconds import SecondsModel
@@ -15,7 +16,7 @@ from escounts.models.network import Network
 @pytest.fixture(scope="module")
 def model() -> SecondsModel:
     torch.manual_seed(0)
-    return SecondsModel("tiny", Network(LITE_TINY), views=(View(6), View(3), View(1)))
+    return SecondsModel("tiny", Network(LITE_TINY), views=(View(6), View(3), View(1)), fast_views=())
 
 
 def moving_square(frames: int, period: float = 30.0) -> np.ndarray:
@@ -102,3 +103,22 @@ def test_a_short_video_is_one_window(model: SecondsModel) -> None:
     encoding = model.encode_images(moving_square(12))
     assert encoding.end == pytest.approx(12 / BASE_RATE)
     assert len(encoding.estimate().density.values) == 12
+
+
+def test_the_fast_view_is_encoded_when_it_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    lazy = SecondsModel("tiny", Network(LITE_TINY))
+    for wanted, expected in ((True, {6, 3, 1}), (False, {6, 3})):
+        monkeypatch.setattr("escounts.estimation.seconds.wants_faster", lambda *_, answer=wanted: answer)
+        encoding = lazy.encode_images(moving_square(120))
+        assert {view.divisor for view in encoding.windows} == expected
+    encoding.estimate([encoding.shot(1.0, 1.4)])  # an exemplar of twelve base frames asks for it
+    assert View(1) in encoding.windows
+
+
+def test_slow_sure_motion_needs_no_faster_view() -> None:
+    flat = np.ones(300, np.float32)
+    slow = Evidence(10.0, flat * 5 / 300, flat * 0.9, flat * 0.9)
+    quick = Evidence(10.0, flat * 30 / 300, flat * 0.9, flat * 0.9)
+    unsure = Evidence(10.0, flat * 5 / 300, flat * 0.5, flat * 0.5)
+    assert [wants_faster([e], BASE_RATE) for e in (slow, quick, unsure)] == [False, True, True]

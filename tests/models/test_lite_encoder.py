@@ -56,3 +56,15 @@ def test_exemplar_cells_cover_the_span_evenly_and_stay_inside() -> None:
     assert set(cells[1:] - cells[:-1]) == {2}
     assert exemplar_cells(-3.0, 1.0, 100).min() == 0
     assert exemplar_cells(97.0, 103.0, 100).max() == 99
+
+
+def test_images_go_the_short_way_to_the_same_features() -> None:
+    torch.manual_seed(0)
+    encoder = LiteEncoder(TINY).eval()
+    images = torch.randint(0, 256, (7, 64, 64, 3), dtype=torch.uint8)
+    frames = encoder.normalise(images.permute(0, 3, 1, 2))[None]
+    with torch.inference_mode():
+        assert torch.allclose(
+            encoder.image_features(images, 6), encoder.frame_features(frames[:, :6], frames[:, 6])[0], atol=1e-4
+        )
+        assert torch.allclose(encoder.image_features(images, 7), encoder.frame_features(frames)[0], atol=1e-4)

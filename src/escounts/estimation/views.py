@@ -116,10 +116,8 @@ class ViewEncoder:
         self._features = []
 
     def _encode(self, count: int) -> None:
-        images = np.stack(self._pending[: count + 1])
-        frames = self.encoder.normalise(torch.from_numpy(images).permute(0, 3, 1, 2))[None]
-        following = frames[:, count] if frames.shape[1] > count else None
-        self._features.append(self.encoder.frame_features(frames[:, :count], following)[0])
+        images = torch.from_numpy(np.stack(self._pending[: count + 1]))
+        self._features.append(self.encoder.image_features(images, count))
         self._pending = self._pending[count:]
         self.cells += count
         start = self.windows[-1].start + self.length // 2 if self.windows else 0

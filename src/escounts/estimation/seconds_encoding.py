@@ -1,0 +1,214 @@
+"""One video, encoded by the default model: cut exemplars from it, ask it for densities.
+
+Zero-shot, the view that is surest of its periods speaks; an exemplar says itself which rate suits it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from escounts.confidence import Evidence, choose_views
+from escounts.errors import ExemplarError
+from escounts.estimation.views import BASE_RATE, Image, View, ViewEncoder, Window, WindowStore
+from escounts.models.decoder import Memory
+from escounts.models.lite import exemplar_cells
+from escounts.results import DensityMap, Estimate
+from escounts.windows import Stitcher, triangle
+
+if TYPE_CHECKING:
+    from escounts.estimation.seconds import SecondsModel
+
+SHORTEST = 8
+"""Cells a view needs before it says anything."""
+DECODE_BATCH = 4
+EXEMPLAR_TARGET = 14.0
+"""Cells an exemplar should last at the rate that is chosen for it."""
+
+Array = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class SecondsShot:
+    """An exemplar: its tokens at every view where it fits, (16, H, W, C), and how long it lasts in seconds.
+
+    source: the encoding it was cut from; its length counts only there, another video has its own tempo.
+    """
+
+    tokens: dict[View, Tensor]
+    seconds: float
+    source: SecondsEncoding
+
+
+class SecondsEncoding:
+    """One video's projected windows at every view that has been encoded.
+
+    read: gives the base rate's images from the first on, as often as it is called.
+    """
+
+    def __init__(self, model: SecondsModel, read: Callable[[], Iterable[Image]], *, start: float) -> None:
+        decoder = model.network.decoder.config
+        self.model, self.start, self._read = model, start, read
+        self.store = WindowStore(decoder.grid, decoder.channels)
+        self.windows: dict[View, list[Window]] = {}
+        self.frames = 0
+        self.end = start
+        self._zero_shot: dict[View, Evidence] = {}
+
+    @torch.inference_mode()
+    def encode(self, views: Sequence[View]) -> None:
+        """Read the video and encode the views that are not there yet."""
+        missing = [view for view in views if view not in self.windows]
+        if not missing:
+            return
+        model = self.model
+        encoders = [ViewEncoder(model.network, view, self.store, model.device) for view in missing]
+        self.frames = 0
+        with model.precision():
+            for image in self._read():
+                self.frames += 1
+                for encoder in encoders:
+                    encoder.push(image)
+            for encoder in encoders:
+                encoder.finish()
+        self.end = self.start + self.frames / BASE_RATE
+        self.windows |= {encoder.view: encoder.windows for encoder in encoders}
+
+    @torch.inference_mode()
+    def shot(self, start: float, end: float) -> SecondsShot:
+        """The exemplar between two times, cut from the window that shows it best."""
+        if not self.start - 1e-6 <= start < end <= self.end + 1.0:
+            raise ExemplarError(
+                f"exemplar {start:g}-{end:g} s lies outside the encoded {self.start:g}-{self.end:g} s"
+            )
+        self.encode([_suiting(self._all_views(), end - start)])
+        tokens = {}
+        for view, windows in self.windows.items():
+            first, last = self._cell(view, start), self._cell(view, end)
+            if not windows or last - first > windows[0].cells:
+                continue
+            window = min(windows, key=lambda w: abs(w.start + w.cells / 2 - (first + last) / 2))
+            projected = self.store.read([window], self.model.device)
+            cells = exemplar_cells(first - window.start, last - window.start, window.cells)
+            tokens[view] = projected.tokens_BTHWC[0, torch.from_numpy(cells)]
+        if not tokens:
+            raise ExemplarError(f"exemplar {start:g}-{end:g} s is too long; mark one repetition only")
+        return SecondsShot(tokens, end - start, self)
+
+    @torch.inference_mode()
+    def estimate(
+        self,
+        shots: Sequence[SecondsShot] = (),
+        *,
+        start: float | None = None,
+        end: float | None = None,
+        assume_repeats: bool = False,
+    ) -> Estimate:
+        """The density between two times, on the base rate's grid."""
+        first, last = self._frames(start, end)
+        evidence = self.evidence(shots, first=first, last=last, assume_repeats=assume_repeats)
+        density, chosen = choose_views(evidence, BASE_RATE, self.model.calibration, shots=len(shots))
+        confidence, details = self.model.calibration.confidence(evidence, density, chosen, shots=len(shots))
+        map_ = DensityMap(density, self.start + first / BASE_RATE, 1 / BASE_RATE, "rate")
+        return Estimate(map_, confidence, details)
+
+    @torch.inference_mode()
+    def evidence(
+        self,
+        shots: Sequence[SecondsShot] = (),
+        *,
+        first: int = 0,
+        last: int | None = None,
+        assume_repeats: bool = False,
+    ) -> list[Evidence]:
+        """What every view that is asked says of base frames first..last."""
+        last = self.frames if last is None else last
+        views = self._suited(shots)
+        with self.model.precision():
+            if shots or assume_repeats:
+                return [self._decode(v, shots, first, last, assume_repeats=assume_repeats) for v in views]
+            for view in views:
+                if view not in self._zero_shot:
+                    self._zero_shot[view] = self._decode(view, (), 0, self.frames, assume_repeats=False)
+        return [self._zero_shot[view].part(first, last) for view in views]
+
+    def _frames(self, start: float | None, end: float | None) -> tuple[int, int]:
+        """Base frames between two times in seconds."""
+        first = max(0, round(((start if start is not None else self.start) - self.start) * BASE_RATE))
+        last = min(self.frames, round(((end if end is not None else self.end) - self.start) * BASE_RATE))
+        return first, last
+
+    def _suited(self, shots: Sequence[SecondsShot]) -> list[View]:
+        """Views to ask: all that are encoded, or the one at which the exemplars last about EXEMPLAR_TARGET cells."""
+        if not shots:
+            views = [view for view, windows in self.windows.items() if windows]
+            return [v for v in views if self.windows[v][0].cells >= SHORTEST] or views[-1:]
+        fitting = [view for view in self._all_views() if all(view in shot.tokens for shot in shots)]
+        if not fitting:
+            raise ExemplarError("the exemplars were encoded at other rates; encode both with the same setting")
+        seconds = math.exp(sum(math.log(shot.seconds) for shot in shots) / len(shots))
+        view = _suiting(fitting, seconds)
+        self.encode([view])
+        return [view]
+
+    def _all_views(self) -> list[View]:
+        """Views that are encoded, and those that may be."""
+        return list(dict.fromkeys([*self.windows, *self.model.views, *self.model.fast_views]))
+
+    def _decode(
+        self, view: View, shots: Sequence[SecondsShot], first: int, last: int, *, assume_repeats: bool
+    ) -> Evidence:
+        """Decode the view's windows that touch base frames first..last and stitch them."""
+        cells = view.cells(self.frames)
+        density, gate, sharp = Stitcher(cells), Stitcher(cells), Stitcher(cells)
+        begin, stop = (first - view.phase) / view.divisor, (last - view.phase) / view.divisor
+        windows = [w for w in self.windows[view] if w.start < stop and w.start + w.cells > begin]
+        decoder, memory = self.model.network.decoder, self._memory(view, shots)
+        for index in range(0, len(windows), DECODE_BATCH):
+            group = windows[index : index + DECODE_BATCH]
+            output = decoder.decode(self.store.read(group, self.model.device), memory.expand(len(group)))
+            assert output.rate_BT is not None and output.gate_logits_BT is not None  # it is a rate head
+            assert output.confidence_BT is not None
+            sharpness = output.confidence_BT / output.gate_logits_BT.sigmoid().clamp_min(1e-6)
+            gates = (output.gate_logits_BT + self.model.calibration.gate_bias).sigmoid()
+            values = output.rate_BT if assume_repeats else output.rate_BT * gates
+            maps = torch.stack([values, gates, sharpness]).float().cpu().numpy()
+            for row, window in enumerate(group):
+                for stitcher, stack in zip((density, gate, sharp), maps, strict=True):
+                    stitcher.add(stack[row], window.start, triangle(window.cells))
+        return Evidence(
+            rate=view.rate,
+            density=_on_base(density.result() / view.divisor, view, first, last),
+            gate=_on_base(gate.result(), view, first, last),
+            sharpness=_on_base(sharp.result(), view, first, last),
+        )
+
+    def _memory(self, view: View, shots: Sequence[SecondsShot]) -> Memory:
+        decoder = self.model.network.decoder
+        if not shots:
+            return decoder.remember()
+        exemplars = torch.stack([shot.tokens[view] for shot in shots])[None].to(self.model.device)
+        lengths = [shot.seconds * view.rate if shot.source is self else 0.0 for shot in shots]
+        return decoder.remember(exemplars, cells_BS=torch.tensor([lengths], device=self.model.device))
+
+    def _cell(self, view: View, time: float) -> float:
+        return ((time - self.start) * BASE_RATE - view.phase) / view.divisor
+
+
+def _on_base(values: npt.NDArray[np.float64], view: View, first: int, last: int) -> Array:
+    """A view's cells on base frames first..last: every frame has the value of the cell it lies in."""
+    frames = np.arange(first, last)
+    cell = np.clip((frames - view.phase) // view.divisor, 0, len(values) - 1)
+    return values[cell].astype(np.float32)
+
+
+def _suiting(views: Sequence[View], seconds: float) -> View:
+    """The view at which so many seconds are nearest to EXEMPLAR_TARGET cells."""
+    return min(views, key=lambda view: abs(math.log(seconds * view.rate / EXEMPLAR_TARGET)))
