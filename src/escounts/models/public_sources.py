@@ -78,6 +78,6 @@ ENCODER_SOURCES = (
 )
 
 
-def source_of(encoder: str) -> Source:
-    """The first public source of an encoder's weights."""
-    return next(source for source in ENCODER_SOURCES if source.encoder == encoder)
+def source_of(encoder: str) -> Source | None:
+    """The first public source of an encoder's weights; None for an encoder of this project's own."""
+    return next((source for source in ENCODER_SOURCES if source.encoder == encoder), None)

@@ -22,12 +22,13 @@ from escounts.errors import DataError, ModelError
 from escounts.models.checkpoint import (
     load_network,
     read_checkpoint,
+    save_decoder,
     save_network,
     strict_load,
-    write_checkpoint,
 )
 from escounts.models.decoder import PAPER, Decoder, DecoderConfig
 from escounts.models.network import Network
+from escounts.models.weights import kind_of
 from escounts.training.config import TrainConfig
 from escounts.training.objective import (
     DensityObjectiveConfig,
@@ -138,7 +139,7 @@ def train_on_tokens(
         task,
         Objective(run.objective),
         out,
-        save=_saver(run, dataset.name),
+        save=_saver(run, dataset.name, store.layout.encoder),
         device=where,
         report=report,
     )
@@ -174,7 +175,7 @@ def load_trained(folder: Path, *, which: str = "best", device: torch.device | st
     if not path.exists():
         raise DataError(f"{folder} has no checkpoint yet; train it first")
     tensors, config, _ = read_checkpoint(path)
-    if "encoder" in config:
+    if kind_of(config) == "network":
         return load_network(path, device)[0]
     decoder = Decoder(DecoderConfig.from_dict(config["decoder"]))
     strict_load(decoder, tensors, source=f"the weights in {path}")
@@ -194,7 +195,7 @@ def refuse_leakage(about: RunAbout, dataset: str, videos: Iterable[VideoAnnotati
         raise DataError(f"refused: the run trained on {len(seen)} of these videos ({some}); use a held-out split")
 
 
-def _saver(run: TokenRun, dataset: str) -> Any:
+def _saver(run: TokenRun, dataset: str, encoder: str) -> Any:
     metadata = {"dataset": dataset, "run": json.dumps(run.to_dict())}
 
     def save(path: Path, network: nn.Module, figures: dict[str, float]) -> None:
@@ -202,7 +203,9 @@ def _saver(run: TokenRun, dataset: str) -> Any:
         if isinstance(network, Network):
             save_network(path, network, metadata=about)
         else:
-            write_checkpoint(path, network.state_dict(), config={"decoder": asdict(run.decoder)}, metadata=about)
+            # The encoder is named: several have tokens of one width, and counting needs the right one.
+            assert isinstance(network, Decoder)
+            save_decoder(path, network, encoder=encoder, metadata=about)
 
     return save
 
