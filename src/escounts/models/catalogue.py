@@ -47,15 +47,9 @@ def _lite_state() -> str:
 
 
 def _lite(device: str) -> CountingModel:
-    from escounts.confidence import Calibration
-    from escounts.estimation.seconds import SecondsModel
-    from escounts.models.checkpoint import load_network
-    from escounts.models.device import choose_device
+    from escounts.models import paper_models, weights
 
-    where = choose_device(device)
-    network, metadata = load_network(LITE_WEIGHTS, where)
-    calibration = Calibration.from_json(metadata["calibration"]) if "calibration" in metadata else None
-    return SecondsModel("lite", network, device=where, calibration=calibration)
+    return paper_models.build(weights.describe(LITE_WEIGHTS), device)
 
 
 _ENTRIES: dict[str, ModelEntry] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +28,16 @@ FOLDER_FILES = ("model.safetensors", "pytorch_model.bin")
 
 @dataclass(frozen=True)
 class Converted:
-    """What a file turned into, ready to be written. name: the name it gets when none is asked for."""
+    """What a file turned into, ready to be written. name: the name it gets when none is asked for.
+
+    about: further metadata that is kept with it.
+    """
 
     name: str
     tensors: dict[str, Tensor]
     config: dict[str, Any]
     licence: str
+    about: Mapping[str, str] = field(default_factory=dict)
 
 
 def add(source: str | Path, *, name: str | None = None, encoder: str | None = None) -> StoredWeights:
@@ -57,7 +61,11 @@ def add(source: str | Path, *, name: str | None = None, encoder: str | None = No
         target,
         converted.tensors,
         config=converted.config,
-        metadata={"licence": converted.licence, "source": file.name if path == file else str(source)},
+        metadata={
+            **converted.about,
+            "licence": converted.licence,
+            "source": file.name if path == file else str(source),
+        },
     )
     return weights.describe(target)
 
@@ -146,7 +154,8 @@ def _own(file: Path, encoder: str | None) -> Converted:
             module = build_encoder(config["encoder"], **config.get("options", {}))
     kept = fitting(module, tensors, source=f"the weights in {file}")
     name = config["encoder"] if kind == "encoder" else f"escounts-{config['encoder']}"
-    return Converted(name, kept, config, metadata.get("licence", "your own"))
+    about = {key: metadata[key] for key in ("calibration",) if key in metadata}
+    return Converted(name, kept, config, metadata.get("licence", "your own"), about)
 
 
 def _weights_file(path: Path) -> Path:

@@ -63,32 +63,36 @@ def build(kept: StoredWeights, device: str) -> CountingModel:
     from escounts.models.device import choose_device
 
     place = choose_device(device)
-    network = _network(kept, place)
+    network, metadata = _network(kept, place)
     if network.encoder.spec.fps is not None:
+        from escounts.confidence import Calibration
         from escounts.estimation.seconds import SecondsModel
 
-        return SecondsModel(kept.name, network, device=place)
+        calibration = Calibration.from_json(metadata["calibration"]) if "calibration" in metadata else None
+        return SecondsModel(kept.name, network, device=place, calibration=calibration)
     released = network.config.decoder.window_padding == "released"
     config = COMPAT_FRAMES if released else PAPER_FRAMES
     return FramesModel(kept.name, network, device=place, config=config)
 
 
-def _network(kept: StoredWeights, device: torch.device) -> Network:
+def _network(kept: StoredWeights, device: torch.device) -> tuple[Network, dict[str, str]]:
+    """Both halves of a checkpoint's model, and the checkpoint's metadata."""
     from escounts.models.checkpoint import load_decoder, load_encoder, load_network
     from escounts.models.network import Network, NetworkConfig
 
     if kept.kind == "network":
-        return load_network(kept.path, device)[0]
-    decoder, name, _ = load_decoder(kept.path, device)
+        return load_network(kept.path, device)
+    decoder, name, metadata = load_decoder(kept.path, device)
     beside = weights.find(name)
     if beside is None:
-        raise ModelError(f"{kept.path} needs the encoder {name}: {_fetch(source_of(name))}")
+        raise ModelError(f"{kept.path} needs the encoder {name}: {_fetch_encoder(name)}")
     encoder = load_encoder(beside.path, device)
-    return Network(NetworkConfig(name, {}, decoder.config), encoder=encoder, decoder=decoder)
+    return Network(NetworkConfig(name, {}, decoder.config), encoder=encoder, decoder=decoder), metadata
 
 
 def _configuration(name: str, encoder: str, summary: str) -> ModelEntry:
     source = source_of(encoder)
+    assert source is not None  # every configuration of the paper has a public encoder
     halves = [half for half in (weights.find(encoder), weights.find(name)) if half is not None]
     released = name == RELEASED
     return ModelEntry(
@@ -107,7 +111,7 @@ def _state(encoder: str | None, decoder: Path) -> str:
     """ "ready", or what is missing of a model; encoder None: the checkpoint at `decoder` holds both halves."""
     missing = []
     if encoder is not None and not weights.stored_path(encoder).is_file():
-        missing.append(f"encoder {encoder}: {_fetch(source_of(encoder))}")
+        missing.append(f"encoder {encoder}: {_fetch_encoder(encoder)}")
     if not decoder.is_file():
         if decoder.stem == RELEASED:
             missing.append(f"decoder: {_fetch(RELEASED_DECODER)}")
@@ -117,6 +121,11 @@ def _state(encoder: str | None, decoder: Path) -> str:
                 f"`escounts weights add CHECKPOINT --as {decoder.stem}`"
             )
     return f"missing: {'; '.join(missing)}" if missing else "ready"
+
+
+def _fetch_encoder(name: str) -> str:
+    source = source_of(name)
+    return "it has no public weights" if source is None else _fetch(source)
 
 
 def _fetch(source: Source) -> str:
