@@ -62,6 +62,11 @@ class PixelBatch:
     exemplars: Exemplars
     target: Target
 
+    def tensors(self) -> list[Tensor]:
+        """All that the batch holds on the device."""
+        values = [self.frames_BTCHW, *vars(self.exemplars).values(), *vars(self.target).values()]
+        return [value for value in values if isinstance(value, Tensor)]
+
 
 class PixelTask:
     """Generated repetitions, as the trainer's task."""
@@ -249,7 +254,9 @@ class _RenderAhead:
         following = (step + 1, rank, world)
         self._next = following, self._thread.submit(self._render, *following)
         # The allocator must not hand this memory to the rendering stream while training still reads it.
-        batch.frames_BTCHW.record_stream(torch.cuda.current_stream(self._stream.device))
+        training = torch.cuda.current_stream(self._stream.device)
+        for tensor in batch.tensors():
+            tensor.record_stream(training)
         return batch
 
     def _render(self, step: int, rank: int, world: int) -> PixelBatch:
