@@ -6,6 +6,7 @@ Zero-shot, the view that is surest of its periods speaks; an exemplar says itsel
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -61,25 +62,32 @@ class SecondsEncoding:
         self.frames = 0
         self.end = start
         self._zero_shot: dict[View, Evidence] = {}
+        self._encoding = threading.Lock()
 
     @torch.inference_mode()
     def encode(self, views: Sequence[View]) -> None:
-        """Read the video and encode the views that are not there yet."""
-        missing = [view for view in views if view not in self.windows]
-        if not missing:
-            return
+        """Read the video and encode the views that are not there yet.
+
+        Others may count what is there meanwhile: nothing of theirs changes before all is encoded.
+        """
+        with self._encoding:
+            missing = [view for view in views if view not in self.windows]
+            if missing:
+                self._encode(missing)
+
+    def _encode(self, views: Sequence[View]) -> None:
         model = self.model
-        encoders = [ViewEncoder(model.network, view, self.store, model.device) for view in missing]
-        self.frames = 0
+        encoders = [ViewEncoder(model.network, view, self.store, model.device) for view in views]
+        frames = 0
         with model.precision():
             for image in self._read():
-                self.frames += 1
+                frames += 1
                 for encoder in encoders:
                     encoder.push(image)
             for encoder in encoders:
                 encoder.finish()
-        self.end = self.start + self.frames / BASE_RATE
-        self.windows |= {encoder.view: encoder.windows for encoder in encoders}
+        self.frames, self.end = frames, self.start + frames / BASE_RATE
+        self.windows = self.windows | {encoder.view: encoder.windows for encoder in encoders}
 
     @torch.inference_mode()
     def shot(self, start: float, end: float) -> SecondsShot:
