@@ -36,7 +36,7 @@ class EncodingCache:
         self._max_videos = max_videos
         self._shared = shared
         self._lock = threading.Lock()
-        self._entries: OrderedDict[str, tuple[Any, int]] = OrderedDict()
+        self._entries: OrderedDict[str, Any] = OrderedDict()
 
     def get(self, video_id: str) -> Any | None:
         """The encoding, now the most recently used, or None."""
@@ -44,13 +44,12 @@ class EncodingCache:
             if video_id not in self._entries:
                 return None
             self._entries.move_to_end(video_id)
-            return self._entries[video_id][0]
+            return self._entries[video_id]
 
     def put(self, video_id: str, encoding: object) -> None:
         """Keep an encoding. One that is alone larger than the limit is kept until the next one comes."""
-        size = footprint(encoding, {id(thing) for thing in self._shared})
         with self._lock:
-            self._entries[video_id] = (encoding, size)
+            self._entries[video_id] = encoding
             self._entries.move_to_end(video_id)
             while len(self._entries) > 1 and (self._bytes() > self._max_bytes or len(self) > self._max_videos):
                 self._entries.popitem(last=False)
@@ -71,4 +70,6 @@ class EncodingCache:
         return len(self._entries)
 
     def _bytes(self) -> int:
-        return sum(size for _, size in self._entries.values())
+        """Measured anew each time: an encoding grows when an exemplar asks for a faster view."""
+        shared = {id(thing) for thing in self._shared}
+        return sum(footprint(encoding, set(shared)) for encoding in self._entries.values())
