@@ -53,6 +53,11 @@ def test_lite_is_the_default_and_small() -> None:
     assert {"config", "sha256", "calibration", "train", "generator", "seed", "commit"} <= set(metadata)
 
 
+def test_a_checkpoint_by_its_path_is_the_same_model(lite: Counter) -> None:
+    by_path = escounts.load(str(catalogue.LITE_WEIGHTS), device="cpu")
+    assert by_path.model.calibration == lite.model.calibration  # type: ignore[attr-defined]
+
+
 def test_lite_loads_in_well_under_a_second(lite: Counter) -> None:
     began = time.process_time()
     escounts.load("lite", device="cpu")

@@ -21,7 +21,7 @@ from stores import LAYOUT, STEP, store, video
 from escounts.data.tokens import TokenStore
 from escounts.errors import DataError, ModelError
 from escounts.evaluation.predictions import predict
-from escounts.models.checkpoint import read_tensors
+from escounts.models.checkpoint import load_decoder, read_tensors
 from escounts.models.decoder import PAPER, Decoder, DecoderConfig
 from escounts.training.config import TrainConfig
 from escounts.training.objective import Objective
@@ -115,6 +115,7 @@ def test_four_videos_are_learnt_by_heart(tmp_path: Path) -> None:
     train_on_tokens(run, dataset, made, tmp_path / "run")
     log = [json.loads(line) for line in (tmp_path / "run/log.jsonl").read_text().splitlines()]
     assert log[0]["loss"] / min(entry["loss"] for entry in log[-20:]) > 50
+    assert load_decoder(tmp_path / "run/last.safetensors")[1] == made.layout.encoder, "counting needs to know it"
     rows = predict(load_trained(tmp_path / "run", which="last"), made, dataset.split("train"), shifts=1)
     assert [row.rounded for row in rows] == list(counts)
 
