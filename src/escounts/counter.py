@@ -88,7 +88,10 @@ class Counter:
 
 
 class EncodedVideo:
-    """One encoded video; `count()` takes milliseconds, with whatever exemplars and range you like."""
+    """One encoded video: `count()` is cheap, with whatever exemplars and range you like.
+
+    An exemplar may ask for a rate that is not encoded yet: the first such count reads the video once more.
+    """
 
     def __init__(self, counter: Counter, video: Video, encoding: Encoding, *, seconds: float) -> None:
         self._counter, self._video, self._seconds = counter, video, seconds
@@ -114,7 +117,7 @@ class EncodedVideo:
         began = time.perf_counter()
         shots, spans = self._shots(exemplars)
         estimate = self.encoding.estimate(shots, start=start, end=end, assume_repeats=assume_repeats)
-        marked = [time for span in spans if span.video is None for time in (span.start, span.end)]
+        marked = [border for span in spans if span.video is None for border in (span.start, span.end)]
         found = tuple(repetitions(estimate.density, anchors=marked))
         raw_count = estimate.density.count
         spent = time.perf_counter() - began
