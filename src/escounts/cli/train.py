@@ -108,17 +108,18 @@ def folder(root: Path, tokens: Path | None, initial: str, **options: Any) -> Non
     """Train on your own videos: labels.csv has file, start_s, end_s, [class] a repetition, or file, count."""
     from escounts.cli.counting_display import counting_display
     from escounts.data.datasets import load_dataset
-    from escounts.data.encoders import SHIPPED_LITE, network_encoder, open_encoder, store_path
+    from escounts.data.encoders import network_encoder, open_encoder, store_path
     from escounts.data.encoding import encode_dataset, layout_for
     from escounts.data.labels import save_labels
     from escounts.errors import DataError
+    from escounts.models.catalogue import LITE_WEIGHTS
     from escounts.models.device import choose_device
     from escounts.training.own_videos import folder_run
 
     dataset = load_dataset("folder", root)
     for problem in dataset.problems:
         click.echo(f"odd: {problem}", err=True)
-    start = {"lite": SHIPPED_LITE, "none": None}.get(initial, Path(initial))
+    start = {"lite": LITE_WEIGHTS, "none": None}.get(initial, Path(initial))
     if start is not None and not start.exists():
         raise DataError(f"no checkpoint {start} to start from; --init none trains from nothing")
     device = choose_device(options["device"])

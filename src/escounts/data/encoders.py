@@ -8,13 +8,12 @@ from pathlib import Path
 import torch
 
 from escounts.errors import DataError, ModelError
-from escounts.models.catalogue import WEIGHTS
+from escounts.models.catalogue import LITE_WEIGHTS
 from escounts.models.checkpoint import load_encoder, load_network, tensors_sha256
 from escounts.models.encoders import ENCODERS, build_encoder
 from escounts.models.encoders.interface import Encoder
 from escounts.models.weights import find
 
-SHIPPED_LITE = WEIGHTS / "lite.safetensors"
 WITHOUT_WEIGHTS = ("patches",)
 
 
@@ -44,7 +43,7 @@ def encoder_identity(encoder: Encoder) -> str:
 
 def quick_encoder() -> str:
     """The encoder of quick tables: the default model's where it is shipped, else the one without weights."""
-    return "lite" if SHIPPED_LITE.exists() else "patches"
+    return "lite" if LITE_WEIGHTS.exists() else "patches"
 
 
 def store_path(tokens: Path, dataset: str, encoder: str, every: int | None = None) -> Path:
@@ -75,6 +74,6 @@ def _with_weights(name: str) -> Encoder:
     stored = find(name)
     if stored is not None:
         return load_encoder(stored.path)
-    if name == "lite" and SHIPPED_LITE.exists():
-        return load_network(SHIPPED_LITE)[0].encoder
+    if name == "lite" and LITE_WEIGHTS.exists():
+        return load_network(LITE_WEIGHTS)[0].encoder
     raise ModelError(f"no weights of encoder {name!r} here; add them with: escounts weights add FILE --as {name}")

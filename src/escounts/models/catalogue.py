@@ -9,9 +9,8 @@ from pathlib import Path
 from escounts.errors import ModelError
 from escounts.models.interface import CountingModel
 
-WEIGHTS = Path(__file__).resolve().parent.parent / "weights"
+LITE_WEIGHTS = Path(__file__).resolve().parent.parent / "weights" / "lite.safetensors"
 """Weights that travel with the package."""
-LITE_WEIGHTS = WEIGHTS / "lite.safetensors"
 
 
 @dataclass(frozen=True)
