@@ -42,7 +42,6 @@ class Evidence:
         weighted = float((self.gate[part] * self.sharpness[part] * density).sum())
         return weighted / max(float(density.sum()), 0.5)
 
-
     def part(self, first: int, last: int) -> Evidence:
         """The opinion on base frames first..last."""
         cut = slice(first, last)

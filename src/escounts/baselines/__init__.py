@@ -1,1 +1,1 @@
-
+"""Classical methods, to be beaten: no weights."""

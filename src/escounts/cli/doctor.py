@@ -19,7 +19,7 @@ EXTRAS = {
     "PIL": ("plot", "counted mp4"),
     "fastapi": ("serve", "escounts serve"),
     "uvicorn": ("serve", "escounts serve"),
-    "pyarrow": ("train", "token stores in parquet"),
+    "pyarrow": ("train", "predictions in parquet"),
     "tensorboard": ("train", "training curves"),
     "huggingface_hub": ("hub", "weights by repository name"),
 }

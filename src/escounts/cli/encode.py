@@ -14,7 +14,7 @@ from escounts.data.datasets import DATASETS
 @click.option("--root", type=click.Path(path_type=Path), required=True, help="Folder with labels and videos.")
 @click.option("--videos", type=click.Path(path_type=Path), help="Folder with the videos, when not the root.")
 @click.option("--tokens", type=click.Path(path_type=Path), default=Path("tokens"), show_default=True)
-@click.option("--encoder", default="mae-vit-b", show_default=True, help="A name of `escounts models`.")
+@click.option("--encoder", default="mae-vit-b", show_default=True, help="An encoder: see `escounts weights list`.")
 @click.option("--pool", type=int, help="Average tokens to POOL×POOL (default 6 for the paper's encoders).")
 @click.option("--shifts", type=int, default=4, show_default=True, help="Start offsets: K of the paper.")
 @click.option("--exemplars", type=int, default=8, show_default=True, help="Repetitions stored a video, at most.")

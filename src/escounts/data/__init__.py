@@ -1,1 +1,1 @@
-
+"""Datasets, their labels and tokens, and generated repetitions."""

@@ -1,1 +1,1 @@
-
+"""Metrics, predictions, and the tables and figures made of them."""

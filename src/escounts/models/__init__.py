@@ -1,1 +1,1 @@
-
+"""Encoders, the decoder, checkpoints, and the models that have names."""

@@ -1,1 +1,1 @@
-
+"""One trainer, its tasks, and whole runs."""
