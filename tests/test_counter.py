@@ -6,11 +6,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from movies import bouncing, noise, write_movie
 
 import escounts
 from escounts.counter import Counter
 from escounts.errors import ExemplarError, ModelError, VideoError
+from escounts.estimation.seconds import SecondsModel
+from escounts.estimation.views import View
+from escounts.models.decoder import Memory
+from escounts.models.lite import LITE_TINY
+from escounts.models.network import Network
 from escounts.results import ExemplarSpan
 
 SECONDS = 12.0
@@ -88,6 +94,30 @@ def test_exemplar_from_another_video_is_encoded_once(
 def test_exemplar_outside_the_counted_stretch(eight: Path, counter: Counter) -> None:
     result = counter.count(eight, exemplars=["3.0-4.5"], start=9.0, end=15.0)
     assert result.count == REPETITIONS // 2 and result.range == pytest.approx((9.0, 15.0), abs=0.05)
+
+
+def test_the_length_of_an_exemplar_counts_in_its_own_file_and_nowhere_else(
+    eight: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where it lies outside the encoded stretch, and so comes from an encoding of its own."""
+    torch.manual_seed(0)
+    model = SecondsModel("tiny", Network(LITE_TINY), views=(View(3),), fast_views=())
+    lengths: list[float] = []
+    decoder = model.network.decoder
+    remember = decoder.remember
+
+    def spy(*exemplars: torch.Tensor, cells_BS: torch.Tensor | None = None) -> Memory:
+        lengths.extend([] if cells_BS is None else cells_BS.flatten().tolist())
+        return remember(*exemplars, cells_BS=cells_BS)
+
+    monkeypatch.setattr(decoder, "remember", spy)
+    copy = tmp_path / "copy.mp4"
+    copy.write_bytes(eight.read_bytes())
+    encoded = Counter(model).encode(eight, start=12.0)
+    encoded.count(["12-13.5"])
+    encoded.count(["3-4.5"])
+    encoded.count([f"{copy}@3-4.5"])
+    assert lengths == pytest.approx([15.0, 15.0, 0.0])  # cells at ten a second
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -61,11 +62,11 @@ class Window(NamedTuple):
 
 @dataclass(frozen=True)
 class FramesShot:
-    """An exemplar: its projected tokens (T, H, W, C) and how many seconds it lasts."""
+    """An exemplar: its projected tokens (T, H, W, C), how many seconds it lasts, the file it was cut from."""
 
     tokens_THWC: Tensor
     seconds: float
-    source: FramesEncoding
+    path: Path
 
 
 class FramesModel:
@@ -181,6 +182,7 @@ class FramesEncoding:
     def __init__(self, model: FramesModel, video: Video, start: float) -> None:
         config = model.network.decoder.config
         self.model, self.video, self.start = model, video, start
+        self.path = video.info.path.resolve()
         self.end, self.step = start, 0.0
         self.times: list[float] = []
         self.sequences = [TokenFile((*config.grid, config.channels)) for _ in range(model.config.shifts)]
@@ -207,7 +209,8 @@ class FramesEncoding:
             raise ExemplarError(f"{self.video.info.path} has no frame between {start:g} and {end:g} s")
         images += images[-1:] * (spec.exemplar_frames - len(images))
         tokens_1THWC = self.model.tokens(torch.from_numpy(np.stack(images))[None])
-        return FramesShot(self.model.network.decoder.project_exemplars(tokens_1THWC[None])[0, 0], end - start, self)
+        projected_THWC = self.model.network.decoder.project_exemplars(tokens_1THWC[None])[0, 0]
+        return FramesShot(projected_THWC, end - start, self.path)
 
     @torch.inference_mode()
     def estimate(
@@ -263,7 +266,7 @@ class FramesEncoding:
             return decoder.remember()
         exemplars = torch.stack([shot.tokens_THWC for shot in shots])[None].to(self.model.device)
         # another video has its own tempo: the length of its repetitions says nothing here
-        lengths = [shot.seconds / self.step if shot.source is self else 0.0 for shot in shots]
+        lengths = [shot.seconds / self.step if shot.path == self.path else 0.0 for shot in shots]
         return decoder.remember(exemplars, cells_BS=torch.tensor([lengths], device=self.model.device))
 
 

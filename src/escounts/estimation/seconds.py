@@ -72,7 +72,7 @@ class SecondsModel:
                     progress(before * whole + share * done, whole)
                 yield frame.image
 
-        encoding = SecondsEncoding(self, read, start=start)
+        encoding = SecondsEncoding(self, read, start=start, video=video.info.path.resolve())
         self._encode(encoding, thorough=thorough)
         if encoding.frames == 0:
             raise VideoError(f"{video.info.path}: no frame between {start:.2f} s and {start + whole:.2f} s")

@@ -40,23 +40,27 @@ Array = npt.NDArray[np.float32]
 class SecondsShot:
     """An exemplar: its tokens at every view where it fits, (16, H, W, C), and how long it lasts in seconds.
 
-    source: the encoding it was cut from; its length counts only there, another video has its own tempo.
+    video: what it was cut from; its length counts only there, another video has its own tempo.
     """
 
     tokens: dict[View, Tensor]
     seconds: float
-    source: SecondsEncoding
+    video: object
 
 
 class SecondsEncoding:
     """One video's projected windows at every view that has been encoded.
 
-    read: gives the base rate's images from the first on, as often as it is called.
+    read: gives the base rate's images from the first on, as often as it is called. video: equal for two stretches
+    of one video; None: no other encoding is of the same.
     """
 
-    def __init__(self, model: SecondsModel, read: Callable[[], Iterable[Image]], *, start: float) -> None:
+    def __init__(
+        self, model: SecondsModel, read: Callable[[], Iterable[Image]], *, start: float, video: object = None
+    ) -> None:
         decoder = model.network.decoder.config
         self.model, self.start, self._read = model, start, read
+        self.video = object() if video is None else video
         self.store = WindowStore(decoder.grid, decoder.channels)
         self.windows: dict[View, list[Window]] = {}
         self.frames = 0
@@ -108,7 +112,7 @@ class SecondsEncoding:
             tokens[view] = projected.tokens_BTHWC[0, torch.from_numpy(cells)]
         if not tokens:
             raise ExemplarError(f"exemplar {start:g}-{end:g} s is too long; mark one repetition only")
-        return SecondsShot(tokens, end - start, self)
+        return SecondsShot(tokens, end - start, self.video)
 
     @torch.inference_mode()
     def estimate(
@@ -203,7 +207,7 @@ class SecondsEncoding:
         if not shots:
             return decoder.remember()
         exemplars = torch.stack([shot.tokens[view] for shot in shots])[None].to(self.model.device)
-        lengths = [shot.seconds * view.rate if shot.source is self else 0.0 for shot in shots]
+        lengths = [shot.seconds * view.rate if shot.video == self.video else 0.0 for shot in shots]
         return decoder.remember(exemplars, cells_BS=torch.tensor([lengths], device=self.model.device))
 
     def _cell(self, view: View, time: float) -> float:
