@@ -33,7 +33,8 @@ def collect(model: SecondsModel, generator: Generator, videos: int, *, lengths: 
     trials = []
     for index in range(videos):
         length = lengths[index % len(lengths)]
-        batch = generator.render([generator.plan(index, length)], device=model.device)
+        size = model.network.encoder.spec.size
+        batch = generator.render([generator.plan(index, length)], device=model.device, size=size)
         images = batch.frames_BTCHW[0].permute(0, 2, 3, 1).cpu().numpy()
         encoding = model.encode_images(images)
         spans = [(start / BASE_RATE, end / BASE_RATE) for start, end in batch.spans[0]]

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import torch
 from torch import nn
 
+from escounts.confidence import Calibration
 from escounts.data.synthetic import ClipBank, Generator, GeneratorConfig, MotionBank
 from escounts.data.synthetic.clips import permissive, pool_rows
 from escounts.errors import DataError
-from escounts.models.checkpoint import read_tensors, save_network, strict_load
+from escounts.models.checkpoint import (
+    load_network,
+    read_checkpoint,
+    read_tensors,
+    save_network,
+    strict_load,
+    write_checkpoint,
+)
 from escounts.models.lite import LITE, LITE_TINY
 from escounts.models.network import Network, NetworkConfig
 from escounts.training.config import TrainConfig, synthetic_recipe
@@ -22,16 +30,27 @@ from escounts.training.pixels import PixelConfig, PixelTask
 from escounts.training.trainer import Report, Trainer, start_distributed
 
 VALIDATION_SEED = 990_001
+CALIBRATION_SEED = 990_002
+CALIBRATION_LENGTHS = (180, 240, 300, 360, 480)
+"""In frames at the base rate: 6 to 16 seconds."""
+CALIBRATION_PERIOD = (5.0, 150.0)
+"""In frames at the base rate, where training's are in frames at the rate of a view."""
+UNCALIBRATED = Calibration(unsure_below=0.9, gate_bias=1.0, nothing_below=0.2)
+"""What calibration starts from; it fits the weights of the confidence and keeps the rest."""
 
 
 @dataclass(frozen=True)
 class SyntheticRun:
-    """Everything that decides what a run learns; written into its checkpoint."""
+    """Everything that decides what a run learns; written into its checkpoint.
+
+    calibration_videos: how many generated videos the last checkpoint's confidence is fitted on; 0 leaves it out.
+    """
 
     network: NetworkConfig = LITE
     train: TrainConfig = field(default_factory=synthetic_recipe)
     generator: GeneratorConfig = field(default_factory=GeneratorConfig)
     pixels: PixelConfig = field(default_factory=PixelConfig)
+    calibration_videos: int = 240
 
 
 NETWORKS = {"lite": LITE, "lite-tiny": LITE_TINY}
@@ -40,6 +59,7 @@ SMOKE = SyntheticRun(
     network=LITE_TINY,
     train=synthetic_recipe(steps=60, batch_size=4, warmup_steps=10, validate_every=30, ema=0.9),
     pixels=PixelConfig(lengths=(32,), validation_batches=2, validation_length=32),
+    calibration_videos=0,
 )
 """A minute on two CPU cores: shows that the chain runs and learns, nothing more."""
 
@@ -58,6 +78,7 @@ def train_synthetic(
 ) -> dict[str, float]:
     """Train and leave last.safetensors, best.safetensors and the log in `out`; the last validation's figures.
 
+    The last checkpoint carries its calibration.
     workers: processes that draw plans. initial: a checkpoint whose weights the run starts from.
     provenance: what the footage was, written into the checkpoint's metadata.
     """
@@ -99,7 +120,31 @@ def train_synthetic(
 
     objective = Objective(RateObjectiveConfig())
     trainer = Trainer(run.train, network, task, objective, out, save=save, device=where, report=report)
-    return trainer.fit()
+    figures = trainer.fit()
+    if trainer.rank == 0 and run.calibration_videos:
+        unseen = replace(run.generator, period=CALIBRATION_PERIOD)
+        videos = Generator(unseen, clips=clips, motion=motion, seed=CALIBRATION_SEED)
+        calibrate_checkpoint(out / "last.safetensors", videos, run.calibration_videos, device=where)
+    return figures
+
+
+def calibrate_checkpoint(
+    path: Path, generator: Generator, videos: int, *, device: torch.device | str = "cpu"
+) -> Calibration:
+    """Fit the confidence of the network at path on generated videos and write it into the file's metadata.
+
+    The network is the one in the file, with its stored precision: that is what will be counted with.
+    """
+    # Counting imports the video reader, which a machine that only trains need not have before this point.
+    from escounts.estimation.seconds import SecondsModel
+    from escounts.training.calibration import calibrate, collect
+
+    model = SecondsModel(path.stem, load_network(path)[0], device=device, calibration=UNCALIBRATED)
+    fitted = calibrate(collect(model, generator, videos, lengths=CALIBRATION_LENGTHS), UNCALIBRATED)
+    tensors, config, metadata = read_checkpoint(path)
+    metadata |= {"calibration": fitted.to_json(), "calibration_videos": str(videos)}
+    write_checkpoint(path, tensors, config=config, metadata=metadata)
+    return fitted
 
 
 def clip_files(

@@ -1,0 +1,39 @@
+"""A run on generated repetitions leaves a checkpoint that says how sure it is, fitted on videos it never saw."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from escounts.confidence import Calibration
+from escounts.data.synthetic import GeneratorConfig
+from escounts.models.checkpoint import read_checkpoint
+from escounts.training import synthetic_run
+from escounts.training.synthetic_run import SMOKE, UNCALIBRATED, train_synthetic
+
+SHORT = replace(
+    SMOKE,
+    train=replace(SMOKE.train, steps=2, batch_size=2, validate_every=2),
+    generator=GeneratorConfig(clips=0.0, motion=0.0, procedural=1.0),
+)
+
+
+def test_the_last_checkpoint_is_calibrated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(synthetic_run, "CALIBRATION_LENGTHS", (180,))
+    train_synthetic(SHORT, out=tmp_path, provenance={"footage": "none"})
+    before, config, plain = read_checkpoint(tmp_path / "last.safetensors")
+    assert "calibration" not in plain, "a smoke run is not calibrated"
+    # The same command again finds the run finished, and only calibrates.
+    train_synthetic(replace(SHORT, calibration_videos=4), out=tmp_path, provenance={"footage": "none"})
+    after, config_after, metadata = read_checkpoint(tmp_path / "last.safetensors")
+    fitted = Calibration.from_json(metadata.pop("calibration"))
+    assert metadata.pop("calibration_videos") == "4"
+    assert metadata == plain and config_after == config
+    assert json.loads(metadata["train"])["steps"] == 2
+    assert all(torch.equal(after[name], before[name]) and after[name].dtype == before[name].dtype for name in before)
+    assert fitted.weights != UNCALIBRATED.weights
+    assert replace(fitted, weights=UNCALIBRATED.weights) == UNCALIBRATED
