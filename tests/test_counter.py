@@ -10,7 +10,7 @@ import torch
 from movies import bouncing, noise, write_movie
 
 import escounts
-from escounts.counter import Counter
+from escounts.counter import REFERENCES, Counter
 from escounts.errors import ExemplarError, ModelError, VideoError
 from escounts.estimation.seconds import SecondsModel
 from escounts.estimation.views import View
@@ -89,6 +89,16 @@ def test_exemplar_from_another_video_is_encoded_once(
         result = encoded.count([f"{other}@1.5-3.0"])
         assert result.count == REPETITIONS and result.exemplars[0].video == str(other)
     assert len(calls) == 1
+
+
+def test_only_the_exemplars_used_last_are_remembered(eight: Path) -> None:
+    counter = escounts.load("spectral")
+    spans = [(3.0 + i / 10, 4.5 + i / 10) for i in range(REFERENCES + 1)]
+    kept = [counter.reference(eight, *span) for span in spans[:-1]]
+    assert counter.reference(eight, *spans[0]) is kept[0]
+    counter.reference(eight, *spans[-1])  # one too many: the second, unused for longest, goes
+    assert counter.reference(eight, *spans[0]) is kept[0]
+    assert counter.reference(eight, *spans[1]) is not kept[1]
 
 
 def test_exemplar_outside_the_counted_stretch(eight: Path, counter: Counter) -> None:

@@ -25,6 +25,9 @@ Exemplar = Any
 CONTEXT = 8.0
 """Seconds encoded on each side of an exemplar that lies outside the encoded stretch."""
 
+REFERENCES = 8
+"""Such stretches a counter remembers."""
+
 
 class Counter:
     """A counting model with videos: encodes them, remembers the exemplars' videos.
@@ -76,15 +79,19 @@ class Counter:
         return encoded.count(checked, assume_repeats=assume_repeats)
 
     def reference(self, path: Path, start: float, end: float) -> EncodedVideo:
-        """The stretch around an exemplar, encoded once and remembered."""
+        """The stretch around an exemplar, encoded once and remembered while it is among the last ones used."""
         opened = _opened(path)
         _check_exemplar(ExemplarSpan(start, end, str(path)), opened.info)
         key = (str(path.resolve()), path.stat().st_mtime_ns, start, end)
-        if key not in self._references:
+        encoded = self._references.pop(key, None)
+        if encoded is None:
             first = max(0.0, start - CONTEXT)
             last = min(end + CONTEXT, max(opened.info.duration, end))
-            self._references[key] = self.encode(opened, start=first, end=last)
-        return self._references[key]
+            encoded = self.encode(opened, start=first, end=last)
+        self._references[key] = encoded  # the last one is the one used last
+        while len(self._references) > REFERENCES:
+            del self._references[next(iter(self._references))]
+        return encoded
 
 
 class EncodedVideo:
