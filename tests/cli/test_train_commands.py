@@ -118,6 +118,30 @@ def test_the_default_models_form_is_trained_on_and_counts(escounts, mine: Path, 
     assert "holds other tokens (identity:" in other.err
 
 
+def test_the_default_models_recipe_is_a_command(
+    escounts,  # type: ignore[no-untyped-def]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The model card's second part, and that options left out are the recipe's own values."""
+    from escounts.training import synthetic_run
+    from escounts.training.config import TrainConfig, synthetic_recipe
+
+    asked: list[TrainConfig] = []
+
+    def remember(run: synthetic_run.SyntheticRun, **_: object) -> dict[str, float]:
+        asked.append(run.train)
+        return {}
+
+    monkeypatch.setattr(synthetic_run, "train_synthetic", remember)
+    options = ["--seed", "11", "--seconds", "460", "--lr", "5e-4", "--warmup", "100", "--ema", "0.999", "--compile"]
+    for arguments in (options, []):
+        outcome = escounts("train", "synthetic", "--out", tmp_path / "run", "--device", "cpu", *arguments)
+        assert outcome.code == 0, outcome.err
+    second = synthetic_recipe(seed=11, seconds=460.0, lr=5e-4, warmup_steps=100, ema=0.999, compile=True)
+    assert asked == [second, synthetic_recipe()]
+
+
 def test_encode_states_the_disk_and_resumes(escounts, mine: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     arguments = ("encode", "folder", "--root", mine, "--tokens", tmp_path, "--encoder", "patches", "--device", "cpu")
     estimate = escounts(*arguments, "--estimate")

@@ -33,6 +33,23 @@ MODELS = ("lite", "lite-tiny")
 @click.option("--seconds", type=float, help="Stop after this long; the schedule follows the clock.")
 @click.option("--batch", "batch_size", type=int, default=24, show_default=True)
 @click.option("--lr", type=float, default=6e-4, show_default=True)
+@click.option(
+    "--warmup", type=click.IntRange(min=0), default=200, show_default=True, help="Steps until the full rate."
+)
+@click.option(
+    "--ema",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.998,
+    show_default=True,
+    help="Decay a step of the averaged weights, which are the ones kept.",
+)
+@click.option(
+    "--compile/--no-compile",
+    "compiled",
+    default=False,
+    show_default=True,
+    help="Fuse the encoder's frame stage with torch.compile: pays on a GPU that trains for minutes.",
+)
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--device", default="auto", show_default=True)
 @click.option("--workers", type=int, default=0, show_default=True, help="Processes that draw plans ahead.")
@@ -50,6 +67,9 @@ def synthetic(
     seconds: float | None,
     batch_size: int,
     lr: float,
+    warmup: int,
+    ema: float,
+    compiled: bool,
     seed: int,
     device: str,
     workers: int,
@@ -65,7 +85,16 @@ def synthetic(
     from escounts.training.config import synthetic_recipe
     from escounts.training.synthetic_run import NETWORKS, SMOKE, SyntheticRun, clip_files, train_synthetic
 
-    train = synthetic_recipe(steps=steps, seconds=seconds, batch_size=batch_size, lr=lr, seed=seed)
+    train = synthetic_recipe(
+        steps=steps,
+        seconds=seconds,
+        batch_size=batch_size,
+        lr=lr,
+        warmup_steps=warmup,
+        ema=ema,
+        compile=compiled,
+        seed=seed,
+    )
     run = SyntheticRun(network=NETWORKS[model], train=train)
     if smoke:
         run = replace(SMOKE, train=replace(SMOKE.train, seed=seed))
