@@ -14,6 +14,9 @@ from command import finish, run, spawn
 from movies import bouncing, write_movie
 
 from escounts.cli.inputs import output_names, videos_among
+from escounts.models.checkpoint import save_network
+from escounts.models.lite import LITE_TINY
+from escounts.models.network import Network
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +84,16 @@ def test_finished_files_are_skipped(escounts: partial, folder: Path, tmp_path: P
     assert "2 repetitions" in escounts(*asked, "--to", "3").out, "other settings: counted again"
     (tmp_path / "a.json").unlink()
     assert "4 repetitions" in escounts(*asked).out
+
+
+def test_a_retrained_model_counts_again(escounts: partial, folder: Path, tmp_path: Path) -> None:  # type: ignore[type-arg]
+    checkpoint = tmp_path / "mine.safetensors"
+    asked = ("count", "--model", checkpoint, folder / "a.mp4", "-o", tmp_path / "out")
+    save_network(checkpoint, Network(LITE_TINY))
+    assert "wrote" in escounts(*asked).err
+    assert "finished already" in escounts(*asked).err
+    save_network(checkpoint, Network(LITE_TINY))
+    assert "wrote" in escounts(*asked).err
 
 
 def test_exemplars_and_ranges(escounts: partial, folder: Path) -> None:  # type: ignore[type-arg]

@@ -29,9 +29,13 @@ FORMATS = ("text", "json", "csv", "srt", "png", "mp4", "html")
 
 @dataclass(frozen=True)
 class Job:
-    """What was asked for, apart from the videos. Times in seconds."""
+    """What was asked for, apart from the videos. Times in seconds.
+
+    weights: what tells the user's own weights from others in the same place; None for a model of the package.
+    """
 
     model: str
+    weights: list[Any] | None
     device: str
     exemplars: tuple[str, ...]
     start: float
@@ -50,6 +54,7 @@ class Job:
         return {
             "escounts": __version__,
             "model": self.model,
+            "weights": self.weights,
             "exemplars": list(self.exemplars),
             "from": self.start,
             "to": self.end,
@@ -113,8 +118,10 @@ def command(
     for exemplar in exemplars:
         parse_exemplar(exemplar)
     writes = output is not None or formats is not None
+    model = model if Path(model).is_file() else catalogue.find(model).name
     job = Job(
-        model=model if Path(model).is_file() else catalogue.find(model).name,
+        model=model,
+        weights=_weights(model) if writes else None,
         device=device,
         exemplars=exemplars,
         start=start,
@@ -128,6 +135,14 @@ def command(
         quiet=quiet,
     )
     return run(inputs, job)
+
+
+def _weights(model: str) -> list[Any] | None:
+    from escounts.models.weights import stored_path
+    from escounts.output.finished import stamp
+
+    path = Path(model) if Path(model).is_file() else stored_path(model)
+    return stamp(path) if path.is_file() else None
 
 
 def run(inputs: tuple[Path, ...], job: Job) -> int:

@@ -61,10 +61,10 @@ class Ledger:
             raise OutputError(f"{self._path}: cannot be written: {error.strerror or error}") from error
 
 
-def stamp(video: Path) -> list[Any]:
-    """What tells a changed video from the same one: its path, size in bytes and time of change."""
+def stamp(file: Path) -> list[Any]:
+    """What tells a changed video or checkpoint from the same one: its path, size in bytes and time of change."""
     try:
-        status = video.stat()
+        status = file.stat()
     except OSError as error:
-        raise OutputError(f"{video}: {error.strerror or error}") from error
-    return [str(video.resolve()), status.st_size, status.st_mtime_ns]
+        raise OutputError(f"{file}: {error.strerror or error}") from error
+    return [str(file.resolve()), status.st_size, status.st_mtime_ns]
