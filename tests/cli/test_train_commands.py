@@ -11,8 +11,9 @@ import torch
 from command import Outcome, run
 from movies import bouncing, write_movie
 
+from escounts.confidence import Calibration
 from escounts.evaluation.predictions import load_predictions
-from escounts.models.checkpoint import read_tensors, save_network
+from escounts.models.checkpoint import read_checkpoint, read_tensors, save_network
 from escounts.models.lite import LITE_TINY
 from escounts.models.network import Network
 
@@ -89,7 +90,8 @@ def test_the_chain_on_your_own_videos(escounts, mine: Path, tmp_path: Path) -> N
 def test_the_default_models_form_is_trained_on_and_counts(escounts, mine: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     """--init takes a network: its encoder makes the tokens and stays as it is, its decoder learns."""
     torch.manual_seed(0)
-    save_network(tmp_path / "start.safetensors", Network(LITE_TINY))
+    calibration = Calibration(unsure_below=0.9, gate_bias=1.0, nothing_below=0.2).to_json()
+    save_network(tmp_path / "start.safetensors", Network(LITE_TINY), metadata={"calibration": calibration})
     out = tmp_path / "run"
     arguments = (
         "--root",
@@ -108,6 +110,10 @@ def test_the_default_models_form_is_trained_on_and_counts(escounts, mine: Path, 
     before, after = (read_tensors(path) for path in (tmp_path / "start.safetensors", out / "last.safetensors"))
     assert all(torch.equal(before[k], after[k]) for k in before if k.startswith("encoder."))
     assert any(not torch.equal(before[k], after[k]) for k in before if k.startswith("decoder."))
+    for name in ("last", "best"):
+        metadata = read_checkpoint(out / f"{name}.safetensors")[2]
+        assert metadata["calibration"] == calibration, "or it would count with other floors than it started with"
+        assert metadata["calibrated"] == "before fine-tuning"
     counted = escounts("count", mine / "v0.mp4", "--model", out / "best.safetensors", "--json")
     assert counted.code == 0, counted.err
     assert json.loads(counted.out)["count"] >= 0

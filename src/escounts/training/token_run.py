@@ -139,7 +139,7 @@ def train_on_tokens(
         task,
         Objective(run.objective),
         out,
-        save=_saver(run, dataset.name, store.layout.encoder),
+        save=_saver(run, dataset.name, store.layout.encoder, initial),
         device=where,
         report=report,
     )
@@ -195,8 +195,11 @@ def refuse_leakage(about: RunAbout, dataset: str, videos: Iterable[VideoAnnotati
         raise DataError(f"refused: the run trained on {len(seen)} of these videos ({some}); use a held-out split")
 
 
-def _saver(run: TokenRun, dataset: str, encoder: str) -> Any:
+def _saver(run: TokenRun, dataset: str, encoder: str, initial: Path | None) -> Any:
     metadata = {"dataset": dataset, "run": json.dumps(run.to_dict())}
+    if initial is not None and (calibration := read_checkpoint(initial)[2].get("calibration")):
+        # The gate's bias and the floors go with the encoder and head that the run starts from.
+        metadata |= {"calibration": calibration, "calibrated": "before fine-tuning"}
 
     def save(path: Path, network: nn.Module, figures: dict[str, float]) -> None:
         about = metadata | {"validation": json.dumps(figures)}
