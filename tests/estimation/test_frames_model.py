@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from escounts.counter import Counter
-from escounts.errors import ExemplarError
+from escounts.errors import ExemplarError, ModelError
 from escounts.estimation.frames import COMPAT_FRAMES, PAPER_FRAMES, FramesModel, ramp, stretches
 from escounts.estimation.token_file import TokenFile
 from escounts.models.decoder import DecoderConfig
@@ -172,6 +172,13 @@ def test_exemplars_change_the_map_and_their_order_does_not_matter(network, video
     np.testing.assert_allclose(encoding.estimate(shots[::-1]).density.values, two, atol=1e-6)
     with pytest.raises(ExemplarError, match="its end must come after its start"):
         encoding.shot(2.0, 2.0)
+
+
+def test_tokens_that_are_not_numbers_are_answered_by_name(network, video, monkeypatch):
+    forward = network.encoder.forward
+    monkeypatch.setattr(network.encoder, "forward", lambda x: forward(x) * torch.inf)
+    with pytest.raises(ModelError, match=r"tokens hold .* not finite"):
+        FramesModel("small", network).encode(video)
 
 
 def test_padding_by_the_mean_colour_differs_only_in_the_last_windows(network, video):

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from escounts.confidence import Evidence, wants_faster
-from escounts.errors import ExemplarError
+from escounts.errors import ExemplarError, ModelError
 from escounts.estimation import views
 from escounts.estimation.seconds import SecondsModel
 from escounts.estimation.views import BASE_RATE, View
@@ -92,6 +92,15 @@ def test_exemplar_outside_the_video_is_refused(model: SecondsModel) -> None:
     encoding = model.encode_images(moving_square(100))
     with pytest.raises(ExemplarError, match="outside"):
         encoding.shot(2.0, 9.0)
+
+
+def test_tokens_that_are_not_numbers_are_answered_by_name(
+    model: SecondsModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    window_tokens = model.network.encoder.window_tokens
+    monkeypatch.setattr(model.network.encoder, "window_tokens", lambda x: window_tokens(x) * torch.nan)
+    with pytest.raises(ModelError, match=r"tokens hold .* not finite"):
+        model.encode_images(moving_square(100))
 
 
 def test_assuming_repetitions_opens_the_gate(model: SecondsModel) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from escounts.errors import ExemplarError
+from escounts.errors import ExemplarError, ModelError
 from escounts.models.decoder import COMPAT, PAPER, Decoder, DecoderConfig, check_tokens
 from escounts.models.heads import RateHeadConfig
 from escounts.models.released import released_key
@@ -273,5 +273,5 @@ def test_nan_is_named() -> None:
     video = tokens(1, 6, 4, 4, 12)
     check_tokens(video)
     video[0, 2, 1, 1, 3] = torch.nan
-    with pytest.raises(ValueError, match="exemplar tokens hold 1 values that are not finite"):
+    with pytest.raises(ModelError, match="exemplar tokens hold 1 values that are not finite"):
         check_tokens(video, "exemplar tokens")

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from escounts.errors import ExemplarError, VideoError
 from escounts.estimation.token_file import TokenFile
-from escounts.models.decoder import Memory, Projected
+from escounts.models.decoder import Memory, Projected, check_tokens
 from escounts.models.encoders.interface import Image
 from escounts.models.interface import Progress
 from escounts.models.network import Network
@@ -165,6 +165,7 @@ class FramesModel:
                 x[row, count:] = 0.0
         with self.precision():
             out: Tensor = self.network.encoder(x)
+        check_tokens(out)
         return out.float()
 
     def precision(self) -> torch.autocast:

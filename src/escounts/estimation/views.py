@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from escounts.estimation.token_file import TokenFile
-from escounts.models.decoder import Projected
+from escounts.models.decoder import Projected, check_tokens
 from escounts.models.encoders.lite import LiteEncoder
 from escounts.models.network import Network
 
@@ -131,7 +131,9 @@ class ViewEncoder:
         self._features = [features]
         end = min(start + self.length, self.cells)
         window = features[start - self._first : end - self._first][None]
-        projected = self.decoder.project(self.encoder.window_tokens(window))
+        tokens_BTHWC = self.encoder.window_tokens(window)
+        check_tokens(tokens_BTHWC)
+        projected = self.decoder.project(tokens_BTHWC)
         self.windows.append(Window(start, end - start, self.store.append(projected)))
         # The next window begins half a length on, and the last one may reach back by a whole length.
         keep_from = max(self._first, min(start + self.length // 2, self.cells - self.length))

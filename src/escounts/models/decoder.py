@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from escounts.errors import ExemplarError
+from escounts.errors import ExemplarError, ModelError
 from escounts.models.attention import CrossBlock, FeedForward, KeyValue, Padding, SelfAttention
 from escounts.models.decoder_config import COMPAT, PAPER, DecoderConfig
 from escounts.models.heads import HeadOutput, build_head
@@ -290,10 +290,10 @@ class Decoder(nn.Module):
 
 
 def check_tokens(tokens: Tensor, name: str = "tokens") -> None:
-    """Raises ValueError on NaN or infinity. Waits for the device: for inference, not for training."""
+    """Raises ModelError on NaN or infinity. Waits for the device: for inference, not for training."""
     if not bool(torch.isfinite(tokens).all()):
         bad = int((~torch.isfinite(tokens)).sum())
-        raise ValueError(
+        raise ModelError(
             f"{name} hold {bad} values that are not finite out of {tokens.numel()}; the encoder's input or "
             "weights are damaged"
         )
