@@ -51,9 +51,16 @@ def test_features_have_their_names_and_agreement_is_seen() -> None:
     values = []
     for views in (agreeing, split):
         density, chosen = choose_views(views, 30.0, Calibration())
-        values.append(features(views, density, chosen, shots=0))
+        values.append(features(views, density, chosen, 30.0, shots=0))
     assert len(values[0]) == len(FEATURES)
     assert values[0][place] == 1.0 and values[1][place] == 0.0
+
+
+def test_cells_of_a_repetition_are_counted_at_the_base_rate() -> None:
+    for base_rate, cells in ((30.0, 20.0), (60.0, 10.0)):  # 300 frames: ten seconds, or five
+        view = opinion(10, 5, 0.9)
+        values = features([view], view.density, [0], base_rate, shots=0)
+        assert np.exp(values[FEATURES.index("cells")]) == pytest.approx(cells, rel=1e-4)
 
 
 def test_logistic_recovers_a_known_rule() -> None:
@@ -67,8 +74,8 @@ def test_calibrated_confidence_ranks_right_above_wrong() -> None:
     trials = [Trial([opinion(10, 8, 0.9)], 0, 8.0)] * 30 + [Trial([opinion(10, 8, 0.2)], 0, 3.0)] * 30
     fitted = calibrate(trials)
     sure, unsure = ([opinion(10, 8, s)] for s in (0.9, 0.2))
-    high, _ = fitted.confidence(sure, sure[0].density, [0], shots=0)
-    low, _ = fitted.confidence(unsure, unsure[0].density, [0], shots=0)
+    high, _ = fitted.confidence(sure, sure[0].density, [0], 30.0, shots=0)
+    low, _ = fitted.confidence(unsure, unsure[0].density, [0], 30.0, shots=0)
     assert high > 0.85 and low < 0.15
 
 

@@ -65,10 +65,10 @@ class Calibration:
     nothing_below: float = 0.0
 
     def confidence(
-        self, evidence: Sequence[Evidence], density: Array, chosen: Sequence[int], *, shots: int
+        self, evidence: Sequence[Evidence], density: Array, chosen: Sequence[int], base_rate: float, *, shots: int
     ) -> tuple[float, dict[str, float]]:
         """Probability 0..1 and the features it came from."""
-        values = features(evidence, density, chosen, shots=shots)
+        values = features(evidence, density, chosen, base_rate, shots=shots)
         logit = float(np.dot(self.weights, values))
         details = dict(zip(FEATURES[1:], (round(float(v), 4) for v in values[1:]), strict=True))
         return 1 / (1 + math.exp(-max(-30.0, min(30.0, logit)))), details
@@ -120,15 +120,15 @@ def choose_views(
 
 
 def features(
-    evidence: Sequence[Evidence], density: Array, chosen: Sequence[int], *, shots: int
+    evidence: Sequence[Evidence], density: Array, chosen: Sequence[int], base_rate: float, *, shots: int
 ) -> npt.NDArray[np.float64]:
-    """The vector FEATURES of one estimate."""
+    """The vector FEATURES of one estimate, whose density has base_rate frames a second."""
     main = evidence[max(set(chosen), key=list(chosen).count)]
     total = float(density.sum())
     decided = float(np.abs(2 * main.gate - 1).mean()) if len(main.gate) else 0.0
     counts = [float(e.density.sum()) for e in evidence]
     near = [abs(c - total) <= max(0.5, 0.1 * total) for c in counts]
     agreement = (sum(near) - 1) / max(1, len(near) - 1)
-    cells = main.rate * len(density) / 30.0 / max(total, 0.5)
+    cells = main.rate * len(density) / base_rate / max(total, 0.5)
     log_cells = min(math.log(max(cells, 1e-3)), 5.0)
     return np.array([1.0, main.surety(), decided, agreement, math.log1p(total), log_cells, float(shots > 0)])

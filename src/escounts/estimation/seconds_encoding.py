@@ -126,8 +126,9 @@ class SecondsEncoding:
         """The density between two times, on the base rate's grid."""
         first, last = self._frames(start, end)
         evidence = self.evidence(shots, first=first, last=last, assume_repeats=assume_repeats)
-        density, chosen = choose_views(evidence, BASE_RATE, self.model.calibration, shots=len(shots))
-        confidence, details = self.model.calibration.confidence(evidence, density, chosen, shots=len(shots))
+        calibration = self.model.calibration
+        density, chosen = choose_views(evidence, BASE_RATE, calibration, shots=len(shots))
+        confidence, details = calibration.confidence(evidence, density, chosen, BASE_RATE, shots=len(shots))
         map_ = DensityMap(density, self.start + first / BASE_RATE, 1 / BASE_RATE, "rate")
         return Estimate(map_, confidence, details)
 

@@ -54,7 +54,7 @@ def calibrate(trials: Sequence[Trial], start: Calibration | None = None) -> Cali
     rows, right = [], []
     for trial in trials:
         density, chosen = choose_views(trial.evidence, BASE_RATE, start, shots=trial.shots)
-        rows.append(features(trial.evidence, density, chosen, shots=trial.shots))
+        rows.append(features(trial.evidence, density, chosen, BASE_RATE, shots=trial.shots))
         right.append(abs(round(float(density.sum())) - trial.truth) <= 1.0)
     weights = logistic(np.stack(rows), np.array(right, dtype=np.float64))
     return replace(start, weights=tuple(round(float(w), 4) for w in weights))
