@@ -261,7 +261,9 @@ def _frame_rate(stream: Any) -> float:
 def _reason(path: Path, error: Exception) -> str:
     """One line for a person, from FFmpeg's error."""
     if isinstance(error, (FileNotFoundError, PermissionError, IsADirectoryError)):
-        return os.strerror(error.errno or 0).lower() if error.errno else str(error)
+        # PyAV fills errno or only the arguments, depending on where it failed.
+        number = error.errno or next((value for value in error.args if isinstance(value, int)), 0)
+        return os.strerror(number).lower() if number else str(error)
     if path.is_file() and path.stat().st_size == 0:
         return "the file is empty"
     if isinstance(error, (av.error.InvalidDataError, av.error.EOFError)):

@@ -164,7 +164,7 @@ def test_bad_exemplars(
 def open_place(tmp_path: Path) -> Path:
     """A folder another user can reach: pytest's own are private."""
     for part in [tmp_path, *tmp_path.parents]:
-        if part.stat().st_uid == os.getuid() and part.name.startswith(("pytest", "test_")):
+        if part.stat().st_uid == os.getuid() and part.name.startswith(("pytest", "test_", "popen-")):
             part.chmod(0o755)
     return tmp_path
 

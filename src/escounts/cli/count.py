@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as jsonlib
+import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -141,8 +142,9 @@ def _weights(model: str) -> list[Any] | None:
     from escounts.models.weights import stored_path
     from escounts.output.finished import stamp
 
-    path = Path(model) if Path(model).is_file() else stored_path(model)
-    return stamp(path) if path.is_file() else None
+    # os.path: a store that this user may not look into is a store without the model, not an error.
+    path = Path(model) if os.path.isfile(model) else stored_path(model)
+    return stamp(path) if os.path.isfile(path) else None
 
 
 def run(inputs: tuple[Path, ...], job: Job) -> int:

@@ -32,7 +32,9 @@ def videos_among(inputs: Sequence[Path]) -> tuple[list[Path], list[EscountsError
             for path in inside:
                 found.setdefault(path.resolve(), path)
         except (EscountsError, OSError) as error:
-            failures.append(error if isinstance(error, EscountsError) else VideoError(f"{given}: {error}"))
+            if isinstance(error, OSError):
+                error = VideoError(f"{given}: {(error.strerror or str(error)).lower()}")
+            failures.append(error)
     return list(found.values()), failures
 
 

@@ -79,7 +79,8 @@ def stored() -> list[StoredWeights]:
 def find(name: str) -> StoredWeights | None:
     """The weights of that name, or None when they are not in the store."""
     path = stored_path(name)
-    return describe(path) if path.is_file() else None
+    # os.path: a store that this user may not look into holds nothing for them.
+    return describe(path) if os.path.isfile(path) else None
 
 
 def describe(path: Path) -> StoredWeights:
