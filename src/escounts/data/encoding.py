@@ -18,6 +18,7 @@ from escounts.data.annotations import Dataset, Problem, Span, VideoAnnotation
 from escounts.data.tokens import TokenLayout, TokenStore, TokenWriter, VideoTokens
 from escounts.errors import DataError, VideoError
 from escounts.models.encoders.interface import Encoder, EncoderSpec
+from escounts.windows import shift_starts
 
 if TYPE_CHECKING:
     from escounts.video import Video
@@ -67,7 +68,7 @@ def layout_for(
         every=spec.every,
         fps=spec.fps,
         frames_per_cell=spec.window_frames // spec.cells,
-        offsets=tuple(sorted({k * spec.cells // shifts for k in range(shifts)})),
+        offsets=tuple(shift_starts(spec.cells, min(shifts, spec.cells))),
         exemplars=exemplars,
     )
 

@@ -25,7 +25,7 @@ from escounts.models.interface import Progress
 from escounts.models.network import Network
 from escounts.results import DensityMap, Estimate
 from escounts.video import Video
-from escounts.windows import Stitcher
+from escounts.windows import Stitcher, shift_starts
 
 Array = npt.NDArray[np.float32]
 
@@ -248,7 +248,7 @@ class FramesEncoding:
     ) -> tuple[Array, npt.NDArray[np.bool_]]:
         """One shift's map on cells first..last of the video, and which of them it covers."""
         config, sequence = self.model.config, self.sequences[shift]
-        offset = shift * self.model.spec.cells // config.shifts
+        offset = shift_starts(self.model.spec.cells, config.shifts)[shift]
         stitched = Stitcher(last - first)
         for begin, stop in stretches(sequence.cells, config.stretch, config.overlap):
             if begin + offset >= last or stop + offset <= first:
