@@ -94,7 +94,8 @@ def main() -> None:
     options.out.write_text(json.dumps(record, indent=1) + "\n")
     if options.limit is None:
         setting = "thorough" if options.thorough else "default"
-        heading = f"## Real clips, {setting} setting\n\n`python benchmarks/real_clips.py`; 95 % bootstrap intervals. {HONESTY}"
+        how = f"`python benchmarks/real_clips.py`; 95 % bootstrap intervals. {HONESTY}"
+        heading = f"## Real clips, {setting} setting\n\n{how}"
         replace_section(f"real clips {setting}", "\n\n".join([heading, *tables]))
 
 
