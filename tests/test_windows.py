@@ -2,52 +2,59 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from escounts.windows import FrameSampling, Stitcher, TimeSampling, Window, shift_starts, triangle, windows
+from escounts.windows import Stitcher, filled, shift_starts, triangle, windows
 
 
 def test_paper_windows() -> None:
     """64 raw frames sampled every 4 are 16 samples; 150 frames are 38 samples: two whole windows and a tail."""
-    sampling = FrameSampling(every=4)
-    found = list(windows(sampling.samples(150), size=16))
-    assert found == [Window(0, 16, 16), Window(16, 16, 16), Window(32, 16, 6)]
-    assert sampling.frames(found[1]).tolist() == list(range(64, 128, 4))
-    assert sampling.frames(found[2]).tolist() == [128, 132, 136, 140, 144, 148] + [148] * 10
+    found = list(windows(range(0, 150, 4), size=16, starts=[0]))
+    assert [sequence for sequence, _ in found] == [0, 0, 0]
+    assert found[1][1] == list(range(64, 128, 4))
+    assert found[2][1] == [128, 132, 136, 140, 144, 148]
 
 
-@given(st.integers(0, 300), st.integers(1, 40), st.integers(1, 40), st.integers(0, 30))
-def test_windows_cover_every_sample(samples: int, size: int, stride: int, first: int) -> None:
-    stride = min(stride, size)
-    cover = np.zeros(samples + size, dtype=int)
-    found = list(windows(samples, size=size, stride=stride, first=first))
-    for window in found:
-        cover[window.start : window.start + window.real] += 1
-    assert (cover[first:samples] > 0).all()
-    assert (cover[samples:] == 0).all() and (cover[: min(first, samples)] == 0).all()
-    # No window is there for nothing: each but the first adds samples the one before did not have.
-    assert all(a.start + a.size < samples for a in found[:-1])
+def test_a_window_is_filled_with_its_last_image() -> None:
+    images = [np.full((2, 3, 3), value, np.uint8) for value in (5, 7)]
+    assert filled(images, 4)[:, 0, 0, 0].tolist() == [5, 7, 7, 7]
+    assert filled(images, 2).shape == (2, 2, 3, 3)
 
 
-@given(st.integers(1, 200), st.integers(1, 5), st.integers(2, 20))
-def test_shifting_by_whole_windows_shifts_the_windows(samples: int, by: int, size: int) -> None:
-    here = list(windows(samples, size=size))
-    there = list(windows(samples + by * size, size=size))
-    assert [(w.start + by * size, w.real) for w in here] == [(w.start, w.real) for w in there[by:]]
+@given(st.integers(0, 300), st.integers(1, 40), st.integers(1, 6))
+def test_every_sequence_is_the_video_from_its_start_on(samples: int, size: int, shifts: int) -> None:
+    starts = shift_starts(size, min(shifts, size))
+    sequences: list[list[int]] = [[] for _ in starts]
+    order = []
+    for sequence, held in windows(range(samples), size=size, starts=starts):
+        assert 0 < len(held) <= size
+        sequences[sequence] += held
+        order.append(held[0])
+    assert sequences == [list(range(start, samples)) for start in starts]
+    assert order == sorted(order)
 
 
-def test_seconds_do_not_depend_on_the_frame_rate() -> None:
-    """The frames nearest to the sampled times show the same moments at 24 and at 60 frames a second."""
-    sampling = TimeSampling(rate=10.0, start=0.5)
-    assert sampling.samples(2.0) == 15
-    times = sampling.times(Window(10, 8, 5))
-    assert times.tolist() == pytest.approx([1.5, 1.6, 1.7, 1.8, 1.9, 1.9, 1.9, 1.9])
-    for fps in (24, 60):
-        nearest = np.rint(times * fps) / fps
-        assert np.abs(nearest - times).max() <= 0.5 / fps + 1e-9
+def test_windows_come_as_soon_as_they_are_full() -> None:
+    taken: list[int] = []
+
+    def samples() -> Iterator[int]:
+        for sample in range(100):
+            taken.append(sample)
+            yield sample
+
+    found = windows(samples(), size=8, starts=[0, 4])
+    assert [(next(found)[0], len(taken)) for _ in range(3)] == [(0, 8), (1, 12), (0, 16)]
+
+
+@pytest.mark.parametrize("starts", [[], [4, 0], [0, 8], [-1, 0]])
+def test_bad_starts_are_named(starts: list[int]) -> None:
+    with pytest.raises(ValueError, match="need ascending starts"):
+        list(windows(range(10), size=8, starts=starts))
 
 
 def test_shift_starts() -> None:
@@ -58,16 +65,17 @@ def test_shift_starts() -> None:
         shift_starts(16, 9, multiple=2)
 
 
-@given(st.integers(1, 120), st.integers(2, 30), st.integers(1, 30), st.integers(1, 4))
-def test_stitching_a_map_cut_up_gives_it_back(cells: int, size: int, stride: int, shifts: int) -> None:
-    truth = np.random.default_rng(0).normal(size=cells)
+@given(st.integers(1, 120), st.integers(2, 30), st.integers(1, 4))
+def test_stitching_a_map_cut_up_gives_it_back(cells: int, size: int, shifts: int) -> None:
+    truth = np.random.default_rng(0).normal(size=cells).tolist()
     stitcher = Stitcher(cells)
-    stitcher.add(truth[:0], 0)
-    for first in shift_starts(size, min(shifts, size)):
-        for window in windows(cells, size=size, stride=min(stride, size), first=first):
-            piece = np.full(size, 1e6)  # what the model says of padding must not count
-            piece[: window.real] = truth[window.start : window.start + window.real]
-            stitcher.add(piece, window.start, weights=triangle(size))
+    stitcher.add([], 0)
+    starts = shift_starts(size, min(shifts, size))
+    begins = list(starts)
+    for sequence, piece in windows(truth, size=size, starts=starts):
+        # what the model says of padding must not count
+        stitcher.add(piece + [1e6] * (size - len(piece)), begins[sequence], weights=triangle(size))
+        begins[sequence] += size
     np.testing.assert_allclose(stitcher.result(), truth, atol=1e-9)
     assert (stitcher.coverage > 0).all()
 
@@ -86,9 +94,3 @@ def test_weights_decide_where_maps_disagree() -> None:
     stitcher.add([1.0, 1.0], 0, weights=[3.0, 1.0])
     stitcher.add([5.0, 5.0], 0, weights=[1.0, 3.0])
     assert stitcher.result().tolist() == [2.0, 4.0]
-
-
-@pytest.mark.parametrize(("size", "stride"), [(0, 1), (4, 0), (4, 5)])
-def test_bad_windows_are_named(size: int, stride: int) -> None:
-    with pytest.raises(ValueError, match="1 ≤ stride ≤ size"):
-        list(windows(10, size=size, stride=stride))

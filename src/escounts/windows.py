@@ -1,93 +1,48 @@
-"""Sliding windows over a video, K time shifts, and stitching the windows' maps by coverage.
+"""Windows over a video's sampled frames, K time shifts of them, and stitching their maps by coverage.
 
-Two ways to sample a window:
-- frames: every n-th raw frame (the paper: 64 raw frames sampled every 4, at any frame rate);
-- seconds: at a fixed rate in time, so that a motion filmed at 24 and at 60 frames a second looks the same.
-
-Both number their samples 0, 1, 2 … from the first; a window is a start and a size in samples.
+Frames are sampled by `Video.frames` (every n-th, or at a rate); a window is `size` samples in a row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import count, islice
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 Array: TypeAlias = npt.NDArray[np.float64]
+Sample = TypeVar("Sample")
 
 
-@dataclass(frozen=True)
-class Window:
-    """Samples start .. start + size - 1; the first `real` of them exist, the rest is padding."""
+def windows(samples: Iterable[Sample], *, size: int, starts: Sequence[int]) -> Iterator[tuple[int, list[Sample]]]:
+    """(sequence, its samples) of every window in order of time, from one pass that holds little more than one.
 
-    start: int
-    size: int
-    real: int
+    starts: where each sequence's first window begins, ascending, all inside one window; a sequence's windows
+    follow one another without a gap. The last window of a sequence has the samples that are left.
 
-    @property
-    def share(self) -> float:
-        """How much of the window is video, 0..1."""
-        return self.real / self.size
-
-
-@dataclass(frozen=True)
-class FrameSampling:
-    """Every `every`-th raw frame, starting with frame 0."""
-
-    every: int = 4
-
-    def __post_init__(self) -> None:
-        if self.every < 1:
-            raise ValueError(f"got every={self.every}; sampling takes every n-th frame with n ≥ 1")
-
-    def samples(self, frames: int) -> int:
-        """How many samples a video of so many frames has."""
-        return -(-frames // self.every)
-
-    def frames(self, window: Window) -> npt.NDArray[np.int64]:
-        """Raw frame of every sample of a window; padding repeats the last real one."""
-        index = np.arange(window.start, window.start + window.size)
-        return np.minimum(index, window.start + max(window.real, 1) - 1) * self.every
-
-
-@dataclass(frozen=True)
-class TimeSampling:
-    """`rate` samples a second, starting at `start` seconds."""
-
-    rate: float
-    start: float = 0.0
-
-    def __post_init__(self) -> None:
-        if not self.rate > 0:
-            raise ValueError(f"got a rate of {self.rate}; samples a second must be above 0")
-
-    def samples(self, end: float) -> int:
-        """How many samples lie in start <= time < end."""
-        return max(0, int(np.ceil((end - self.start) * self.rate - 1e-9)))
-
-    def times(self, window: Window) -> Array:
-        """Seconds of every sample of a window; padding repeats the last real one."""
-        index = np.arange(window.start, window.start + window.size)
-        return self.start + np.minimum(index, window.start + max(window.real, 1) - 1) / self.rate
-
-
-def windows(samples: int, *, size: int, stride: int | None = None, first: int = 0) -> Iterator[Window]:
-    """Windows from sample `first` on until every sample is covered; the last may hold padding.
-
-    stride: samples from one window to the next, `size` (no overlap) unless said.
+    >>> list(windows("abcde", size=4, starts=[0, 2]))
+    [(0, ['a', 'b', 'c', 'd']), (1, ['c', 'd', 'e']), (0, ['e'])]
     """
-    stride = size if stride is None else stride
-    if size < 1 or not 1 <= stride <= size or first < 0:
-        raise ValueError(f"got size {size}, stride {stride}, first {first}; need 1 ≤ stride ≤ size, first ≥ 0")
-    start = first
-    while start < samples:
-        yield Window(start, size, min(size, samples - start))
-        if start + size >= samples:
+    if not starts or sorted(starts) != list(starts) or not 0 <= starts[0] <= starts[-1] < size:
+        raise ValueError(f"got starts {list(starts)}; need ascending starts of 0 to {size - 1}, inside one window")
+    source = iter(samples)
+    held: list[Sample] = []
+    first = 0  # place of the first sample that is held
+    for turn in count():
+        follower, sequence = divmod(turn, len(starts))
+        start = starts[sequence] + follower * size
+        held.extend(islice(source, start + size - first - len(held)))
+        held, first = held[start - first :], start
+        if not held:
             return
-        start += stride
+        yield sequence, held[:size]
+
+
+def filled(images: Sequence[npt.NDArray[np.uint8]], size: int) -> npt.NDArray[np.uint8]:
+    """A window (size, ...) of at most that many images: theirs, then the last one again."""
+    return np.stack([*images, *[images[-1]] * (size - len(images))])
 
 
 def shift_starts(size: int, shifts: int, *, multiple: int = 1) -> list[int]:

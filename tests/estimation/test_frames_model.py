@@ -109,20 +109,15 @@ def test_every_window_is_encoded_once_and_estimates_encode_nothing(network, vide
     assert sum(seen) == windows
 
 
-def test_only_a_few_windows_of_pixels_are_held(network, video):
-    """Windows come while frames are read: the reader is never far ahead of what was handed on."""
-    model = FramesModel("small", network, config=PAPER_FRAMES)
-    read = 0
-
-    def images():
-        nonlocal read
-        for _ in range(400):
-            read += 1
-            yield np.zeros((32, 32, 3), np.uint8)
-
-    for turn, window in enumerate(model._windows(images())):
-        assert len(window.images) == 16
-        assert read <= turn * 4 + 16
+def test_only_a_few_windows_of_pixels_are_held(network, video, monkeypatch):
+    """Windows are encoded while frames are read: the reader is never far ahead of what was encoded."""
+    read, ahead = [], []
+    frames, forward = video.frames, network.encoder.forward
+    monkeypatch.setattr(video, "frames", lambda **given: (read.append(1) or frame for frame in frames(**given)))
+    monkeypatch.setattr(network.encoder, "forward", lambda x: ahead.append(len(read)) or forward(x))
+    FramesModel("small", network, config=PAPER_FRAMES).encode(video)
+    assert len(read) == 75
+    assert all(count <= turn * 4 + 16 for turn, count in enumerate(ahead))
 
 
 def test_a_range_is_a_part_of_the_whole(network, video):

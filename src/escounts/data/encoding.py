@@ -17,13 +17,12 @@ from torch import Tensor
 from escounts.data.annotations import Dataset, Problem, Span, VideoAnnotation
 from escounts.data.tokens import TokenLayout, TokenStore, TokenWriter, VideoTokens
 from escounts.errors import DataError, VideoError
-from escounts.models.encoders.interface import Encoder, EncoderSpec
-from escounts.windows import shift_starts
+from escounts.models.encoders.interface import Encoder, EncoderSpec, Image
+from escounts.windows import filled, shift_starts, windows
 
 if TYPE_CHECKING:
     from escounts.video import Video
 
-Image = npt.NDArray[np.uint8]
 Progress = Callable[[int, int, str], None]
 """Called with (videos done, videos in all, name)."""
 
@@ -56,7 +55,7 @@ def layout_for(
     sequences start at 0, 1/K … of a window, rounded down to whole cells."""
     grid = pool or spec.grid
     cut = spec.fps is not None  # exemplars are then cells of the sequence itself
-    cells = spec.exemplar_frames if cut else spec.exemplar_frames * spec.cells // spec.window_frames
+    cells = spec.exemplar_frames if cut else spec.exemplar_frames // spec.frames_per_cell
     return TokenLayout(
         encoder=spec.name,
         identity=identity,
@@ -67,7 +66,7 @@ def layout_for(
         window_cells=spec.cells,
         every=spec.every,
         fps=spec.fps,
-        frames_per_cell=spec.window_frames // spec.cells,
+        frames_per_cell=spec.frames_per_cell,
         offsets=tuple(shift_starts(spec.cells, min(shifts, spec.cells))),
         exemplars=exemplars,
     )
@@ -159,61 +158,37 @@ def spread(spans: Sequence[Span], most: int) -> list[Span]:
 
 def _sequences(images: Iterator[Image], encoder: Encoder, layout: TokenLayout) -> dict[int, Tensor]:
     """Tokens (T, H, W, C) from each offset to the end of the video, cut at the last frame."""
-    parts: dict[int, list[Tensor]] = {offset: [] for offset in layout.offsets}
-    pending: list[tuple[int, int, Image]] = []
-    for offset, window, cells in _windows(images, layout):
-        pending.append((offset, cells, window))
+    parts: list[list[Tensor]] = [[] for _ in layout.offsets]
+    pending: list[tuple[int, list[Image]]] = []
+    length = layout.window_cells * layout.frames_per_cell
+    starts = [offset * layout.frames_per_cell for offset in layout.offsets]
+    for window in windows(images, size=length, starts=starts):
+        pending.append(window)
         if len(pending) == WINDOWS_AT_ONCE:
             _encode_windows(pending, parts, encoder, layout)
             pending = []
     _encode_windows(pending, parts, encoder, layout)
-    return {offset: torch.cat(tokens) for offset, tokens in parts.items() if tokens}
-
-
-def _windows(images: Iterator[Image], layout: TokenLayout) -> Iterator[tuple[int, Image, int]]:
-    """(offset, frames of a window, cells that are video) in order of time; holds one stretch of frames.
-
-    The last window of an encoder with a fixed window repeats the last frame; its cells past the end are cut.
-    """
-    per_cell = layout.frames_per_cell
-    length = layout.window_cells * per_cell
-    buffer: list[Image] = []
-    first, ended, turn = 0, False, 0
-    while True:
-        offset = layout.offsets[turn % len(layout.offsets)]
-        start = offset * per_cell + turn // len(layout.offsets) * length
-        while not ended and first + len(buffer) < start + length:
-            image = next(images, None)
-            if image is None:
-                ended = True
-            else:
-                buffer.append(image)
-        del buffer[: start - first]
-        first = start
-        frames = buffer[:length]
-        if not frames:
-            return
-        cells = -(-len(frames) // per_cell)
-        if layout.fps is None:
-            frames = frames + [frames[-1]] * (length - len(frames))
-        yield offset, np.stack(frames), cells
-        turn += 1
+    return {offset: torch.cat(tokens) for offset, tokens in zip(layout.offsets, parts, strict=True) if tokens}
 
 
 def _encode_windows(
-    pending: Sequence[tuple[int, int, Image]],
-    parts: dict[int, list[Tensor]],
+    pending: Sequence[tuple[int, list[Image]]],
+    parts: list[list[Tensor]],
     encoder: Encoder,
     layout: TokenLayout,
 ) -> None:
-    """Encode windows, those of one length together, and append their tokens to their sequence."""
-    by_length: dict[int, list[tuple[int, int, Image]]] = {}
-    for item in pending:
-        by_length.setdefault(len(item[2]), []).append(item)
-    for items in by_length.values():
-        tokens_BTHWC = _tokens(encoder, np.stack([window for _, _, window in items]), layout.grid)
-        for (offset, cells, _), tokens_THWC in zip(items, tokens_BTHWC, strict=True):
-            parts[offset].append(tokens_THWC[:cells])
+    """Encode windows, those of one length together, and append their tokens to their sequence.
+
+    An encoder with a fixed window gets the last frame again up to its length; cells past the end are cut.
+    """
+    fixed = layout.window_cells * layout.frames_per_cell if layout.fps is None else 0
+    by_length: dict[int, list[tuple[int, list[Image]]]] = {}
+    for window in pending:
+        by_length.setdefault(max(len(window[1]), fixed), []).append(window)
+    for length, group in by_length.items():
+        frames = np.stack([filled(images, length) for _, images in group])
+        for (sequence, images), tokens_THWC in zip(group, _tokens(encoder, frames, layout.grid), strict=True):
+            parts[sequence].append(tokens_THWC[: -(-len(images) // layout.frames_per_cell)])
 
 
 def exemplars_in_place(tokens_THWC: Tensor, spans: Sequence[Span], step: float, cells: int) -> Tensor:
@@ -239,15 +214,14 @@ def _exemplars(
         images = [encoder.spec.cut(frame.image) for frame in shown]
         if not images:
             raise VideoError(f"{source.path}: no frame between {start:.2f} and {end:.2f} s")
-        images = (images + [images[-1]] * frames)[:frames]
-        shots.append(_tokens(encoder, np.stack(images)[None], layout.exemplar_grid)[0])
+        shots.append(_tokens(encoder, filled(images[:frames], frames)[None], layout.exemplar_grid)[0])
     return torch.stack(shots) if shots else torch.zeros(0, *shape, dtype=torch.float16)
 
 
 @torch.no_grad()
-def _tokens(encoder: Encoder, windows: npt.NDArray[np.uint8], grid: tuple[int, int]) -> Tensor:
+def _tokens(encoder: Encoder, frames: npt.NDArray[np.uint8], grid: tuple[int, int]) -> Tensor:
     """float16 tokens (B, T, H, W, C) of uint8 frames (B, T, H, W, 3), averaged to the grid."""
-    frames_BTCHW = torch.from_numpy(windows).permute(0, 1, 4, 2, 3)
+    frames_BTCHW = torch.from_numpy(frames).permute(0, 1, 4, 2, 3)
     device = next(iter(encoder.parameters()), torch.zeros(0)).device
     with torch.autocast("cuda", torch.bfloat16, enabled=device.type == "cuda"):
         tokens_BTHWC: Tensor = encoder(encoder.normalise(frames_BTCHW)).float()

@@ -7,10 +7,10 @@ is a window of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,7 @@ from escounts.models.interface import Progress
 from escounts.models.network import Network
 from escounts.results import DensityMap, Estimate
 from escounts.video import Video
-from escounts.windows import Stitcher, shift_starts
+from escounts.windows import Stitcher, filled, shift_starts, windows
 
 Array = npt.NDArray[np.float32]
 
@@ -50,14 +50,6 @@ class FramesConfig:
 
 PAPER_FRAMES = FramesConfig()
 COMPAT_FRAMES = FramesConfig(shifts=2, padding="mean")
-
-
-class Window(NamedTuple):
-    """A window to encode: its sequence, its frames (T, S, S, 3), how many of them are video."""
-
-    shift: int
-    images: list[Image]
-    real: int
 
 
 @dataclass(frozen=True)
@@ -115,8 +107,9 @@ class FramesModel:
                     progress(frame.time - start, max(whole, frame.time - start))
                 yield self.spec.cut(frame.image)
 
-        pending: list[Window] = []
-        for window in self._windows(images()):
+        pending: list[tuple[int, list[Image]]] = []
+        starts = shift_starts(self.spec.window_frames, self.config.shifts, multiple=self.spec.frames_per_cell)
+        for window in windows(images(), size=self.spec.window_frames, starts=starts):
             pending.append(window)
             if len(pending) == self.batch:
                 self._encode_windows(pending, encoding)
@@ -127,35 +120,16 @@ class FramesModel:
         encoding.finish()
         return encoding
 
-    def _windows(self, images: Iterable[Image]) -> Iterator[Window]:
-        """Windows of every shift in order of time, from one pass over the sampled frames."""
-        length, step = self.spec.window_frames, self.spec.window_frames // self.config.shifts
-        held: list[Image] = []
-        turn = 0
-        for image in images:
-            held.append(image)
-            if len(held) == length:
-                yield Window(turn % self.config.shifts, held[:], length)
-                held = held[step:]
-                turn += 1
-        # every sequence ends in one window that the video only partly fills
-        shifts_left = range(turn, turn + self.config.shifts)
-        for later in shifts_left:
-            if not held:
-                return
-            missing = length - len(held)
-            yield Window(later % self.config.shifts, held + held[-1:] * missing, len(held))
-            held = held[step:]
-
-    def _encode_windows(self, windows: Sequence[Window], encoding: FramesEncoding) -> None:
-        if not windows:
+    def _encode_windows(self, pending: Sequence[tuple[int, list[Image]]], encoding: FramesEncoding) -> None:
+        """Encode windows, each a shift and its frames (S, S, 3), and append their cells to the shift's sequence."""
+        if not pending:
             return
-        frames = torch.from_numpy(np.stack([np.stack(window.images) for window in windows]))
-        tokens_BTHWC = self.tokens(frames, [window.real for window in windows])
+        length = self.spec.window_frames
+        frames = torch.from_numpy(np.stack([filled(images, length) for _, images in pending]))
+        tokens_BTHWC = self.tokens(frames, [len(images) for _, images in pending])
         projected_BTHWC = self.network.decoder.project(tokens_BTHWC).tokens_BTHWC
-        per_cell = self.spec.window_frames // self.spec.cells
-        for window, cells_THWC in zip(windows, projected_BTHWC, strict=True):
-            encoding.sequences[window.shift].append(cells_THWC[: -(-window.real // per_cell)])
+        for (shift, images), cells_THWC in zip(pending, projected_BTHWC, strict=True):
+            encoding.sequences[shift].append(cells_THWC[: -(-len(images) // self.spec.frames_per_cell)])
 
     def tokens(self, frames_BTHWC: Tensor, real: Sequence[int] | None = None) -> Tensor:
         """Encoder tokens of uint8 frames (B, T, S, S, 3); frames past `real` get the padding's colour."""
@@ -208,8 +182,7 @@ class FramesEncoding:
         images = [spec.cut(frame.image) for frame in frames][: spec.exemplar_frames]
         if not images:
             raise ExemplarError(f"{self.video.info.path} has no frame between {start:g} and {end:g} s")
-        images += images[-1:] * (spec.exemplar_frames - len(images))
-        tokens_1THWC = self.model.tokens(torch.from_numpy(np.stack(images))[None])
+        tokens_1THWC = self.model.tokens(torch.from_numpy(filled(images, spec.exemplar_frames))[None])
         projected_THWC = self.model.network.decoder.project_exemplars(tokens_1THWC[None])[0, 0]
         return FramesShot(projected_THWC, end - start, self.path)
 

@@ -101,7 +101,8 @@ def test_round_trip_from_public_file_to_count(encoder, tmp_path, short_video):
     assert next(entry.state() for entry in catalogue.entries() if entry.name == name) == "ready"
     result = load(name, device="cpu").count(short_video)
     assert result.model == name and np.isfinite(result.raw_count)
-    assert len(result.density.values) == -(-20 // build_on_meta(encoder).spec.cell_raw_frames)
+    spec = build_on_meta(encoder).spec
+    assert len(result.density.values) == -(-20 // (spec.every * spec.frames_per_cell))
 
 
 def test_released_decoder_counts_in_the_compat_configuration(tmp_path, short_video):

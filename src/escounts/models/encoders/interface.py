@@ -43,14 +43,9 @@ class EncoderSpec:
     fps: float | None = None
 
     @property
-    def window_raw_frames(self) -> int:
-        """Raw frames a window spans (64 for every encoder of the paper)."""
-        return self.window_frames * self.every
-
-    @property
-    def cell_raw_frames(self) -> int:
-        """Raw frames a time cell stands for."""
-        return self.window_raw_frames // self.cells
+    def frames_per_cell(self) -> int:
+        """Frames of a window that a time cell stands for."""
+        return self.window_frames // self.cells
 
     def read_size(self, width: int, height: int) -> tuple[int, int]:
         """(width, height) in pixels at which a video of that shape is read, before `cut`."""
