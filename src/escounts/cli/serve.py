@@ -38,27 +38,17 @@ def default_data() -> Path:
 
 @click.command("serve")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option(
-    "--port", default=8765, show_default=True, type=click.IntRange(0, 65535), help="0: any free port."
-)
+@click.option("--port", default=8765, show_default=True, type=click.IntRange(0, 65535), help="0: any free port.")
 @click.option("--data", type=click.Path(path_type=Path), help="Folder for uploads, jobs and results.")
 @click.option("--token", envvar="ESCOUNTS_TOKEN", help="Secret that clients must send; made up when needed.")
-@click.option(
-    "--media-root", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Offer its videos."
-)
+@click.option("--media-root", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Offer its videos.")
 @click.option("--model", default="default", show_default=True, help="See `escounts models`.")
 @click.option("--device", multiple=True, help="One worker for each; default: every GPU, or the CPU.")
 @click.option("--max-upload", type=size, default="2G", show_default=True, help="Largest upload.")
 @click.option("--max-duration", type=click.FloatRange(1), default=14400.0, show_default=True, help="Seconds.")
-@click.option(
-    "--max-queue", type=click.IntRange(1), default=200, show_default=True, help="Jobs that may wait."
-)
-@click.option(
-    "--keep-days", type=click.FloatRange(0), default=7.0, show_default=True, help="0: keep uploads."
-)
-@click.option(
-    "--job-seconds", type=click.FloatRange(1), default=1800.0, show_default=True, help="Time for a job."
-)
+@click.option("--max-queue", type=click.IntRange(1), default=200, show_default=True, help="Jobs that may wait.")
+@click.option("--keep-days", type=click.FloatRange(0), default=7.0, show_default=True, help="0: keep uploads.")
+@click.option("--job-seconds", type=click.FloatRange(1), default=1800.0, show_default=True, help="Time for a job.")
 @click.option("--worker-memory", type=size, default="6G", show_default=True, help="Memory for a job.")
 def command(
     host: str,
@@ -79,9 +69,7 @@ def command(
     try:
         from escounts.serve.settings import Settings
     except ImportError as error:
-        raise EscountsError(
-            f"serve needs more packages ({error.name}): pip install 'escounts[serve]'"
-        ) from error
+        raise EscountsError(f"serve needs more packages ({error.name}): pip install 'escounts[serve]'") from error
     settings = Settings(
         data=(data or default_data()).resolve(),
         host=host,
@@ -115,9 +103,7 @@ def serve(settings: Settings) -> None:
 
         from escounts.serve.app import create_app
     except ImportError as error:
-        raise EscountsError(
-            f"serve needs more packages ({error.name}): pip install 'escounts[serve]'"
-        ) from error
+        raise EscountsError(f"serve needs more packages ({error.name}): pip install 'escounts[serve]'") from error
 
     if not settings.loopback and settings.token is None:
         settings = dataclasses.replace(settings, token=secrets.token_urlsafe(24))
@@ -154,9 +140,7 @@ def listen(host: str, port: int) -> socket.socket:
     except (OSError, UnicodeError) as error:
         listening.close()
         reason = error.strerror if isinstance(error, OSError) else "not a host name"
-        raise EscountsError(
-            f"cannot listen on {host} port {port}: {reason}; choose another --port"
-        ) from error
+        raise EscountsError(f"cannot listen on {host} port {port}: {reason}; choose another --port") from error
     return listening
 
 
@@ -186,9 +170,7 @@ class lock:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             self._file.close()
-            raise EscountsError(
-                f"{self._path.parent} is in use by another server; choose another --data"
-            ) from error
+            raise EscountsError(f"{self._path.parent} is in use by another server; choose another --data") from error
 
     def __exit__(self, *_: object) -> None:
         if self._file is not None:

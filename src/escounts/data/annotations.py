@@ -129,9 +129,7 @@ def read_rows(path: Path, *, need: Iterable[str] = ()) -> list[Row]:
         raise DataError(f"cannot read label file {path}: {error}") from error
     missing = [column for column in need if column not in columns]
     if missing:
-        raise DataError(
-            f"{path} has no column {', '.join(missing)}; it has {', '.join(columns[:12]) or 'none'}"
-        )
+        raise DataError(f"{path} has no column {', '.join(missing)}; it has {', '.join(columns[:12]) or 'none'}")
     return rows
 
 
@@ -183,11 +181,7 @@ def without_duplicates(videos: Iterable[VideoAnnotation]) -> tuple[list[VideoAnn
     for video in videos:
         first = kept.setdefault(video.name, video)
         if first is not video:
-            also = (
-                "same count"
-                if first.count == video.count
-                else f"count {first.count} kept, {video.count} left"
-            )
+            also = "same count" if first.count == video.count else f"count {first.count} kept, {video.count} left"
             problems.append(Problem(video.split, video.name, f"appears twice ({also})", unusable=True))
     return list(kept.values()), problems
 

@@ -47,8 +47,7 @@ def load(root: Path, *, form: Form = "seconds") -> Dataset:
     """
     need = ("video_id", "counts", "num_frames") if form == "frames" else ("video_id", "count")
     tables = {
-        split: read_rows(label_file(root, LABEL_FOLDERS[form], table), need=need)
-        for split, table in TABLES.items()
+        split: read_rows(label_file(root, LABEL_FOLDERS[form], table), need=need) for split, table in TABLES.items()
     }
     actions = _actions(root) if form == "frames" else {}
     found = [
@@ -85,9 +84,7 @@ def _from_frames(row: Row, split: str, actions: Mapping[str, str]) -> VideoAnnot
     name = row["video_id"]
     match, count, frames = _SEGMENT.match(name), number(row, "counts"), number(row, "num_frames")
     if match is None or count is None or frames is None:
-        return Problem(
-            split, name, "name is not <id>_<start>_<end>.mp4, or no count or length", unusable=True
-        )
+        return Problem(split, name, "name is not <id>_<start>_<end>.mp4, or no count or length", unusable=True)
     duration = float(match["end"]) - float(match["start"])
     if duration <= 0:
         return Problem(split, name, "segment ends before it starts", unusable=True)

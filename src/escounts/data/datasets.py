@@ -34,9 +34,7 @@ DATASETS: Mapping[str, DatasetEntry] = {
     ),
     "ucfrep": DatasetEntry("UCFRep, stretches of UCF-101", ucfrep.load, test="valid"),
     "ovr-ego4d": DatasetEntry("OVR-Ego4D, ten-second egocentric clips", ovr.load),
-    "ovr-kinetics": DatasetEntry(
-        "OVR-Kinetics, ten-second clips", lambda root: ovr.load(root, source="kinetics")
-    ),
+    "ovr-kinetics": DatasetEntry("OVR-Kinetics, ten-second clips", lambda root: ovr.load(root, source="kinetics")),
     "folder": DatasetEntry("your own videos with a labels.csv", folder.load, test="valid"),
     "synthetic": DatasetEntry("generated repetitions, in the form of RepCount", synthetic_set.load),
 }

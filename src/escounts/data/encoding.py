@@ -200,9 +200,7 @@ def exemplars_in_place(tokens_THWC: Tensor, spans: Sequence[Span], step: float, 
     return tokens_THWC[index]
 
 
-def _exemplars(
-    source: Video, spans: Sequence[Span], begin: float, encoder: Encoder, layout: TokenLayout
-) -> Tensor:
+def _exemplars(source: Video, spans: Sequence[Span], begin: float, encoder: Encoder, layout: TokenLayout) -> Tensor:
     """Tokens (R, T, H, W, C) of frames spread evenly over each span."""
     shape = (layout.exemplar_cells, *layout.exemplar_grid, layout.channels)
     frames = encoder.spec.exemplar_frames

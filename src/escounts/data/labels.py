@@ -33,9 +33,7 @@ def load_labels(folder: Path) -> Dataset:
             video_folders=tuple(values["video_folders"]),
         )
     except FileNotFoundError:
-        raise DataError(
-            f"{folder} has no {LABELS}; encode the dataset again, what is there is kept"
-        ) from None
+        raise DataError(f"{folder} has no {LABELS}; encode the dataset again, what is there is kept") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{folder / LABELS} cannot be read: {error}") from error
 

@@ -51,9 +51,7 @@ FALLBACK_FPS = 30.0
 def load(root: Path, *, open_set: bool = False) -> Dataset:
     """RepCount-A from its label tables (root, or root/annotation), the benchmark or the open-set split."""
     benchmark = {
-        split: read_rows(
-            label_file(root, LABEL_FOLDERS, f"{split}.csv"), need=("type", "name", "count", "fps")
-        )
+        split: read_rows(label_file(root, LABEL_FOLDERS, f"{split}.csv"), need=("type", "name", "count", "fps"))
         for split in SPLITS
     }
     if not open_set:
@@ -70,9 +68,7 @@ def _open_table(root: Path, split: str) -> Path:
         path = root / folder / f"{split}.csv"
         if path.is_file() and path != benchmark:
             return path
-    raise DataError(
-        f"no open-set table {split}.csv in {root} (looked in {', '.join(OPEN_LABEL_FOLDERS[:-1])})"
-    )
+    raise DataError(f"no open-set table {split}.csv in {root} (looked in {', '.join(OPEN_LABEL_FOLDERS[:-1])})")
 
 
 def _assemble(
@@ -82,9 +78,7 @@ def _assemble(
     published: Mapping[str, int],
     folders: tuple[str, ...],
 ) -> Dataset:
-    found = [
-        _video(row, known.get(row["name"], row), split) for split, rows in tables.items() for row in rows
-    ]
+    found = [_video(row, known.get(row["name"], row), split) for split, rows in tables.items() for row in rows]
     counts = {split: len(rows) for split, rows in tables.items()}
     return assemble(name, found, counts, published=published, video_folders=folders)
 

@@ -99,9 +99,7 @@ def _drawn(what: SyntheticSet, split: str) -> Iterator[SyntheticVideo]:
     seed = SEEDS[split] + 1000 * what.seed
     config = replace(DATASET, period=what.period, **(CALM if what.calm else {}))
     generator = Generator(config, seed=seed)
-    return synthetic_videos(
-        number, seed, generator=generator, fps=what.fps, size=what.size, seconds=what.seconds
-    )
+    return synthetic_videos(number, seed, generator=generator, fps=what.fps, size=what.size, seconds=what.seconds)
 
 
 def write_video(path: Path, video: SyntheticVideo) -> None:

@@ -31,9 +31,7 @@ FPS = 25.0
 def load(root: Path) -> Dataset:
     """UCFRep from its label tables; the paper reports on `valid`, there is no test split."""
     need = ("name", "counts", "num_frames", "start_frame")
-    tables = {
-        split: read_rows(label_file(root, LABEL_FOLDERS, table), need=need) for split, table in TABLES.items()
-    }
+    tables = {split: read_rows(label_file(root, LABEL_FOLDERS, table), need=need) for split, table in TABLES.items()}
     found = [_video(row, split) for split, rows in tables.items() for row in rows]
     counts = {split: len(rows) for split, rows in tables.items()}
     return assemble("ucfrep", found, counts, published=PUBLISHED, video_folders=VIDEO_FOLDERS)

@@ -64,13 +64,9 @@ class DecoderConfig:
             raise ValueError(f"unknown decoder settings {unknown}; known: {[f.name for f in fields(cls)]}")
         known: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
         if isinstance(head := known.get("head"), Mapping):
-            known["head"] = (
-                RateHeadConfig(**head) if head.get("kind") == "rate" else DensityHeadConfig(**head)
-            )
+            known["head"] = RateHeadConfig(**head) if head.get("kind") == "rate" else DensityHeadConfig(**head)
         if isinstance(similarity := known.get("similarity"), Mapping):
-            plain: dict[str, Any] = {
-                name: tuple(v) if isinstance(v, list) else v for name, v in similarity.items()
-            }
+            plain: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in similarity.items()}
             known["similarity"] = SimilarityConfig(**plain)
         return cls(**known)
 

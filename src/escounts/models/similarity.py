@@ -77,9 +77,7 @@ class SelfSimilarity(nn.Module):
         # Distances have no natural unit: divide by their own mean over the band.
         mean = (gathered[0] * known).sum((2, 3)) / known.sum((2, 3)).clamp_min(1.0)
         scale = 2.0 * F.softplus(self.sharpness + 0.54)[None] / mean.clamp_min(1e-6)
-        similar = [
-            torch.exp(-g * scale[..., None, None]) * e[:, None] for g, e in zip(gathered, exists, strict=True)
-        ]
+        similar = [torch.exp(-g * scale[..., None, None]) * e[:, None] for g, e in zip(gathered, exists, strict=True)]
         return torch.cat([*similar, known.expand(batch, 1, cells, self.config.lags)], 1)
 
     def distances(self, tokens_BTHWC: Tensor) -> Tensor:

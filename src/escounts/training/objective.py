@@ -135,9 +135,7 @@ def _rate_terms(config: RateObjectiveConfig, output: HeadOutput, target: Target)
 
     inside_BT = (truth_BT > INSIDE) if target.period_BT is None else (target.period_BT > 0)
     known_BT = inside_BT * valid_BT
-    period_BT = (
-        truth_BT.clamp(min=INSIDE).reciprocal() if target.period_BT is None else target.period_BT.float()
-    )
+    period_BT = truth_BT.clamp(min=INSIDE).reciprocal() if target.period_BT is None else target.period_BT.float()
     period_error_BT = _period_cross_entropy(config.head, output.period_logits_BTP, period_BT)
     gate_error_BT = F.binary_cross_entropy_with_logits(
         output.gate_logits_BT.float(), inside_BT.float(), reduction="none"

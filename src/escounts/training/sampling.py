@@ -60,9 +60,7 @@ class ExemplarSampler:
         shots = int(rng.choice(self.config.shots))
         return self.choose(video, shots, rng, other_video=self.config.other_video)
 
-    def choose(
-        self, video: VideoAnnotation, shots: int, rng: Rng, *, other_video: float
-    ) -> list[ExemplarChoice]:
+    def choose(self, video: VideoAnnotation, shots: int, rng: Rng, *, other_video: float) -> list[ExemplarChoice]:
         """That many exemplars, each of another video with probability other_video.
 
         A video without other videos of its action draws from itself, one without repetitions from others; when

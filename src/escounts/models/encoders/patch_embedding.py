@@ -22,9 +22,7 @@ class PatchEmbedding(nn.Module):
         batch, frames, colours, height, width = frames_BTCHW.shape
         p, q, r = self.patch
         if frames % p or height % q or width % r:
-            raise ValueError(
-                f"{frames} frames of {height}×{width} pixels do not divide into patches of {p}×{q}×{r}"
-            )
+            raise ValueError(f"{frames} frames of {height}×{width} pixels do not divide into patches of {p}×{q}×{r}")
         blocks = frames_BTCHW.reshape(batch, frames // p, p, colours, height // q, q, width // r, r)
         # the order of a Conv3d kernel inside a patch: colour, time, height, width
         patches_BTHWC = blocks.permute(0, 1, 4, 6, 3, 2, 5, 7).flatten(4)
