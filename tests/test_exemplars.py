@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from escounts.errors import ExemplarError
-from escounts.exemplars import check_exemplar, exemplar_times, parse_exemplar
+from escounts.exemplars import check_exemplar, parse_exemplar
 from escounts.results import ExemplarSpan
 
 
@@ -50,10 +50,3 @@ def test_outside_the_video() -> None:
     check_exemplar(ExemplarSpan(1.0, 10.02), duration=10.0, slack=0.04)
     with pytest.raises(ExemplarError, match=r"runs past the end of the video, which lasts 10\.00 s"):
         check_exemplar(ExemplarSpan(1.0, 10.5), duration=10.0, slack=0.04)
-
-
-def test_sixteen_frames_are_spread_evenly() -> None:
-    times = exemplar_times(ExemplarSpan(2.0, 4.0))
-    assert len(times) == 16
-    assert times[0] == pytest.approx(2.0625) and times[-1] == pytest.approx(3.9375)
-    assert set((times[1:] - times[:-1]).round(9)) == {0.125}

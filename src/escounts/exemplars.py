@@ -5,14 +5,8 @@ from __future__ import annotations
 import math
 import re
 
-import numpy as np
-import numpy.typing as npt
-
 from escounts.errors import ExemplarError
 from escounts.results import ExemplarSpan
-
-EXEMPLAR_FRAMES = 16
-"""Frames an exemplar is sampled at (section 4.1)."""
 
 _TIME = r"-?(?:\d+:){0,2}\d*\.?\d+"
 _SPAN = re.compile(rf"\s*({_TIME})\s*-\s*({_TIME})\s*")
@@ -57,14 +51,6 @@ def check_exemplar(span: ExemplarSpan, *, duration: float | None = None, slack: 
         raise ExemplarError(f"{where} ends before it starts; the start comes first")
     if duration is not None and span.end > duration + slack:
         raise ExemplarError(f"{where} runs past the end of the video, which lasts {duration:.2f} s")
-
-
-def exemplar_times(span: ExemplarSpan, *, frames: int = EXEMPLAR_FRAMES) -> npt.NDArray[np.float64]:
-    """Seconds at which an exemplar is sampled: the middles of `frames` equal parts of the span."""
-    if frames < 1:
-        raise ValueError(f"got {frames} frames for an exemplar; at least 1 is needed")
-    times: npt.NDArray[np.float64] = span.start + (np.arange(frames) + 0.5) * (span.end - span.start) / frames
-    return times
 
 
 def _seconds(text: str) -> float:

@@ -33,8 +33,9 @@ def kill_worker(client: Client) -> None:
 
 def check_all(data: Path, submitted: dict[str, str], expected: dict[str, int]) -> dict[str, int]:
     """Every job has ended; done ones have the right count of the right video. Returns how many of each state."""
-    database = Database(data / "escounts.sqlite")
-    assert database.integrity() == "ok"
+    path = data / "escounts.sqlite"
+    assert sqlite3.connect(path).execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    database = Database(path)
     states: dict[str, int] = {}
     for job_id, name in submitted.items():
         job, result = database.job(job_id), database.result(job_id)

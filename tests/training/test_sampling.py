@@ -19,13 +19,11 @@ VIDEOS = [annotated(f"a{k}", "a") for k in range(4)] + [annotated("b0", "b"), an
 OFFERED = {video.name: 3 for video in VIDEOS}
 
 
-def test_shots_and_other_videos_come_as_often_as_stated() -> None:
+def test_other_videos_come_as_often_as_stated() -> None:
     sampler = ExemplarSampler(VIDEOS, OFFERED, ExemplarSampling((0, 1, 2), 0.4))
     rng = np.random.default_rng(0)
-    draws = [sampler.draw(VIDEOS[0], rng) for _ in range(6000)]
-    sizes = Counter(len(choices) for choices in draws)
-    assert all(abs(sizes[n] / 6000 - 1 / 3) < 0.02 for n in (0, 1, 2))
-    single = [choice for choices in draws for choice in choices]
+    single = [choice for _ in range(3000) for choice in sampler.choose(VIDEOS[0], 2, rng)]
+    assert len(single) == 6000 and sampler.choose(VIDEOS[0], 0, rng) == []
     assert np.mean([choice.other for choice in single]) == pytest.approx(0.4, abs=0.02)
     others = Counter(choice.video for choice in single if choice.other)
     assert set(others) == {"a1", "a2", "a3"}, "really another video, and of the same action"
@@ -35,7 +33,7 @@ def test_shots_and_other_videos_come_as_often_as_stated() -> None:
 def test_any_class_is_a_setting() -> None:
     sampler = ExemplarSampler(VIDEOS, OFFERED, ExemplarSampling((1,), 1.0, same_class=False))
     rng = np.random.default_rng(0)
-    seen = {sampler.draw(VIDEOS[0], rng)[0].video for _ in range(300)}
+    seen = {sampler.choose(VIDEOS[0], 1, rng)[0].video for _ in range(300)}
     assert seen == {"a1", "a2", "a3", "b0", "n0"}
 
 
@@ -43,7 +41,7 @@ def test_without_another_video_of_the_action_it_draws_from_itself() -> None:
     sampler = ExemplarSampler(VIDEOS, OFFERED, ExemplarSampling((2,), 1.0))
     rng = np.random.default_rng(0)
     for lonely in (VIDEOS[4], VIDEOS[5]):
-        choices = sampler.draw(lonely, rng)
+        choices = sampler.choose(lonely, 2, rng)
         assert [choice.video for choice in choices] == [lonely.name] * 2
         assert len({choice.index for choice in choices}) == 2, "two different repetitions"
         assert not any(choice.other for choice in choices)
@@ -52,8 +50,8 @@ def test_without_another_video_of_the_action_it_draws_from_itself() -> None:
 def test_a_video_without_repetitions_takes_others_or_none() -> None:
     sampler = ExemplarSampler(VIDEOS, OFFERED | {"a0": 0, "b0": 0}, ExemplarSampling((1,), 0.0))
     rng = np.random.default_rng(0)
-    assert sampler.draw(VIDEOS[0], rng)[0].other
-    assert sampler.draw(VIDEOS[4], rng) == []
+    assert sampler.choose(VIDEOS[0], 1, rng)[0].other
+    assert sampler.choose(VIDEOS[4], 1, rng) == []
 
 
 def test_settings_that_cannot_be_are_refused() -> None:

@@ -70,6 +70,12 @@ def test_a_batch_does_not_depend_on_who_shares_it(toys: Path) -> None:
         assert torch.equal(task.read(step).tokens_BTHWC, whole.tokens_BTHWC)
 
 
+def test_steps_draw_their_shots_as_often_as_stated(toys: Path) -> None:
+    task = StoredTokensTask(TokenStore(toys), dataset_of(toys).split("train"), (), StoredTokensConfig())
+    drawn = [task.draw(step).shots for step in range(1500)]
+    assert all(drawn.count(shots) / 1500 == pytest.approx(1 / 3, abs=0.04) for shots in (0, 1, 2))
+
+
 def test_targets_follow_the_start_in_time(toys: Path) -> None:
     dataset = dataset_of(toys)
     task = StoredTokensTask(TokenStore(toys), dataset.split("train"), (), StoredTokensConfig())

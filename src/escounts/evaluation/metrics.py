@@ -76,7 +76,7 @@ def off_by_curve(truth: npt.ArrayLike, predicted: npt.ArrayLike, *, most: int = 
 def released_mae(truth: npt.ArrayLike, predicted: npt.ArrayLike) -> float:
     """MAE as the released code computes it: rounded counts, divided by c + 0.1, no video left out."""
     true, counted = _counts(truth, predicted, rounded=True)
-    return _mean(np.abs(true - counted) / (true + 0.1))
+    return _mean(_released_errors(true, counted))
 
 
 def evaluate(
@@ -95,15 +95,14 @@ def evaluate(
     counted = rounded_counts(raw)
     error, raw_error = np.abs(raw_truth - counted), np.abs(raw_truth - raw)
     exact = np.abs(np.rint(raw_truth) - counted) == 0
-    some = raw_truth > 0
     terms: Mapping[str, tuple[Array, Callable[[Array], Array]]] = {
-        "mae": (error[some] / raw_truth[some], _same),
+        "mae": (_relative_errors(raw_truth, counted), _same),
         "rmse": (error**2, np.sqrt),
         "obz": (exact.astype(np.float64), _same),
         "obo": ((error <= 1).astype(np.float64), _same),
-        "mae_unrounded": (raw_error[some] / raw_truth[some], _same),
+        "mae_unrounded": (_relative_errors(raw_truth, raw), _same),
         "rmse_unrounded": (raw_error**2, np.sqrt),
-        "released_mae": (error / (raw_truth + 0.1), _same),
+        "released_mae": (_released_errors(raw_truth, counted), _same),
     }
     return {
         name: bootstrap(
@@ -151,6 +150,11 @@ def _mean(values: Array) -> float:
 def _relative_errors(true: Array, counted: Array) -> Array:
     some = true > 0
     errors: Array = np.abs(true[some] - counted[some]) / true[some]
+    return errors
+
+
+def _released_errors(true: Array, counted: Array) -> Array:
+    errors: Array = np.abs(true - counted) / (true + 0.1)
     return errors
 
 

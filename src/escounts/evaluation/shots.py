@@ -10,7 +10,7 @@ import numpy as np
 from escounts.data.annotations import VideoAnnotation
 from escounts.data.tokens import TokenStore
 from escounts.evaluation.predictions import Exemplars, ExemplarSource
-from escounts.training.sampling import ExemplarSampler
+from escounts.training.sampling import ExemplarSampler, ExemplarSampling
 
 
 def exemplars_for(
@@ -29,14 +29,15 @@ def exemplars_for(
     """
     pool = [*train, *videos] if kind == "same" else list(train)
     offered = {video.name: store.entries[video.name].exemplars for video in pool if video.name in store}
-    sampler = ExemplarSampler([video for video in pool if video.name in offered], offered)
+    sampling = ExemplarSampling(other_video=float(kind == "other"))
+    sampler = ExemplarSampler([video for video in pool if video.name in offered], offered, sampling)
     found = {}
     for video in videos:
         if video.name not in store:
             continue
         rng = np.random.default_rng((seed, crc32(video.name.encode())))
         wanted = min(shots, offered.get(video.name, 0)) if kind == "same" else shots
-        choices = sampler.choose(video, wanted, rng, other_video=float(kind == "other"))
+        choices = sampler.choose(video, wanted, rng)
         own = store.entries[video.name].step
         given = []
         for choice in choices:

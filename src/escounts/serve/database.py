@@ -140,10 +140,6 @@ class Database:
                 self._readers.append(reader)
         return reader.execute(query, values).fetchall()
 
-    def integrity(self) -> str:
-        """ "ok", or what SQLite finds wrong with the file."""
-        return "; ".join(str(row[0]) for row in self._rows("PRAGMA integrity_check"))
-
     # videos
 
     def add_video(self, video: VideoRow) -> None:

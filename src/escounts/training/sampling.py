@@ -55,13 +55,8 @@ class ExemplarSampler:
             if video.action and exemplars.get(video.name, 0):
                 self._by_action.setdefault(video.action, []).append(video.name)
 
-    def draw(self, video: VideoAnnotation, rng: Rng) -> list[ExemplarChoice]:
-        """Exemplars for one training instance; empty means zero-shot (z_0)."""
-        shots = int(rng.choice(self.config.shots))
-        return self.choose(video, shots, rng, other_video=self.config.other_video)
-
-    def choose(self, video: VideoAnnotation, shots: int, rng: Rng, *, other_video: float) -> list[ExemplarChoice]:
-        """That many exemplars, each of another video with probability other_video.
+    def choose(self, video: VideoAnnotation, shots: int, rng: Rng) -> list[ExemplarChoice]:
+        """That many exemplars, each of another video with the config's probability; none means zero-shot (z_0).
 
         A video without other videos of its action draws from itself, one without repetitions from others; when
         neither offers any, there are none. Repetitions of one video are drawn without repeats while they last.
@@ -69,7 +64,7 @@ class ExemplarSampler:
         choices: list[ExemplarChoice] = []
         unused: dict[str, list[int]] = {}
         for _ in range(shots):
-            source = self._source(video, rng, rng.random() < other_video)
+            source = self._source(video, rng, rng.random() < self.config.other_video)
             if source is None:
                 return []
             if not unused.get(source):

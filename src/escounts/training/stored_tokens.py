@@ -183,9 +183,8 @@ class StoredTokensTask:
             # The truth is the annotated count, less what lies before this start.
             before = sum((start + end) / 2 < first * entry.step for start, end in video.spans)
             count = float(video.count - before)
-        probability = self.config.exemplars.other_video
         exemplars = []
-        for choice in self.sampler.choose(video, draw.shots, rng, other_video=probability):
+        for choice in self.sampler.choose(video, draw.shots, rng):
             shot_THWC, (start, end) = self.cache.exemplar(choice.video, choice.index)
             exemplars.append((shot_THWC, 0.0 if choice.other else (end - start) / entry.step))
         return Sample(tokens_THWC, density_T, period_T, count, exemplars)

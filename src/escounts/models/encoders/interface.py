@@ -81,8 +81,3 @@ class Encoder(nn.Module):
         mean = torch.tensor(self.spec.mean, device=weight.device).mul(255.0).view(3, 1, 1)
         inverse = torch.tensor(self.spec.std, device=weight.device).mul(255.0).reciprocal().view(3, 1, 1)
         return ((frames.to(weight.device, torch.float32) - mean) * inverse).to(weight.dtype)
-
-
-def parameter_count(module: nn.Module) -> int:
-    """Values in all parameters of a module (buffers such as running means are not counted)."""
-    return sum(parameter.numel() for parameter in module.parameters())
