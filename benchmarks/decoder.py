@@ -29,7 +29,7 @@ from torch.nn import functional as F
 from escounts.models.attention import CrossBlock
 from escounts.models.decoder import PAPER, Decoder, WindowBlock
 from escounts.models.decoder_config import DecoderConfig
-from escounts.models.window_attention import WindowAttention, _cut, _join, _roll, _unroll, plan_windows
+from escounts.models.window_attention import WindowAttention, plan_windows
 
 CELLS_A_WINDOW = 8
 QUIET = {**os.environ, "OMP_WAIT_POLICY": "PASSIVE"}
@@ -60,19 +60,26 @@ def heads_of(x: Tensor, heads: int) -> Tensor:
 
 
 def plain_window_attention(part: WindowAttention, x: Tensor) -> Tensor:
-    """All windows at once, with one mask for each of them."""
-    size = (x.shape[1], x.shape[2], x.shape[3])
+    """All windows at once, with one mask for each of them; one video."""
+    _, time, height, width, _ = x.shape
     plan = plan_windows(
-        size, part.window, shifted=part.shifted, padding=part.padding, bias=part.bias_rule, device=x.device
+        (time,),
+        (height, width),
+        part.window,
+        shifted=part.shifted,
+        padding=part.padding,
+        bias=part.bias_rule,
+        device=x.device,
     )
-    q, k, v = (heads_of(y, part.heads) for y in part.qkv(_cut(_roll(part.norm(x), plan), plan)).chunk(3, -1))
-    bias = part.bias_table[plan.bias_index_nn].permute(2, 0, 1)
+    bias = part.bias_table[plan.groups[0].bias_index_nn].permute(2, 0, 1)
     masks = []
     for group in plan.groups:
-        mask = bias if group.allowed_nn is None else bias.masked_fill(~group.allowed_nn, -30000.0)
-        masks.append(mask.expand(group.stop - group.start, -1, -1, -1))
-    seen = softmax_attention(q, k, v, torch.cat(masks)[:, None]).transpose(-2, -3).flatten(-2)
-    return _unroll(_join(part.out(seen), plan), plan, size)
+        mask = bias if group.forbidden_nn is None else bias.masked_fill(group.forbidden_nn, -30000.0)
+        masks.append(mask.expand(group.windows, -1, -1, -1))
+    cells = plan.rows.far(part.norm(x).flatten(0, 3)).unflatten(0, (-1, plan.groups[0].cells))
+    q, k, v = (heads_of(y, part.heads) for y in part.qkv(cells).chunk(3, -1))
+    seen = softmax_attention(q, k, v, torch.cat(masks)).transpose(-2, -3).flatten(-2)
+    return part.out(plan.rows.near(seen.flatten(0, 1))).view(x.shape)
 
 
 def plain_decode(model: Decoder, tokens: Tensor) -> Tensor:

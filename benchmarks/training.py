@@ -5,10 +5,10 @@
 
 Both train the paper's decoder on stored tokens of RepCount-shaped lengths, from the same weights, on the same
 videos in the same order. Plain: one video at a time, explicit softmax, float32, gradients summed over 8 videos.
-Ours: the project's task and trainer as they are, videos batched by length with masks, fused attention, bf16.
+Ours: the project's task and trainer as they are, videos batched by length and packed, fused attention, bf16.
 
 Then, apart from the timed run, where a step's time goes: steps in which the device is waited for after every part,
-the same with cuDNN's attention allowed, and three ways to attend in a padded batch.
+the same with cuDNN's attention allowed, and three ways to attend in a batch of different lengths.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -36,8 +37,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 from escounts.data.annotations import Dataset, VideoAnnotation
 from escounts.data.tokens import TokenLayout, TokenStore, TokenWriter, VideoTokens
-from escounts.models.attention import Padding, attend
+from escounts.models import attention
+from escounts.models.attention import attend
 from escounts.models.decoder import PAPER, Decoder
+from escounts.models.packing import Packing
 from escounts.training.config import TrainConfig
 from escounts.training.objective import DensityObjectiveConfig, Objective
 from escounts.training.stored_tokens import StoredTokensConfig, StoredTokensTask
@@ -101,7 +104,7 @@ def compare(
         "share_of_matrix_rate": flops * ours["speed"] / rate,
         "step_ms": 8e3 / ours["speed"],
         "parts_ms": parts,
-        "attention_ms": _attention(task, steps) if device.type == "cuda" else {},
+        "attention_ms": _attention(task, steps),
         "loss_difference_mean": float(np.abs(pairs[0] - pairs[1]).mean() / pairs[0].mean()),
         "plain_losses": plain["losses"],
         "ours_losses": ours["losses"],
@@ -171,38 +174,37 @@ def _parts(
 
 
 def _attention(task: StoredTokensTask, step: int, heads: int = 8, width: int = 64) -> dict[str, float]:
-    """Milliseconds of one self-attention over a padded batch, forward and backward, in three ways, bf16."""
+    """Milliseconds of one self-attention over a batch of different lengths, forward and backward, in three ways."""
     device = task.device
     batch = next(b for b in map(task.read, range(step, step + 99)) if b.valid_BT is not None)
-    places = batch.tokens_BTHWC.shape[2] * batch.tokens_BTHWC.shape[3]
-    lengths = tuple(places * n for n in batch.lengths)
-    most = places * batch.tokens_BTHWC.shape[1]
-    shape = (len(lengths), most, 3, heads, width)
-    qkv = torch.randn(shape, device=device, dtype=torch.bfloat16, requires_grad=True)
-    valid = (torch.arange(most) < torch.tensor(lengths)[:, None])[:, None, None].to(device)
-    starts = torch.tensor([0, *np.cumsum(lengths)], dtype=torch.int32, device=device)
-    real = valid[:, 0, 0].flatten().nonzero().squeeze(1)
+    cells, (longest, *grid) = batch.lengths, batch.tokens_BTHWC.shape[1:4]
+    packing = Packing.of(cells, longest, grid[0] * grid[1], device)
+    kind = torch.bfloat16 if device.type == "cuda" else torch.float32
+    shape = (1, sum(packing.tokens), 3, heads, width)
+    qkv = torch.randn(shape, device=device, dtype=kind, requires_grad=True)
+    most = max(packing.tokens)
+    padded = torch.randn(len(cells), *[most, *shape[2:]], device=device, dtype=kind, requires_grad=True)
+    valid = (torch.arange(most) < torch.tensor(packing.tokens)[:, None])[:, None, None].to(device)
 
-    def padded(padding: Padding) -> Tensor:
-        return attend(*qkv.permute(2, 0, 3, 1, 4), padding)
+    def masked() -> Tensor:
+        return F.scaled_dot_product_attention(*padded.permute(2, 0, 3, 1, 4), attn_mask=valid)
 
     def packed() -> Tensor:
-        from torch.nn.attention.varlen import varlen_attn
+        return attend(*qkv.permute(2, 0, 3, 1, 4), packing)
 
-        q, k, v = qkv.flatten(0, 1).index_select(0, real).unbind(1)
-        return varlen_attn(q, k, v, starts, starts, max(lengths), max(lengths))  # type: ignore[return-value]
+    def one_by_one() -> Tensor:
+        with patch.object(attention, "packed_kernel", lambda _: None):
+            return packed()
 
-    ways: dict[str, Callable[[], Tensor]] = {
-        "one call a sample": lambda: padded(Padding(valid, lengths)),
-        "one call, key mask": lambda: padded(Padding(valid, None)),
-        "one call, packed": packed,
-    }
+    ways: dict[str, Callable[[], Tensor]] = {"one call a sample": one_by_one, "one call, key mask": masked}
+    if attention.packed_kernel(qkv) is not None:
+        ways["one call, packed"] = packed
     times = {}
     for name, way in ways.items():
         try:
             with sdpa_kernel(KERNELS):
                 times[name] = _milliseconds(lambda way=way: way().sum().backward(), device)
-        except (ImportError, RuntimeError, TypeError) as error:
+        except RuntimeError as error:
             print(f"attention, {name}: not measured ({str(error).splitlines()[0]})", file=sys.stderr)
     return times
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from escounts.errors import ExemplarError, ModelError
+from escounts.models import attention
 from escounts.models.decoder import COMPAT, PAPER, Decoder, DecoderConfig, check_tokens
 from escounts.models.heads import RateHeadConfig
 from escounts.models.released import released_key
@@ -163,7 +164,7 @@ def test_one_exemplar_given_again_changes_nothing(name: str, seed: int, times: i
 
 @pytest.mark.parametrize("name", ["paper", "full", "alternate", "sa-only", "lite"])
 @given(
-    lengths=st.lists(st.integers(2, 15), min_size=2, max_size=4),
+    lengths=st.lists(st.integers(1, 15), min_size=1, max_size=4),
     shots=st.lists(st.integers(0, 2), min_size=4, max_size=4),
     seed=st.integers(0, 100),
 )
@@ -171,7 +172,7 @@ def test_one_exemplar_given_again_changes_nothing(name: str, seed: int, times: i
 def test_batching_changes_nothing(name: str, lengths: list[int], shots: list[int], seed: int) -> None:
     """Videos of different length with different numbers of shots: each as if it were alone."""
     model = build(CONFIGS[name])
-    batch, longest = len(lengths), max(lengths)
+    batch, longest = len(lengths), max(lengths) + seed % 2
     video = tokens(batch, longest, 4, 4, 12, seed=seed) * 3  # padding holds rubbish, not zeros
     exemplars, cells = tokens(batch, 2, 3, 4, 4, 12, seed=seed + 1), tokens(batch, 2, seed=seed).abs() * 9 + 1
     valid = torch.arange(longest) < torch.tensor(lengths)[:, None]
@@ -182,6 +183,46 @@ def test_batching_changes_nothing(name: str, lengths: list[int], shots: list[int
         alone = run(model, video[i : i + 1, :length], own, **options)
         torch.testing.assert_close(together[i, :length], alone[0], atol=1e-5, rtol=0)
         assert (together[i, length:] == 0).all()
+
+
+@pytest.mark.parametrize("name", ["paper", "full", "sa-only"])
+def test_one_packed_call_is_a_call_a_sample(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a GPU's packed kernel is given, with a mask over all tokens in its place: densities and gradients."""
+    calls = 0
+
+    def by_mask(
+        q_Nhd: Tensor, k_Mhd: Tensor, v_Mhd: Tensor, starts_q: Tensor, starts_k: Tensor, most_q: int, most_k: int
+    ) -> Tensor:
+        nonlocal calls
+        calls += 1
+        assert starts_q.dtype == starts_k.dtype == torch.int32
+        assert (int(starts_q.diff().max()), int(starts_k.diff().max())) == (most_q, most_k)
+        assert (int(starts_q[-1]), int(starts_k[-1])) == (len(q_Nhd), len(k_Mhd)) and len(v_Mhd) == len(k_Mhd)
+        whose = [torch.bucketize(torch.arange(int(s[-1])), s[1:], right=True) for s in (starts_q, starts_k)]
+        heads_first = (x.transpose(0, 1)[None] for x in (q_Nhd, k_Mhd, v_Mhd))
+        seen = F.scaled_dot_product_attention(*heads_first, attn_mask=whose[0][:, None] == whose[1])
+        return seen[0].transpose(0, 1)
+
+    model = build(CONFIGS[name])
+    valid = torch.arange(12) < torch.tensor([7, 12, 3])[:, None]
+    results = []
+    for kernel in (None, by_mask):
+        monkeypatch.setattr(attention, "packed_kernel", lambda q, kernel=kernel: kernel)
+        model.zero_grad()
+        video = tokens(3, 12, 4, 4, 12).requires_grad_()
+        density = model(video, tokens(3, 2, 2, 4, 4, 12), shots_B=torch.tensor([1, 0, 2]), valid_BT=valid).density_BT
+        density.square().sum().backward()
+        weights = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+        results.append((density, video.grad, weights))
+    assert calls > 0
+    for ours, theirs in zip(*results, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
+
+
+def test_gaps_in_a_sample_are_refused() -> None:
+    valid = torch.tensor([[True, False, True]])
+    with pytest.raises(ValueError, match="first cells of every sample"):
+        build(SMALL)(tokens(1, 3, 4, 4, 12), valid_BT=valid)
 
 
 def test_memory_of_one_serves_a_batch() -> None:

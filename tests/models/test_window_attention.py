@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 
-from escounts.models.window_attention import Size, WindowAttention, plan_windows, relative_index
+from escounts.models.window_attention import PaddingRule, Size, WindowAttention, plan_windows, relative_index
 
 
 def cell_by_cell(part: WindowAttention, x_THWC: Tensor) -> Tensor:
@@ -82,15 +84,82 @@ def test_full_index_is_the_released_buffer() -> None:
     assert zlib.crc32(index.astype("<i8").tobytes()) == 3033575475
 
 
+CPU = torch.device("cpu")
+
+
 def test_plan_groups_windows_by_rule() -> None:
-    device = torch.device("cpu")
-    plan = plan_windows((128, 2, 2), (16, 2, 2), shifted=True, padding="masked", bias="true", device=device)
-    assert [(g.start, g.stop, g.allowed_nn is None) for g in plan.groups] == [(0, 7, True), (7, 8, False)]
-    paper = plan_windows((16, 14, 14), (4, 7, 7), shifted=True, padding="masked", bias="true", device=device)
-    assert paper.shift == (2, 3, 3) and len(paper.groups) == 8
-    assert paper.order is not None and sorted(paper.order.tolist()) == list(range(16))
-    again = plan_windows((16, 14, 14), (4, 7, 7), shifted=True, padding="masked", bias="true", device=device)
+    plan = plan_windows((128,), (2, 2), (16, 2, 2), shifted=True, padding="masked", bias="true", device=CPU)
+    assert [(g.windows, g.cells, g.forbidden_nn is None) for g in plan.groups] == [(7, 64, True), (1, 64, False)]
+    # Windows of one rule are one group, whichever video they are of: only the last one of each needs a mask.
+    two = plan_windows((128, 64), (2, 2), (16, 2, 2), shifted=True, padding="masked", bias="true", device=CPU)
+    assert [(g.windows, g.forbidden_nn is None) for g in two.groups] == [(10, True), (2, False)]
+    paper = plan_windows((16,), (14, 14), (4, 7, 7), shifted=True, padding="masked", bias="true", device=CPU)
+    assert len(paper.groups) == 8 and sum(g.windows for g in paper.groups) == 16
+    again = plan_windows((16,), (14, 14), (4, 7, 7), shifted=True, padding="masked", bias="true", device=CPU)
     assert again is paper
+
+
+@pytest.mark.parametrize("padding", ["masked", "released"])
+@pytest.mark.parametrize("shifted", [False, True])
+@given(
+    lengths=st.lists(st.integers(1, 11), min_size=1, max_size=3),
+    space=st.tuples(st.integers(1, 5), st.integers(1, 5)),
+    window=st.tuples(st.integers(1, 4), st.integers(1, 4), st.integers(1, 4)),
+)
+@settings(max_examples=20, deadline=None)
+def test_plan_puts_every_token_in_one_cell(
+    shifted: bool, padding: PaddingRule, lengths: list[int], space: tuple[int, int], window: Size
+) -> None:
+    plan = plan_windows(tuple(lengths), space, window, shifted=shifted, padding=padding, bias="true", device=CPU)
+    tokens = sum(lengths) * space[0] * space[1]
+    number = torch.arange(1.0, tokens + 1)
+    cells = plan.rows.far(number)
+    assert len(cells) == sum(g.windows * g.cells for g in plan.groups)
+    assert sorted(cells[cells > 0].tolist()) == number.tolist()
+    assert torch.equal(plan.rows.near(cells), number)
+
+
+@pytest.mark.parametrize("padding", ["masked", "released"])
+@pytest.mark.parametrize("shifted", [False, True])
+def test_videos_one_after_another_are_as_if_alone(shifted: bool, padding: PaddingRule) -> None:
+    torch.manual_seed(0)
+    part = WindowAttention(8, 2, (4, 3, 3), shifted=shifted, bias=True, padding=padding)
+    lengths = (5, 2, 8, 1)  # under "released" windows of 4, 2 and 1 cells in time
+    videos = [torch.randn(1, length, 4, 5, 8) for length in lengths]
+    with torch.no_grad():
+        together = part(torch.cat(videos, dim=1), lengths)
+        alone = torch.cat([part(video) for video in videos], dim=1)
+    torch.testing.assert_close(together, alone, atol=1e-6, rtol=0)
+
+
+def test_gradients_are_those_of_finite_differences() -> None:
+    torch.manual_seed(0)
+    part = WindowAttention(4, 2, (2, 2, 2), shifted=True, bias=True).double()
+    x = torch.randn(1, 4, 3, 2, 4, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: part(x, (3, 1)), x)
+
+
+@pytest.mark.parametrize("padding", ["masked", "released"])
+def test_a_bad_video_spoils_no_other(padding: PaddingRule) -> None:
+    """Padded cells hold zeros, not what lies at some place of the batch."""
+    part = WindowAttention(8, 2, (4, 2, 2), shifted=True, bias=True, padding=padding)
+    x = torch.randn(2, 5, 3, 3, 8)
+    x[0] = torch.nan
+    out = part(x)
+    assert out[0].isnan().all() and out[1].isfinite().all()
+
+
+def test_autocast_stays_close_and_moves_half_the_bytes() -> None:
+    torch.manual_seed(0)
+    part = WindowAttention(8, 2, (4, 2, 2), shifted=True, bias=True)
+    x = torch.randn(2, 6, 3, 3, 8)
+    moved = []
+    part.qkv.register_forward_pre_hook(lambda _, inputs: moved.append(inputs[0].dtype))
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        rough = part(x)
+    assert moved == [torch.bfloat16]
+    with torch.no_grad():
+        torch.testing.assert_close(rough.float(), part(x), atol=0.05, rtol=0.05)
 
 
 def test_plan_made_in_inference_serves_training() -> None:

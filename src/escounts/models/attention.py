@@ -1,16 +1,21 @@
 """Attention over all tokens: self-attention, cross-attention to exemplars, and the feed-forward layer.
 
-Every product goes through `scaled_dot_product_attention`, so no tokens-by-tokens matrix is ever in memory.
+Every product goes through a fused kernel, so no tokens-by-tokens matrix is ever in memory. Videos of different
+length come packed (`Packing`), one after another in a batch of one: padding costs nothing.
 Shapes: B batch, N video tokens, M exemplar tokens, C channels, h heads, d channels of one head.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from escounts.models.packing import Packing
 
 ROWS_AT_ONCE = 8192
 """Rows the feed-forward layer widens at a time when no gradient is needed: bounds its memory."""
@@ -26,35 +31,70 @@ def merge_heads(x_BhNd: Tensor) -> Tensor:
     return x_BhNd.transpose(1, 2).flatten(2)
 
 
-class Padding(NamedTuple):
-    """Which tokens of a batch are real.
+class Segments(NamedTuple):
+    """Tokens of several samples one after another: how many of each, and where each starts (then the end), int32."""
 
-    valid_B11N: True where a token may be attended to. lengths: real tokens of every sample when they come first;
-    each sample is then a call of its own: the fastest kernels take no mask, and padding costs nothing.
+    lengths: tuple[int, ...]
+    starts: Tensor
+
+
+PackedKernel = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, int, int], Tensor]
+"""q_Nhd, k_Mhd, v_Mhd, starts of both, longest of both -> (N, h, d)."""
+
+
+def packed_kernel(q: Tensor) -> PackedKernel | None:
+    """The one call that attends in all segments at once, where torch and the device have it for such a q."""
+    narrow = q.dtype in (torch.bfloat16, torch.float16) and q.shape[-1] % 8 == 0 and q.shape[-1] <= 256
+    return _varlen(q.device) if q.is_cuda and narrow else None
+
+
+@lru_cache(maxsize=16)
+def _varlen(device: torch.device) -> PackedKernel | None:
+    if torch.version.hip or torch.cuda.get_device_capability(device) < (8, 0):
+        return None
+    try:
+        from torch.nn.attention.varlen import varlen_attn
+    except ImportError:
+        return None
+    return varlen_attn  # type: ignore[return-value]
+
+
+def attend_in_segments(q_Nhd: Tensor, k_Mhd: Tensor, v_Mhd: Tensor, queries: Segments, keys: Segments) -> Tensor:
+    """Every token attends to the keys of its own sample, (N, h, d)."""
+    kernel = packed_kernel(q_Nhd)
+    if kernel is not None:
+        most = max(queries.lengths), max(keys.lengths)
+        return kernel(q_Nhd, k_Mhd, v_Mhd, queries.starts, keys.starts, *most)
+    samples = zip(
+        torch.split(q_Nhd, list(queries.lengths)),
+        torch.split(k_Mhd, list(keys.lengths)),
+        torch.split(v_Mhd, list(keys.lengths)),
+        strict=True,
+    )
+    seen = []
+    for sample in samples:
+        q_1hnd, k_1hmd, v_1hmd = (x.transpose(0, 1)[None] for x in sample)
+        seen_1hnd = F.scaled_dot_product_attention(q_1hnd, k_1hmd, v_1hmd)
+        seen.append(seen_1hnd[0].transpose(0, 1))
+    return torch.cat(seen)
+
+
+def attend(
+    q_BhNd: Tensor, k_BhMd: Tensor, v_BhMd: Tensor, packing: Packing | None, *, keys_packed: bool = True
+) -> Tensor:
+    """Attention of every token to the keys of its sample, (B, h, N, d).
+
+    In a packed batch (B = 1) keys are packed alike, or they are a batch of their own with M for every sample.
     """
-
-    valid_B11N: Tensor
-    lengths: tuple[int, ...] | None
-
-
-def attend(q_BhNd: Tensor, k_BhNd: Tensor, v_BhNd: Tensor, padding: Padding | None) -> Tensor:
-    """Attention of every token to the real tokens of its sample, (B, h, N, d)."""
-    if padding is None:
-        return F.scaled_dot_product_attention(q_BhNd, k_BhNd, v_BhNd)
-    if padding.lengths is None:
-        return F.scaled_dot_product_attention(q_BhNd, k_BhNd, v_BhNd, attn_mask=padding.valid_B11N)
-    batch, heads, most, _ = q_BhNd.shape
-    # Rows of the whole batch, cut into every sample's real tokens and its padding: one copy forwards (cat) and one
-    # backwards (of the cut), however many samples.
-    sizes = [size for n in padding.lengths for size in (n, most - n)]
-    pieces = [torch.split(x.transpose(1, 2).flatten(0, 1), sizes)[::2] for x in (q_BhNd, k_BhNd, v_BhNd)]
-    nothing = q_BhNd.new_zeros(most, heads * v_BhNd.shape[-1])
-    rows = []
-    for q_nhd, k_nhd, v_nhd in zip(*pieces, strict=True):
-        sample = (x.transpose(0, 1)[None] for x in (q_nhd, k_nhd, v_nhd))
-        seen_nC = merge_heads(F.scaled_dot_product_attention(*sample))[0]
-        rows += [seen_nC, nothing[: most - len(seen_nC)]]
-    return split_heads(torch.cat(rows).view(batch, most, -1), heads)
+    if packing is None:
+        return F.scaled_dot_product_attention(q_BhNd, k_BhMd, v_BhMd)
+    queries = keys = Segments(packing.tokens, packing.starts)
+    if not keys_packed:
+        samples, _, each, _ = k_BhMd.shape
+        starts = torch.arange(samples + 1, device=k_BhMd.device, dtype=torch.int32) * each
+        keys = Segments((each,) * samples, starts)
+    q_Nhd, k_Mhd, v_Mhd = (x.transpose(1, 2).flatten(0, 1) for x in (q_BhNd, k_BhMd, v_BhMd))
+    return attend_in_segments(q_Nhd, k_Mhd, v_Mhd, queries, keys).transpose(0, 1)[None]
 
 
 class SelfAttention(nn.Module):
@@ -67,10 +107,10 @@ class SelfAttention(nn.Module):
         self.qkv = nn.Linear(channels, 3 * channels, bias=bias)
         self.out = nn.Linear(channels, channels)
 
-    def forward(self, x_BNC: Tensor, padding: Padding | None = None) -> Tensor:
-        """x: tokens; padding: which of them are real, None when all are."""
+    def forward(self, x_BNC: Tensor, packing: Packing | None = None) -> Tensor:
+        """x: tokens; packing: whose they are in a packed batch."""
         q, k, v = (split_heads(part, self.heads) for part in self.qkv(self.norm(x_BNC)).chunk(3, dim=-1))
-        return self.out(merge_heads(attend(q, k, v, padding)))  # type: ignore[no-any-return]
+        return self.out(merge_heads(attend(q, k, v, packing)))  # type: ignore[no-any-return]
 
 
 class KeyValue(NamedTuple):
@@ -106,28 +146,36 @@ class CrossAttention(nn.Module):
         key, value = self.key_value(tokens_BMC).chunk(2, dim=-1)
         return KeyValue(split_heads(key, self.heads), split_heads(value, self.heads))
 
-    def forward(self, x_BNC: Tensor, shots: tuple[KeyValue, ...], weights_BS: Tensor | None = None) -> Tensor:
-        """The increment. weights: share of each shot, rows summing to one; None means equal shares."""
+    def forward(
+        self,
+        x_BNC: Tensor,
+        shots: tuple[KeyValue, ...],
+        weights_BNS: Tensor | None = None,
+        packing: Packing | None = None,
+    ) -> Tensor:
+        """The increment. weights: share of each shot, rows summing to one, of every token or (N = 1) of every sample;
+        None means equal shares."""
         q_BhNd = split_heads(self.query(self.norm(x_BNC)), self.heads)
+        samples = len(x_BNC) if packing is None else len(packing.cells)
         mixed_BhNd: Tensor | None = None
         for slot, shot in enumerate(shots):
-            key, value = shot.expand(q_BhNd.shape[0])
-            seen_BhNd = F.scaled_dot_product_attention(q_BhNd, key, value)
-            if weights_BS is not None:
-                seen_BhNd = seen_BhNd * weights_BS[:, slot, None, None, None].to(seen_BhNd.dtype)
+            key, value = shot.expand(samples)
+            seen_BhNd = attend(q_BhNd, key, value, packing, keys_packed=False)
+            if weights_BNS is not None:
+                seen_BhNd = seen_BhNd * weights_BNS[:, None, :, slot, None].to(seen_BhNd.dtype)
             mixed_BhNd = seen_BhNd if mixed_BhNd is None else mixed_BhNd + seen_BhNd
         if mixed_BhNd is None:
             raise ValueError("cross-attention got no shots; give exemplars or use the zero-shot memory")
-        if weights_BS is None and len(shots) > 1:
+        if weights_BNS is None and len(shots) > 1:
             mixed_BhNd = mixed_BhNd / len(shots)
         return self.out(merge_heads(mixed_BhNd))  # type: ignore[no-any-return]
 
-    def attend_to_self(self, x_BNC: Tensor, padding: Padding | None = None) -> Tensor:
+    def attend_to_self(self, x_BNC: Tensor, packing: Packing | None = None) -> Tensor:
         """The same weights with the video as its own exemplar: the decoder of Table 3a."""
         normed_BNC = self.norm(x_BNC)
         q = split_heads(self.query(normed_BNC), self.heads)
         key, value = self.keys_values(normed_BNC)
-        return self.out(merge_heads(attend(q, key, value, padding)))  # type: ignore[no-any-return]
+        return self.out(merge_heads(attend(q, key, value, packing)))  # type: ignore[no-any-return]
 
 
 class FeedForward(nn.Module):
@@ -163,14 +211,14 @@ class CrossBlock(nn.Module):
         self,
         x_BNC: Tensor,
         shots: tuple[KeyValue, ...],
-        weights_BS: Tensor | None,
-        padding: Padding | None,
+        weights_BNS: Tensor | None,
+        packing: Packing | None,
     ) -> Tensor:
         """Without shots the video is its own exemplar (Table 3a)."""
-        x_BNC = x_BNC + self.self_attention(x_BNC, padding)  # eq. 2
+        x_BNC = x_BNC + self.self_attention(x_BNC, packing)  # eq. 2
         if shots:
-            x_BNC = x_BNC + self.cross_attention(x_BNC, shots, weights_BS)  # eq. 3
+            x_BNC = x_BNC + self.cross_attention(x_BNC, shots, weights_BNS, packing)  # eq. 3
         else:
-            x_BNC = x_BNC + self.cross_attention.attend_to_self(x_BNC, padding)
+            x_BNC = x_BNC + self.cross_attention.attend_to_self(x_BNC, packing)
         x_BNC = x_BNC + self.mlp(x_BNC)  # eq. 4
         return x_BNC

@@ -16,9 +16,10 @@ import torch
 from torch import Tensor, nn
 
 from escounts.errors import ExemplarError, ModelError
-from escounts.models.attention import CrossBlock, FeedForward, KeyValue, Padding, SelfAttention
+from escounts.models.attention import CrossBlock, FeedForward, KeyValue, SelfAttention
 from escounts.models.decoder_config import COMPAT, PAPER, DecoderConfig
 from escounts.models.heads import HeadOutput, build_head
+from escounts.models.packing import Packing, real_cells
 from escounts.models.positions import (
     LengthEmbedding,
     SpatialPosition,
@@ -81,30 +82,15 @@ class WindowBlock(nn.Module):
             )
         self.mlp = FeedForward(config.channels, config.mlp_ratio)
 
-    def forward(self, x_BTHWC: Tensor, valid_BT: Tensor | None, padding: Padding | None) -> Tensor:
-        """A map of tokens -> a map of tokens; valid: real cells, padding: the same for the tokens."""
+    def forward(self, x_BTHWC: Tensor, packing: Packing | None) -> Tensor:
+        """Maps of tokens -> maps of tokens."""
         if isinstance(self.attention, SelfAttention):
-            seen = self.attention(x_BTHWC.flatten(1, 3), padding).view(x_BTHWC.shape)
+            seen = self.attention(x_BTHWC.flatten(1, 3), packing).view(x_BTHWC.shape)
         else:
-            seen = self.attention(x_BTHWC, valid_BT)
+            seen = self.attention(x_BTHWC, None if packing is None else packing.cells)
         x_BTHWC = x_BTHWC + seen if self.residual else seen
         changed: Tensor = self.mlp(x_BTHWC)
         return x_BTHWC + changed if self.residual else changed
-
-
-def token_padding(valid_BT: Tensor | None, x_BTHWC: Tensor, lengths: tuple[int, ...] | None = None) -> Padding | None:
-    """valid per time cell -> per token; None stays None. Waits for the device to say how long the samples are,
-    unless lengths (real cells of each, which come first) are known."""
-    if valid_BT is None:
-        return None
-    places = x_BTHWC.shape[2] * x_BTHWC.shape[3]
-    valid_B11N = valid_BT.repeat_interleave(places, dim=1)[:, None, None, :]
-    if lengths is not None:
-        return Padding(valid_B11N, tuple(n * places for n in lengths))
-    count_B = valid_BT.sum(1)
-    first_BT = torch.arange(valid_BT.shape[1], device=valid_BT.device) < count_B[:, None]
-    *counts, leading = torch.cat([count_B, (first_BT == valid_BT).all()[None]]).tolist()
-    return Padding(valid_B11N, tuple(n * places for n in counts) if leading else None)
 
 
 class Decoder(nn.Module):
@@ -196,27 +182,33 @@ class Decoder(nn.Module):
     ) -> HeadOutput:
         """Projected video and memory -> density map.
 
-        valid_BT: True where a sample's cell is real, at least one a sample; None when all are.
-        lengths: how many cells of each sample valid_BT calls real, where they are its first ones and the caller
-        knows: the device need not be asked.
+        valid_BT: True where a sample's cell is real: its first ones, at least one; None when all are.
+        lengths: how many cells of each sample valid_BT calls real, where the caller knows: the device need not be
+        asked.
         time_offset: position of cell 0 on the time sinusoid, a number or one per sample (B,).
         """
-        x = self._positioned(projected, time_offset)
+        x, packing = self._positioned(projected, time_offset), None
+        weights_BNS = None if memory.weights_BS is None else memory.weights_BS[:, None]
         if valid_BT is not None:
-            x = x.where(valid_BT[:, :, None, None, None], 0.0)
-        x_BNC, padding = x.flatten(1, 3), token_padding(valid_BT, x, lengths)
+            time, height, width = x.shape[1:4]
+            packing = Packing.of(lengths or real_cells(valid_BT), time, height * width, x.device)
+            x = packing.pack(x)
+            if weights_BNS is not None:
+                weights_BNS = packing.pack(weights_BNS.expand(-1, time, -1)).repeat_interleave(height * width, dim=1)
+        x_BNC = x.flatten(1, 3)
         for block, shots in zip(self.cross, memory.blocks, strict=True):
-            x_BNC = block(x_BNC, shots, memory.weights_BS, padding)
+            x_BNC = block(x_BNC, shots, weights_BNS, packing)
         if self.middle_norm is not None:
             x_BNC = self.middle_norm(x_BNC)
         x = x_BNC.view(x.shape)
         for block in self.windows:
-            x = block(x, valid_BT, padding)
+            x = block(x, packing)
         if self.final_norm is not None:
             x = self.final_norm(x)
         output: HeadOutput = self.head(x)
-        if valid_BT is not None:
-            output.density_BT = output.density_BT.where(valid_BT, 0.0)
+        if packing is not None:
+            for name, value in list(vars(output).items()):
+                setattr(output, name, None if value is None else packing.unpack(value))
         return output
 
     def forward(

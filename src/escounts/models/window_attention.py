@@ -2,11 +2,12 @@
 
 The map is padded to whole windows and, in shifted blocks, rolled by half a window. A window at the border
 then holds cells that are padding or that come from the far side. Which cells may see which is the same for
-whole groups of windows, so each group is one attention call with a mask the size of one window.
+whole groups of windows, of one video or of many, so each group is one attention call with a mask the size of one
+window. Padding, rolling, cutting and grouping are one move of the tokens' rows, and one back.
 
 Two rules for padding:
-- "masked": padded cells are never attended to. Time is never clipped, so a video's result does not depend on
-  the length it is batched at; space is clipped to the grid, with the bias of the true offsets.
+- "masked": padded cells are never attended to. Time is never clipped, so that a window always has the cells the
+  bias was made for; space is clipped to the grid, with the bias of the true offsets.
 - "released": the published code's arithmetic. A window larger than the map is clipped to it in every
   dimension (and not shifted there), and padded cells take part.
 """
@@ -14,7 +15,6 @@ Two rules for padding:
 from __future__ import annotations
 
 from functools import lru_cache
-from itertools import product
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -23,6 +23,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from escounts.models.packing import IntArray, RowMap, on_device
+
 Size = tuple[int, int, int]
 PaddingRule = Literal["masked", "released"]
 BiasRule = Literal["true", "released"]
@@ -30,39 +32,35 @@ BiasRule = Literal["true", "released"]
 FORBIDDEN = -30000.0
 """Added to a logit that must not count. Finite, so that a window of nothing but padding stays a number."""
 
-MASK_VALUES_AT_ONCE = 1 << 24
-"""Largest per-sample mask built at a time, in values; batches with padding run in chunks of this size."""
+
+class Rule(NamedTuple):
+    """What windows of a group share. used: the window, clipped or not. labels: of its cells along time, height and
+    width, as bytes (see `_cell_labels`)."""
+
+    used: Size
+    labels: tuple[bytes, bytes, bytes]
 
 
 class WindowGroup(NamedTuple):
-    """Windows start..stop (in plan order) that share one rule; allowed: None when all cells see all."""
+    """Neighbouring windows of a plan with one rule. cells: n of a window; forbidden: None when all cells see all."""
 
-    start: int
-    stop: int
-    allowed_nn: Tensor | None
+    windows: int
+    cells: int
+    forbidden_nn: Tensor | None
+    bias_index_nn: Tensor
 
 
 class WindowPlan(NamedTuple):
-    """How a map of one size is cut. order: window numbers sorted by group, None when already sorted."""
+    """How videos are cut. rows: tokens of all videos (near) and cells of all windows, group by group (far)."""
 
-    padded: Size
-    window: Size
-    shift: Size
-    order: Tensor | None
-    inverse: Tensor | None
+    rows: RowMap
     groups: tuple[WindowGroup, ...]
-    bias_index_nn: Tensor
-
-    @property
-    def windows(self) -> Size:
-        """Number of windows along time, height, width."""
-        t, h, w = (p // k for p, k in zip(self.padded, self.window, strict=True))
-        return t, h, w
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=64)
 def plan_windows(
-    size: Size,
+    lengths: tuple[int, ...],
+    space: tuple[int, int],
     window: Size,
     *,
     shifted: bool,
@@ -70,43 +68,50 @@ def plan_windows(
     bias: BiasRule,
     device: torch.device,
 ) -> WindowPlan:
-    """The plan for a map of `size` (time, height, width) cells; cached, since videos share few sizes."""
-    clipped = [min(s, w) for s, w in zip(size, window, strict=True)]
+    """The plan for videos of so many time cells, one after another, each of space (height, width) tokens a cell."""
+    grouped: dict[Rule, list[IntArray]] = {}
+    begin = 0
+    for length in lengths:
+        size = (length, *space)
+        for rule, cells_Kn in cut_video(size, window, shifted=shifted, padding=padding).items():
+            grouped.setdefault(rule, []).append(np.where(cells_Kn < 0, -1, cells_Kn + begin).ravel())
+        begin += length * space[0] * space[1]
+    groups = []
+    for rule, parts in grouped.items():
+        cells = int(np.prod(rule.used))
+        forbidden_nn, bias_index_nn = _forbidden(rule, device), _bias_index(window, rule.used, bias, device)
+        groups.append(WindowGroup(sum(map(len, parts)) // cells, cells, forbidden_nn, bias_index_nn))
+    token_of_cell = np.concatenate([part for parts in grouped.values() for part in parts])
+    return WindowPlan(RowMap.of(token_of_cell, begin, device), tuple(groups))
+
+
+@lru_cache(maxsize=256)
+def cut_video(size: Size, window: Size, *, shifted: bool, padding: PaddingRule) -> dict[Rule, IntArray]:
+    """Windows of a map of `size` (time, height, width) cells by their rule: numbers of their cells in the map, -1
+    for padding, (windows, cells)."""
+    used = [min(s, w) for s, w in zip(size, window, strict=True)]
     shift = [w // 2 if shifted and s > w else 0 for s, w in zip(size, window, strict=True)]
     if padding == "masked":
-        clipped[0] = window[0]
+        used[0] = window[0]
         shift[0] = window[0] // 2 if shifted else 0
-    used: Size = (clipped[0], clipped[1], clipped[2])
-    moved: Size = (shift[0], shift[1], shift[2])
-    padded = tuple(-(-s // w) * w for s, w in zip(size, used, strict=True))
-    labels = [
-        _cell_labels(s, p, w, by, padding) for s, p, w, by in zip(size, padded, used, moved, strict=True)
+    windows = [-(-s // w) for s, w in zip(size, used, strict=True)]
+    padded = [k * w for k, w in zip(windows, used, strict=True)]
+    number = np.full(padded, -1)
+    number[: size[0], : size[1], : size[2]] = np.arange(np.prod(size)).reshape(size)
+    number = np.roll(number, [-by for by in shift], axis=(0, 1, 2))
+    pieces = number.reshape(windows[0], used[0], windows[1], used[1], windows[2], used[2])
+    cells_THWn = pieces.transpose(0, 2, 4, 1, 3, 5).reshape(*windows, -1)
+    along = [
+        _places_by_labels(_cell_labels(s, p, w, by, padding))
+        for s, p, w, by in zip(size, padded, used, shift, strict=True)
     ]
-    numbers: dict[bytes, list[int]] = {}
-    rules: dict[bytes, npt.NDArray[np.bool_]] = {}
-    for number, (t, h, w) in enumerate(product(*labels)):
-        key = t.tobytes() + h.tobytes() + w.tobytes()
-        numbers.setdefault(key, []).append(number)
-        if key not in rules:
-            rules[key] = _allowed(t, h, w)
-    # Cached tensors must be ordinary ones: those made in inference mode cannot serve a later training step.
-    with torch.inference_mode(False):
-        order = [n for group in numbers.values() for n in group]
-        in_order = order == sorted(order)
-        stops = np.cumsum([len(group) for group in numbers.values()]).tolist()
-        groups = tuple(
-            WindowGroup(stop - len(numbers[key]), stop, None if rule.all() else _tensor(rule, device))
-            for stop, (key, rule) in zip(stops, rules.items(), strict=True)
-        )
-        return WindowPlan(
-            padded=(padded[0], padded[1], padded[2]),
-            window=used,
-            shift=moved,
-            order=None if in_order else _tensor(np.array(order), device),
-            inverse=None if in_order else _tensor(np.argsort(order), device),
-            groups=groups,
-            bias_index_nn=_tensor(relative_index(window, used, bias), device),
-        )
+    clipped: Size = (used[0], used[1], used[2])
+    return {
+        Rule(clipped, (t, h, w)): cells_THWn[np.ix_(at_t, at_h, at_w)].reshape(-1, cells_THWn.shape[-1])
+        for t, at_t in along[0].items()
+        for h, at_h in along[1].items()
+        for w, at_w in along[2].items()
+    }
 
 
 def relative_index(window: Size, used: Size, rule: BiasRule = "true") -> npt.NDArray[np.int64]:
@@ -135,9 +140,7 @@ def _cell_labels(
     return list(label.reshape(-1, window))
 
 
-def _allowed(
-    t: npt.NDArray[np.int64], h: npt.NDArray[np.int64], w: npt.NDArray[np.int64]
-) -> npt.NDArray[np.bool_]:
+def _allowed(t: npt.NDArray[np.int64], h: npt.NDArray[np.int64], w: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
     """May cell i of the window see cell j? Both from the same side in every dimension, and j not padding."""
     cells = np.stack(np.meshgrid(t, h, w, indexing="ij")).reshape(3, -1)
     same = np.logical_and.reduce(cells[:, :, None] == cells[:, None, :])
@@ -149,8 +152,27 @@ def _allowed(
     return allowed
 
 
-def _tensor(array: npt.NDArray[np.generic], device: torch.device) -> Tensor:
-    return torch.from_numpy(np.ascontiguousarray(array)).to(device)
+def _places_by_labels(labels: list[npt.NDArray[np.int64]]) -> dict[bytes, list[int]]:
+    """Numbers of the windows along one dimension that have the same labels."""
+    places: dict[bytes, list[int]] = {}
+    for place, label in enumerate(labels):
+        places.setdefault(label.tobytes(), []).append(place)
+    return places
+
+
+@lru_cache(maxsize=512)
+def _forbidden(rule: Rule, device: torch.device) -> Tensor | None:
+    t, h, w = (np.frombuffer(label, np.int64) for label in rule.labels)
+    allowed = _allowed(t, h, w)
+    # Cached tensors must be ordinary ones: those made in inference mode cannot serve a later training step.
+    with torch.inference_mode(False):
+        return None if allowed.all() else on_device(~allowed, device)
+
+
+@lru_cache(maxsize=64)
+def _bias_index(window: Size, used: Size, rule: BiasRule, device: torch.device) -> Tensor:
+    with torch.inference_mode(False):
+        return on_device(relative_index(window, used, rule), device)
 
 
 class WindowAttention(nn.Module):
@@ -178,86 +200,45 @@ class WindowAttention(nn.Module):
         self.bias_table = nn.Parameter(torch.empty(offsets, heads))
         nn.init.trunc_normal_(self.bias_table, std=0.02)
 
-    def forward(self, x_BTHWC: Tensor, valid_BT: Tensor | None = None) -> Tensor:
-        """x: a map of tokens; valid: True where a sample's time cell is real, None when all are."""
-        size: Size = (x_BTHWC.shape[1], x_BTHWC.shape[2], x_BTHWC.shape[3])
+    def forward(self, x_BTHWC: Tensor, lengths: tuple[int, ...] | None = None) -> Tensor:
+        """x: maps of tokens. lengths: time cells of videos that lie one after another in a batch of one (`Packing`);
+        None when every sample is one video."""
+        batch, time, height, width, _ = x_BTHWC.shape
         plan = plan_windows(
-            size,
+            lengths or (time,) * batch,
+            (height, width),
             self.window,
             shifted=self.shifted,
             padding=self.padding,
             bias=self.bias_rule,
             device=x_BTHWC.device,
         )
-        # Padded after the norm, so that under the "released" rule a padded cell is the bias of qkv alone.
-        cut = _cut(_roll(self.norm(x_BTHWC), plan), plan)
-        qkv = self.qkv(cut).unflatten(-1, (3, self.heads, -1)).permute(3, 0, 1, 4, 2, 5)
-        bias_1hnn = self.bias_table[plan.bias_index_nn].permute(2, 0, 1).unsqueeze(0).to(qkv.dtype)
-        valid_KBn = None if valid_BT is None else self._valid_cells(valid_BT, plan, size)
-        seen = [
-            self._attend(qkv[:, group.start : group.stop], bias_1hnn, group, valid_KBn)
-            for group in plan.groups
-        ]
-        seen_KBhnd = seen[0] if len(seen) == 1 else torch.cat(seen)
-        joined = _join(self.out(seen_KBhnd.transpose(2, 3).flatten(3)), plan)
-        return _unroll(joined, plan, size)
+        # Moved after the norm, so that under the "released" rule a padded cell is the bias of qkv alone.
+        cells_RC = plan.rows.far(_as_layers_take_it(self.norm(x_BTHWC)).flatten(0, 3))
+        qkv = torch.split(self.qkv(cells_RC), [group.windows * group.cells for group in plan.groups])
+        biases: dict[int, Tensor] = {}
+        seen = []
+        for group, rows in zip(plan.groups, qkv, strict=True):
+            if group.cells not in biases:
+                bias_nnh = self.bias_table[group.bias_index_nn]
+                biases[group.cells] = bias_nnh.permute(2, 0, 1).unsqueeze(0).to(rows.dtype)
+            seen.append(self._attend(rows, biases[group.cells], group))
+        seen_RC = seen[0] if len(seen) == 1 else torch.cat(seen)
+        return self.out(plan.rows.near(seen_RC)).view(x_BTHWC.shape)  # type: ignore[no-any-return]
 
-    def _attend(self, qkv: Tensor, bias_1hnn: Tensor, group: WindowGroup, valid_KBn: Tensor | None) -> Tensor:
-        """One group of windows: qkv (3, K, B, h, n, d) -> (K, B, h, n, d)."""
-        mask_1hnn = bias_1hnn
-        if group.allowed_nn is not None:
-            mask_1hnn = bias_1hnn.masked_fill(~group.allowed_nn, FORBIDDEN)
-        if valid_KBn is None:
-            q, k, v = qkv.flatten(1, 2)
-            seen = F.scaled_dot_product_attention(q, k, v, attn_mask=mask_1hnn)
-            return seen.view(qkv.shape[1:])
-        valid_KBn = valid_KBn[group.start : group.stop]
-        at_once = max(1, MASK_VALUES_AT_ONCE // (qkv.shape[2] * mask_1hnn.numel()))
-        parts = []
-        for some, real in zip(torch.split(qkv, at_once, dim=1), torch.split(valid_KBn, at_once), strict=True):
-            q, k, v = some.flatten(1, 2)
-            mask = mask_1hnn.masked_fill(~real.flatten(0, 1)[:, None, None, :], FORBIDDEN)
-            parts.append(F.scaled_dot_product_attention(q, k, v, attn_mask=mask).view(some.shape[1:]))
-        return torch.cat(parts)
-
-    def _valid_cells(self, valid_BT: Tensor, plan: WindowPlan, size: Size) -> Tensor:
-        """valid per cell of every window in plan order, (K, B, n); under "released" padding takes part."""
-        valid = valid_BT[:, :, None, None, None].expand(-1, -1, *size[1:], 1)
-        filled = _roll(valid, plan, fill=self.padding == "released")
-        return _cut(filled, plan).squeeze(-1)
+    def _attend(self, qkv_RC: Tensor, bias_1hnn: Tensor, group: WindowGroup) -> Tensor:
+        """One group of windows: rows of 3C channels -> rows of C."""
+        if group.forbidden_nn is not None:
+            bias_1hnn = bias_1hnn.masked_fill(group.forbidden_nn, FORBIDDEN)
+        shape = (group.windows, group.cells, 3, self.heads, -1)
+        q_Khnd, k_Khnd, v_Khnd = qkv_RC.view(shape).permute(2, 0, 3, 1, 4)
+        seen_Khnd = F.scaled_dot_product_attention(q_Khnd, k_Khnd, v_Khnd, attn_mask=bias_1hnn)
+        return seen_Khnd.transpose(1, 2).flatten(2).flatten(0, 1)
 
 
-def _roll(x_BTHWC: Tensor, plan: WindowPlan, *, fill: bool | float = 0.0) -> Tensor:
-    """Pad at the far ends to whole windows, then roll back by the shift."""
-    missing = [p - s for p, s in zip(plan.padded, x_BTHWC.shape[1:4], strict=True)]
-    if any(missing):
-        x_BTHWC = F.pad(x_BTHWC, (0, 0, 0, missing[2], 0, missing[1], 0, missing[0]), value=float(fill))
-    if any(plan.shift):
-        x_BTHWC = x_BTHWC.roll([-s for s in plan.shift], dims=(1, 2, 3))
-    return x_BTHWC
-
-
-def _unroll(x_BTHWC: Tensor, plan: WindowPlan, size: Size) -> Tensor:
-    """Undo `_roll`."""
-    if any(plan.shift):
-        x_BTHWC = x_BTHWC.roll(plan.shift, dims=(1, 2, 3))
-    return x_BTHWC[:, : size[0], : size[1], : size[2]]
-
-
-def _cut(x_BTHWC: Tensor, plan: WindowPlan) -> Tensor:
-    """(B, T, H, W, C) -> (K windows in plan order, B, n cells, C)."""
-    (nt, nh, nw), (t, h, w) = plan.windows, plan.window
-    batch, channels = x_BTHWC.shape[0], x_BTHWC.shape[-1]
-    x = x_BTHWC.reshape(batch, nt, t, nh, h, nw, w, channels).permute(1, 3, 5, 0, 2, 4, 6, 7)
-    x_KBnC = x.reshape(nt * nh * nw, batch, t * h * w, channels)
-    return x_KBnC if plan.order is None else x_KBnC[plan.order]
-
-
-def _join(x_KBnC: Tensor, plan: WindowPlan) -> Tensor:
-    """Undo `_cut`."""
-    if plan.inverse is not None:
-        x_KBnC = x_KBnC[plan.inverse]
-    (nt, nh, nw), (t, h, w) = plan.windows, plan.window
-    batch, channels = x_KBnC.shape[1], x_KBnC.shape[-1]
-    x = x_KBnC.view(nt, nh, nw, batch, t, h, w, channels).permute(3, 0, 4, 1, 5, 2, 6, 7)
-    return x.reshape(batch, nt * t, nh * h, nw * w, channels)
+def _as_layers_take_it(x: Tensor) -> Tensor:
+    """Under autocast a norm answers in float32 and a linear layer takes half as many bytes: cast before the move."""
+    kind = x.device.type
+    if not torch.amp.is_autocast_available(kind) or not torch.is_autocast_enabled(kind):
+        return x
+    return x.to(torch.get_autocast_dtype(kind))
