@@ -68,3 +68,15 @@ def test_images_go_the_short_way_to_the_same_features() -> None:
             encoder.image_features(images, 6), encoder.frame_features(frames[:, :6], frames[:, 6])[0], atol=1e-4
         )
         assert torch.allclose(encoder.image_features(images, 7), encoder.frame_features(frames)[0], atol=1e-4)
+
+
+def test_a_compiled_frame_stage_is_compiled_and_says_the_same() -> None:
+    torch.manual_seed(0)
+    encoder = LiteEncoder(TINY)
+    frames = torch.randn(1, 6, 3, 64, 64)
+    eager = encoder.frame_features(frames)
+    graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+    encoder.compile_frame_stage(backend="eager")
+    compiled = encoder.frame_features(frames)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == graphs + 1
+    assert torch.allclose(eager, compiled, atol=1e-5)

@@ -13,7 +13,7 @@ from escounts.confidence import Calibration
 from escounts.data.synthetic import GeneratorConfig
 from escounts.models.checkpoint import read_checkpoint
 from escounts.training import synthetic_run
-from escounts.training.synthetic_run import SMOKE, UNCALIBRATED, train_synthetic
+from escounts.training.synthetic_run import SMOKE, UNCALIBRATED, clip_files, train_synthetic
 
 SHORT = replace(
     SMOKE,
@@ -37,3 +37,11 @@ def test_the_last_checkpoint_is_calibrated(tmp_path: Path, monkeypatch: pytest.M
     assert all(torch.equal(after[name], before[name]) and after[name].dtype == before[name].dtype for name in before)
     assert fitted.weights != UNCALIBRATED.weights
     assert replace(fitted, weights=UNCALIBRATED.weights) == UNCALIBRATED
+
+
+def test_clips_for_training_are_permissive_and_not_held_out(tmp_path: Path) -> None:
+    table, held_out = tmp_path / "pool.csv", tmp_path / "held_out.csv"
+    table.write_text("file,licence\na.mp4,MIT License\nb.mp4,none\nc.mp4,Apache License\n")
+    held_out.write_text("file,start_s,end_s,kind,what\nc.mp4,0,5,nothing,a street\n")
+    assert clip_files(None, table, exclude=held_out) == [tmp_path / "a.mp4"]
+    assert clip_files(None, table, every_licence=True, exclude=held_out) == [tmp_path / "a.mp4", tmp_path / "b.mp4"]

@@ -22,6 +22,7 @@ from escounts.models.checkpoint import (
     strict_load,
     write_checkpoint,
 )
+from escounts.models.encoders.lite import LiteEncoder
 from escounts.models.lite import LITE, LITE_TINY
 from escounts.models.network import Network, NetworkConfig
 from escounts.training.config import TrainConfig, synthetic_recipe
@@ -104,9 +105,8 @@ def train_synthetic(
         network.encoder.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         torch.backends.cuda.matmul.allow_tf32 = True
         torch.backends.cudnn.allow_tf32 = True
-        if run.train.compile:
-            # Only the frame stage: a step always brings it the same number of frames, so it compiles once.
-            network.encoder.get_submodule("frame_stage").compile(dynamic=False)
+    if run.train.compile and isinstance(network.encoder, LiteEncoder):
+        network.encoder.compile_frame_stage()
     metadata = {
         "train": json.dumps(run.train.to_dict()),
         "generator": json.dumps(asdict(run.generator)),
@@ -159,6 +159,6 @@ def clip_files(
             raise DataError("no clips: give a folder of clips or a clip table")
         return sorted(path for path in folder.iterdir() if path.suffix == ".mp4")
     rows: list[Mapping[str, str]] = list(pool_rows(table))
-    held_out = {row["file"] for row in pool_rows(exclude)} if exclude else set()
+    held_out = {row["file"] for row in pool_rows(exclude, need=("file",))} if exclude else set()
     chosen = rows if every_licence else permissive(rows)
     return [table.parent / row["file"] for row in chosen if row["file"] not in held_out]

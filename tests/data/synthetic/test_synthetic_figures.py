@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,8 +11,9 @@ from escounts.data.synthetic import MotionBank
 from escounts.data.synthetic.actions import Action
 from escounts.data.synthetic.config import GeneratorConfig
 from escounts.data.synthetic.curves import seeded
-from escounts.data.synthetic.exercises import CYCLES, FOREARM, ONE_SIDED, SHIN, THERE_AND_BACK, THIGH, exercise_poses
-from escounts.data.synthetic.figures import draw_body, draw_view, project, proportioned
+from escounts.data.synthetic.cycles import CYCLES, TWO_SIDED
+from escounts.data.synthetic.exercises import FOREARM, ONE_SIDED, SHIN, THERE_AND_BACK, THIGH, exercise_poses
+from escounts.data.synthetic.figures import View, _limb_colour, draw_body, draw_view, project, proportioned
 from escounts.data.synthetic.motion import JOINTS, MIRROR
 from escounts.data.synthetic.poses import action_poses, alternate, mirrored, one_sidedness, settled
 from escounts.data.synthetic.timeline import Timeline, clock_of, frame_times
@@ -92,7 +95,7 @@ def test_viewpoints_keep_the_performer_in_the_picture() -> None:
 
 def test_bodies_differ_but_stand_on_the_same_floor() -> None:
     joints = exercise_poses("squat", ALONG)
-    shapes = [proportioned(draw_body(seeded(seed)), joints) for seed in range(5)]
+    shapes = [proportioned(draw_body(seeded(seed), GeneratorConfig()), joints) for seed in range(5)]
     for shape in shapes:
         np.testing.assert_allclose(shape[0, 3, 1], joints[0, 3, 1], atol=0.03)
     assert np.abs(shapes[0] - shapes[1]).max() > 0.005
@@ -101,3 +104,22 @@ def test_bodies_differ_but_stand_on_the_same_floor() -> None:
 def test_kicks_are_one_sided_and_squats_are_not(motion: MotionBank) -> None:
     assert one_sidedness(motion, (3, 0, 15)) > 1.2
     assert one_sidedness(motion, (1, 0, 10)) < 0.1
+
+
+@pytest.mark.parametrize("name", TWO_SIDED)
+def test_the_second_half_is_the_first_on_the_other_side(name: str) -> None:
+    half = np.linspace(0, 0.5, 11)
+    left, right = exercise_poses(name, half), exercise_poses(name, half + 0.5)
+    np.testing.assert_allclose(right, mirrored(left), atol=1e-6)
+    assert np.abs(right - left).max() > 0.05  # the sides can be told apart
+
+
+def test_the_far_leg_is_darker() -> None:
+    joints = exercise_poses("pedal", ALONG)
+    body = replace(draw_body(seeded(1), GeneratorConfig(odd_limb=0.0)), far_shade=0.4)
+    view = View(azimuth=np.pi / 2, elevation=0.1, size=1.0, x=0.0, y=0.0, middle=(0.0, 0.0, 0.0))
+    _, _, depth = project(view, joints)
+    left, right = _limb_colour(body, 5, depth), _limb_colour(body, 8, depth)
+    near, far = (left, right) if depth[:, 2].mean() < depth[:, 6].mean() else (right, left)
+    np.testing.assert_allclose(far, 0.6 * np.array(near), atol=1e-6)
+    assert near == body.colours["trousers"]

@@ -11,7 +11,7 @@ import torch
 
 from escounts.data.synthetic import ClipBank, Generator, GeneratorConfig, MotionBank
 from escounts.data.synthetic.actions import Action
-from escounts.data.synthetic.exercises import CYCLES
+from escounts.data.synthetic.cycles import CYCLES
 from escounts.data.synthetic.mechanisms import MECHANISMS, RIPPLE
 from escounts.data.synthetic.plan import Finish, Plan
 from escounts.data.synthetic.render import render

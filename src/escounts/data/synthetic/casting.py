@@ -8,7 +8,8 @@ from escounts.data.synthetic.actions import Action, draw_pace, may, recorded_act
 from escounts.data.synthetic.clips import ClipBank
 from escounts.data.synthetic.config import GeneratorConfig
 from escounts.data.synthetic.curves import chance
-from escounts.data.synthetic.exercises import CYCLES, ONE_SIDED, THERE_AND_BACK
+from escounts.data.synthetic.cycles import CYCLES, TWO_SIDED
+from escounts.data.synthetic.exercises import ONE_SIDED, THERE_AND_BACK
 from escounts.data.synthetic.mechanisms import MECHANISMS, RIPPLE
 from escounts.data.synthetic.motion import MotionBank
 from escounts.data.synthetic.poses import one_sidedness
@@ -69,7 +70,8 @@ def _procedural_action(rng: np.random.Generator, config: GeneratorConfig, length
     turn, ease, warp = draw_pace(rng, config)
     recipe = int(rng.integers(2**31))
     if chance(rng, config.exercise):
-        name = str(rng.choice([*THERE_AND_BACK, *CYCLES]))
+        others = [*THERE_AND_BACK, *(name for name in CYCLES if name not in TWO_SIDED)]
+        name = str(rng.choice(TWO_SIDED if chance(rng, config.two_sided) else others))
         alternating = may(rng, config.alternate_exercises, name in ONE_SIDED)
         way = "back" if name in THERE_AND_BACK else "cycle"
         source = "exercise"

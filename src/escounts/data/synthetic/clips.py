@@ -22,15 +22,18 @@ PERMISSIVE = ("Apache", "MIT", "BSD", "Attribution 4.0")
 CLIP_MINING = Mining()
 
 
-def pool_rows(table: str | Path) -> list[dict[str, str]]:
-    """The rows of a clip table (file, kind, type, duration_s, source, source_path, licence)."""
+def pool_rows(table: str | Path, need: tuple[str, ...] = ("file", "licence")) -> list[dict[str, str]]:
+    """The rows of a clip table (file, kind, type, duration_s, source, source_path, licence).
+
+    need: columns it must have.
+    """
     path = Path(table)
     if not path.is_file():
-        raise DataError(f"no clip table at {path}: expected a CSV with the columns file and licence")
+        raise DataError(f"no clip table at {path}: expected a CSV with the columns {' and '.join(need)}")
     with open(path, newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    if rows and not {"file", "licence"} <= set(rows[0]):
-        raise DataError(f"{path} has the columns {', '.join(rows[0])}, expected file and licence among them")
+    if rows and not set(need) <= set(rows[0]):
+        raise DataError(f"{path} has the columns {', '.join(rows[0])}, expected {' and '.join(need)} among them")
     return rows
 
 

@@ -17,9 +17,9 @@ class GeneratorConfig:
     procedural: float = 0.25
 
     # What a batch is made of.
-    negative: float = 0.22
+    negative: float = 0.25
     """Videos in which nothing repeats."""
-    single: float = 0.04
+    single: float = 0.05
     """Videos with exactly one complete there-and-back: one repetition."""
     sibling: float = 0.35
     """Videos that have another video of the same action in the batch."""
@@ -29,7 +29,7 @@ class GeneratorConfig:
     # The timeline.
     period: Range = (2.4, 70.0)
     """Log-uniform; the upper end is cut to 0.8 of the video's length."""
-    jitter: Range = (0.0, 0.18)
+    jitter: Range = (0.0, 0.22)
     """Standard deviation of a repetition's log length."""
     drift: float = 0.4
     """Share of videos whose tempo speeds up or slows down."""
@@ -45,7 +45,7 @@ class GeneratorConfig:
     """Of the video."""
     cut_inside: float = 0.4
     """Share of videos without lead (tail) that begin (end) inside a repetition."""
-    few: float = 0.3
+    few: float = 0.4
     """Share of videos limited to 1..few_most repetitions."""
     few_most: int = 8
     reach: float = 0.22
@@ -62,12 +62,12 @@ class GeneratorConfig:
     # Where nothing repeats: how likely each way is beside the others.
     negative_pass: float = 3.0
     """The motion is played once, one way."""
-    negative_wander: float = 5.0
+    negative_wander: float = 7.0
     """The motion goes to and fro without a rhythm."""
-    negative_frozen: float = 1.0
+    negative_frozen: float = 2.0
     negative_pan: float = 2.0
     """The camera pans over a still scene."""
-    negative_light: float = 1.0
+    negative_light: float = 2.0
     """Only the light changes."""
     negative_once: float = 5.0
     """A clip or a motion-capture trial that does not come back, played as it is."""
@@ -84,6 +84,8 @@ class GeneratorConfig:
     alternate_sprites: float = 0.15
     alternate_exercises: float = 0.6
     """Of those parametric exercises that have a side."""
+    two_sided: float = 0.4
+    """Share of parametric exercises that are cycles of two sides: pedalling, running, boxing …"""
 
     # How a segment of footage or motion becomes a repetition.
     there_and_back: float = 0.5
@@ -95,14 +97,16 @@ class GeneratorConfig:
     """Share of clip videos in which a piece of one frame moves on a path."""
     composite: float = 0.35
     """Share of clip videos shown small, before another background."""
+    composite_size: Range = (0.2, 0.8)
+    """How large, as a part of the screen; log-uniform."""
 
     # The camera; the shares of still, gentle, strong and fast motion add up to one.
-    camera_still: float = 0.30
-    camera_gentle: float = 0.30
-    camera_strong: float = 0.22
-    camera_fast: float = 0.18
-    shake: float = 0.35
-    shake_size: Range = (0.003, 0.035)
+    camera_still: float = 0.26
+    camera_gentle: float = 0.26
+    camera_strong: float = 0.24
+    camera_fast: float = 0.24
+    shake: float = 0.45
+    shake_size: Range = (0.003, 0.045)
     pan: float = 0.12
     """Share of videos with a pan in one direction that never comes back."""
     zoom: float = 0.12
@@ -123,6 +127,8 @@ class GeneratorConfig:
 
     # The finish.
     grey: float = 0.12
+    dark: float = 0.15
+    """Share of videos filmed in the dark: little contrast, most of it black."""
     flicker: float = 0.3
     soft: float = 0.3
     blur_finish: float = 0.2
@@ -133,6 +139,12 @@ class GeneratorConfig:
     letterbox: float = 0.1
 
     # Figures.
+    figure_size: Range = (0.3, 0.95)
+    """How large, as a part of what fits the screen; log-uniform."""
+    far_shade: Range = (0.0, 0.45)
+    """How much darker the far arm and leg are than the near ones."""
+    odd_limb: float = 0.15
+    """Share of figures with a sleeve, sock or bandage on one side only."""
     sway: Range = (0.0, 0.012)
     """How far each joint wanders, in body heights: no repetition is like another."""
     shuffle: Range = (0.0, 0.03)
@@ -143,7 +155,7 @@ class GeneratorConfig:
     prop: float = 0.3
     clip_background: float = 0.45
     """Share of figure and procedural videos before a clip's frame, where there are clips."""
-    background_still: float = 0.6
+    background_still: float = 0.5
     """Share of such backgrounds that are one frame; the others play on, once."""
     exercise: float = 0.4
     """Share of procedural videos that show a parametric exercise; the others show mechanisms and patterns."""

@@ -5,12 +5,13 @@ Units are body heights; x to the body's left, y up, z forward. Angles in degrees
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from escounts.data.synthetic.curves import Floats
+from escounts.data.synthetic.cycles import CYCLES
 from escounts.data.synthetic.poses import Joints
 
 THIGH, SHIN, UPPER_ARM, FOREARM = 0.245, 0.245, 0.165, 0.155
@@ -86,91 +87,8 @@ THERE_AND_BACK: Mapping[str, tuple[Pose, Pose]] = {
 }  # fmt: skip
 
 
-def _ring(phase: Floats, shift: float = 0.0) -> tuple[Floats, Floats]:
-    turn = 2 * np.pi * (phase + shift)
-    return np.cos(turn), np.sin(turn)
-
-
-def _run(phase: Floats) -> dict[str, Floats]:
-    cos, sin = _ring(phase)
-    lift = np.maximum(sin, 0), np.maximum(-sin, 0)
-    zero = np.zeros_like(phase)
-    return {
-        "hips": np.stack([zero, 0.51 + 0.02 * np.abs(cos), zero], -1),
-        "left_foot": np.stack([zero + 0.07, 0.05 + 0.25 * lift[0], 0.10 * cos], -1),
-        "right_foot": np.stack([zero - 0.07, 0.05 + 0.25 * lift[1], -0.10 * cos], -1),
-        "left_arm": np.stack([25 - 45 * sin, zero + 8, zero + 0.62], -1),
-        "right_arm": np.stack([25 + 45 * sin, zero + 8, zero + 0.62], -1),
-    }
-
-
-def _rope_jump(phase: Floats) -> dict[str, Floats]:
-    cos, sin = _ring(phase)
-    up = 0.07 * np.maximum(-cos, 0) ** 0.7
-    zero = np.zeros_like(phase)
-    return {
-        "hips": np.stack([zero, 0.51 + up, zero], -1),
-        "left_foot": np.stack([zero + 0.05, 0.05 + up, zero], -1),
-        "right_foot": np.stack([zero - 0.05, 0.05 + up, zero], -1),
-        "left_arm": np.stack([20 + 8 * sin, 30 + 6 * cos, zero + 0.75], -1),
-        "right_arm": np.stack([20 + 8 * sin, 30 + 6 * cos, zero + 0.75], -1),
-    }
-
-
-def _stir(phase: Floats) -> dict[str, Floats]:
-    cos, sin = _ring(phase)
-    return {"left_arm": np.stack([60 + 14 * sin, 5 + 22 * cos, 0.75 + 0.12 * sin], -1)}
-
-
-def _crawl(phase: Floats) -> dict[str, Floats]:
-    zero = np.zeros_like(phase)
-    return {
-        "left_arm": np.stack([360 * phase, zero + 8, zero + 0.95], -1),
-        "right_arm": np.stack([360 * phase + 180, zero + 8, zero + 0.95], -1),
-    }
-
-
-def _pedal(phase: Floats) -> dict[str, Floats]:
-    cos, sin = _ring(phase)
-    zero = np.zeros_like(phase)
-    return {
-        "hips": np.stack([zero, zero + 0.55, zero - 0.05], -1),
-        "pitch": zero + 40,
-        "left_foot": np.stack([zero + 0.07, 0.20 + 0.11 * sin, 0.10 + 0.11 * cos], -1),
-        "right_foot": np.stack([zero - 0.07, 0.20 - 0.11 * sin, 0.10 - 0.11 * cos], -1),
-        "left_arm": np.stack([zero + 70, zero + 6, zero + 0.9], -1),
-        "right_arm": np.stack([zero + 70, zero + 6, zero + 0.9], -1),
-    }
-
-
-def _battle_rope(phase: Floats) -> dict[str, Floats]:
-    _, sin = _ring(phase)
-    zero = np.zeros_like(phase)
-    return {
-        "hips": np.stack([zero, 0.42 + 0.01 * sin, zero - 0.06], -1),
-        "pitch": zero + 30,
-        "left_arm": np.stack([60 + 35 * sin, zero + 10, zero + 0.85], -1),
-        "right_arm": np.stack([60 - 35 * sin, zero + 10, zero + 0.85], -1),
-    }
-
-
-def _arm_circles(phase: Floats) -> dict[str, Floats]:
-    cos, sin = _ring(phase)
-    arm = np.stack([30 * sin, 90 + 25 * cos, np.full_like(phase, 0.97)], -1)
-    return {"left_arm": arm, "right_arm": arm}
-
-
-CYCLES: Mapping[str, Callable[[Floats], dict[str, Floats]]] = {
-    "run": _run, "rope-jump": _rope_jump, "stir": _stir, "crawl": _crawl, "pedal": _pedal,
-    "battle-rope": _battle_rope, "arm-circles": _arm_circles,
-}  # fmt: skip
-
 ONE_SIDED = ("knee-raise", "kick", "punch", "side-bend", "twist", "lunge", "hammer", "wave", "shovel")
 """Exercises that make sense done to the left and then to the right."""
-
-
-TWO_SIDED = ("run", "crawl", "pedal", "battle-rope")
-"""Cycles whose second half is the first half on the other side."""
 
 
 def exercise_poses(name: str, along: Floats) -> Joints:

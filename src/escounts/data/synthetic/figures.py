@@ -10,7 +10,7 @@ import numpy as np
 
 from escounts.data.synthetic.canvas import Canvas, Colour, draw_colour, draw_texture
 from escounts.data.synthetic.config import GeneratorConfig
-from escounts.data.synthetic.curves import Floats, chance
+from escounts.data.synthetic.curves import Floats, chance, log_uniform
 from escounts.data.synthetic.poses import Joints
 
 VISIBLE = 0.22
@@ -28,6 +28,8 @@ LIMBS = (
     (17, 18, 0.036, 0.029, "sleeves"), (18, 19, 0.029, 0.022, "skin"), (19, 19, 0.027, 0.027, "skin"),
     (11, 12, 0.030, 0.030, "skin"), (12, 13, 0.058, 0.052, "skin"),
 )  # fmt: skip
+SIDES = (5, 6, 7, 11, 12, 13), (8, 9, 10, 14, 15, 16)
+"""Places in LIMBS of the left leg and arm, and of the right ones in the same order."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +44,13 @@ class Body:
     textures: dict[str, Texture]
     hair: Colour
     long_hair: bool
+    far_shade: float
+    """How much darker the far arm and leg are drawn: the light comes from the camera's side."""
+    odd: dict[int, Colour]
+    """Limbs, by their place in LIMBS, that have a colour of their own: one sleeve, one sock, a bandage."""
 
 
-def draw_body(rng: np.random.Generator) -> Body:
+def draw_body(rng: np.random.Generator, config: GeneratorConfig) -> Body:
     """A random performer."""
     skin = colorsys.hsv_to_rgb(rng.uniform(0.03, 0.10), rng.uniform(0.25, 0.65), rng.uniform(0.3, 0.98))
     shirt, trousers, shoes = (draw_colour(rng, vivid=0.9) for _ in range(3))
@@ -66,6 +72,8 @@ def draw_body(rng: np.random.Generator) -> Body:
         textures=textures,
         hair=draw_colour(rng, vivid=0.5) if chance(rng, 0.3) else (0.1, 0.07, 0.05),
         long_hair=chance(rng, 0.4),
+        far_shade=rng.uniform(*config.far_shade),
+        odd={int(rng.choice(SIDES[0])): draw_colour(rng)} if chance(rng, config.odd_limb) else {},
     )
 
 
@@ -124,11 +132,13 @@ def _try_view(
     x, y, _ = project(View(start, elevation, 1.0, 0.0, 0.0, (0.0, 0.0, 0.0)), joints)
     left, right = np.quantile(x, (0.01, 0.99))
     top, bottom = np.quantile(y, (0.01, 0.99))
-    if chance(rng, config.upper_body):
+    spread = np.hypot(np.ptp(x, axis=0), np.ptp(y, axis=0))
+    # Joints 1 to 8 are the legs: nobody films the upper body of somebody who pedals.
+    if chance(rng, config.upper_body) and spread[9:].max() > 0.6 * spread[1:9].max():
         bottom = top + 0.55 * (bottom - top)
     half = np.sqrt(aspect), 1 / np.sqrt(aspect)
     fit = min(2 * half[0] / max(right - left, 0.3), 2 * half[1] / max(bottom - top, 0.3))
-    size = float(np.exp(rng.uniform(np.log(0.4), np.log(0.95)))) * fit
+    size = log_uniform(rng, *config.figure_size) * fit
     slack = [max(0.0, half[0] - 0.5 * size * (right - left)), max(0.0, half[1] - 0.5 * size * (bottom - top))]
     azimuth = start + turn * (times - times.mean()) / (np.ptp(times) + 1)
     view = View(
@@ -137,8 +147,7 @@ def _try_view(
         float(rng.uniform(-0.4, 0.8) * slack[1] - 0.5 * size * (top + bottom)),
         (0.0, 0.0, 0.0),
     )  # fmt: skip
-    busiest = np.hypot(np.ptp(x, axis=0), np.ptp(y, axis=0)).max()
-    return view, float(size * busiest)
+    return view, float(size * spread.max())
 
 
 def project(view: View, points: Floats) -> tuple[Floats, Floats, Floats]:
@@ -172,12 +181,12 @@ def draw_figure(
             (centre - wide, level), (centre + wide, level), 0.05 * size, colour=(0.0, 0.0, 0.0),
             opacity=rng.uniform(0.2, 0.5), depth=50.0,
         )  # fmt: skip
-    for first, last, start, end, part in LIMBS:
+    for index, (first, last, start, end, part) in enumerate(LIMBS):
         thick = size * body.build if part not in ("skin",) else size * (0.6 + 0.4 * body.build)
         thick = size * body.head if last == 13 else thick
         canvas.stroke(
             (x[:, first], y[:, first]), (x[:, last], y[:, last]), start * thick, end * thick,
-            colour=body.colours[part], texture=body.textures[part],
+            colour=_limb_colour(body, index, depth), texture=body.textures[part],
             depth=0.5 * (depth[:, first] + depth[:, last]) - 0.05 * (last in (13, 16, 19)),
         )  # fmt: skip
     # The face looks forward: the hair covers the back of the head.
@@ -193,6 +202,19 @@ def draw_figure(
     )  # fmt: skip
     if prop:
         _prop(rng, canvas, joints, view)
+
+
+def _limb_colour(body: Body, index: int, depth: Floats) -> Colour:
+    """A limb's paint; the arm and leg that are mostly on the far side are darker. depth: (F, 20) of the joints."""
+    first, last, _, _, part = LIMBS[index]
+    colour = body.odd.get(index, body.colours[part])
+    for own, other in (SIDES, SIDES[::-1]):
+        if index in own:
+            twin = LIMBS[other[own.index(index)]]
+            behind = float((depth[:, (first, last)] - depth[:, twin[:2]]).mean())
+            shade = 1 - body.far_shade * float(np.clip(behind / 0.1, 0, 1))
+            colour = (shade * colour[0], shade * colour[1], shade * colour[2])
+    return colour
 
 
 def _prop(rng: np.random.Generator, canvas: Canvas, joints: Joints, view: View) -> None:

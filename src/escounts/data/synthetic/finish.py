@@ -15,10 +15,16 @@ from escounts.data.synthetic.plan import Finish, Numbers
 from escounts.data.synthetic.strokes import send
 
 
-def draw_finish(rng: np.random.Generator, config: GeneratorConfig, length: int, *, flicker: bool = False) -> Finish:
-    """A finish for one video. flicker: force changing light, strong, for videos where nothing else happens."""
+def draw_finish(
+    rng: np.random.Generator, config: GeneratorConfig, length: int, *, flicker: bool = False, grain: bool = False
+) -> Finish:
+    """A finish for one video. flicker: force changing light, strong, for videos where nothing else happens; grain:
+    mostly force noise, for those in which nothing happens at all."""
     level = np.exp(rng.uniform(-0.3, 0.3))
     gain = level * np.exp(rng.uniform(-0.125, 0.125, 3))
+    contrast, offset = np.exp(rng.uniform(-0.4, 0.35)), rng.uniform(-25, 25)
+    if chance(rng, config.dark):
+        contrast, offset = contrast * rng.uniform(0.3, 0.75), offset - rng.uniform(20, 80)
     light = np.zeros(length, np.float32)
     times = np.arange(length, dtype=np.float64) + 0.5
     if flicker or chance(rng, config.flicker):
@@ -29,12 +35,12 @@ def draw_finish(rng: np.random.Generator, config: GeneratorConfig, length: int, 
         boxes.append(_caption(rng))
     return Finish(
         gain=(float(gain[0]), float(gain[1]), float(gain[2])),
-        contrast=float(np.exp(rng.uniform(-0.4, 0.35))),
-        offset=float(rng.uniform(-25, 25)),
+        contrast=float(contrast),
+        offset=float(offset),
         grey=chance(rng, config.grey),
         blur=chance(rng, config.blur_finish),
         soft=float(rng.uniform(0.35, 0.8)) if chance(rng, config.soft) else 1.0,
-        noise=float(rng.uniform(*config.noise_size)) if chance(rng, config.noise) else 0.0,
+        noise=float(rng.uniform(*config.noise_size)) if chance(rng, 0.8 if grain else config.noise) else 0.0,
         flicker=light,
         boxes=np.concatenate(boxes) if boxes else np.zeros((0, 7), np.float32),
     )

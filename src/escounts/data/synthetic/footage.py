@@ -8,7 +8,7 @@ from escounts.data.synthetic.actions import Action, pick_segment, progress, reac
 from escounts.data.synthetic.camera import Camera, compose, place, stretch
 from escounts.data.synthetic.clips import ClipBank
 from escounts.data.synthetic.config import GeneratorConfig
-from escounts.data.synthetic.curves import Floats, chance, smooth_noise
+from escounts.data.synthetic.curves import Floats, chance, log_uniform, smooth_noise
 from escounts.data.synthetic.plan import Footage
 from escounts.data.synthetic.timeline import AFTER, BEFORE, Clock
 
@@ -97,6 +97,7 @@ def cut_track(rng: np.random.Generator, bank: ClipBank, times: Floats) -> Track:
 
 def stage_footage(
     rng: np.random.Generator,
+    config: GeneratorConfig,
     track: Track,
     camera: Camera,
     clock: Clock,
@@ -114,7 +115,7 @@ def stage_footage(
     mask = 0
     if composite:
         mask = int(rng.integers(1, 3))
-        scale = rng.uniform(0.3, 0.8)
+        scale = log_uniform(rng, *config.composite_size)
         sway = smooth_noise(rng, clock.times, 4, max(period, 6.0)) * rng.choice([0.0, 0.01, 0.04])
         x, y = rng.uniform(-1, 1, 2) * (1 - scale) * 0.9
         lens = compose(place(scale * np.exp(sway[0]), sway[1], x + sway[2], y + sway[3], count), lens)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from escounts.data.synthetic.actions import Action, may, pick_segment, progress, reaches
+from escounts.data.synthetic.bikes import BIKED, draw_bike
 from escounts.data.synthetic.camera import Camera, compose, place, stretch
 from escounts.data.synthetic.canvas import Canvas
 from escounts.data.synthetic.clips import ClipBank
@@ -93,7 +94,8 @@ def clip_layers(
                 np.where(on, later[2], track[2]),
             )
     clock = scene.acts[0].clock
-    return Layers(footage=stage_footage(rng, track, scene.camera, clock, composite=composite, period=scene.period))
+    footage = stage_footage(rng, config, track, scene.camera, clock, composite=composite, period=scene.period)
+    return Layers(footage=footage)
 
 
 def _track(rng: np.random.Generator, config: GeneratorConfig, clips: ClipBank, act: Act) -> Track:
@@ -146,9 +148,13 @@ def figure_layers(
     canvas = Canvas(len(scene.times))
     exercise = action.name.split(":")[1]
     roped = action.source == "exercise" and exercise in ROPED
-    draw_figure(rng, canvas, draw_body(rng), poses, view, prop=may(rng, config.prop, not roped))
+    draw_figure(
+        rng, canvas, draw_body(rng, config), poses, view, prop=may(rng, config.prop, not roped and exercise != BIKED)
+    )
     if roped:
         draw_rope(rng, canvas, exercise, poses, view, progress(action, clock))
+    elif exercise == BIKED:
+        draw_bike(rng, canvas, poses, view)
     return Layers(shapes=canvas.shapes(scene.camera.front))
 
 

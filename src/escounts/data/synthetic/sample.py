@@ -10,6 +10,7 @@ import numpy as np
 from escounts.data.synthetic.backdrops import draw_backdrop
 from escounts.data.synthetic.camera import stretch
 from escounts.data.synthetic.canvas import Canvas
+from escounts.data.synthetic.config import GeneratorConfig
 from escounts.data.synthetic.curves import Floats, smooth_noise, there_and_back
 from escounts.data.synthetic.exercises import exercise_poses
 from escounts.data.synthetic.figures import View, draw_body, draw_figure
@@ -48,7 +49,10 @@ def sample_plan(*, repetitions: int = 8, seed: int = 0) -> Plan:
     poses = poses + 0.006 * np.moveaxis(smooth_noise(rng, times, 3, 18.0), 0, -1)[:, None, :]
     canvas = Canvas(frames)
     view = View(azimuth=-0.75, elevation=0.12, size=1.28, x=0.0, y=0.68, middle=(0.0, 0.0, -0.05))
-    body = replace(draw_body(rng), build=1.0, head=1.05, limbs=(1.0, 1.0), colours=CLOTHES, hair=(0.13, 0.09, 0.07))
+    body = replace(
+        draw_body(rng, GeneratorConfig(odd_limb=0.0)), build=1.0, head=1.05, limbs=(1.0, 1.0), colours=CLOTHES,
+        hair=(0.13, 0.09, 0.07),
+    )  # fmt: skip
     draw_figure(rng, canvas, body, poses, view, prop=False)
     aspect = math.sqrt(SIZE[1] / SIZE[0])
     screen = np.repeat(stretch(1.0, 1.0), frames, axis=0).astype(np.float32)

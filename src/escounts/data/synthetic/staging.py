@@ -13,7 +13,7 @@ from escounts.data.synthetic.casting import draw_action
 from escounts.data.synthetic.clips import ClipBank
 from escounts.data.synthetic.config import GeneratorConfig
 from escounts.data.synthetic.curves import chance, log_uniform
-from escounts.data.synthetic.exercises import TWO_SIDED
+from escounts.data.synthetic.cycles import TWO_SIDED
 from escounts.data.synthetic.finish import draw_finish
 from escounts.data.synthetic.footage import passing_track
 from escounts.data.synthetic.motion import MotionBank
@@ -138,7 +138,7 @@ class Stage:
             backdrop=backdrop,
             footage=layers.footage,
             shapes=layers.shapes,
-            finish=draw_finish(rng, config, timeline.length, flicker=negative == "light"),
+            finish=draw_finish(rng, config, timeline.length, flicker=negative == "light", grain=negative == "frozen"),
         )
 
     def _layers(self, rng: np.random.Generator, scene: Scene, *, full: bool) -> Layers:

@@ -55,6 +55,14 @@ class LiteEncoder(Encoder):
         self.reduce = nn.Conv2d(config.widths[-1], config.channels, 3, stride=2, padding=1)
         self.blocks = nn.ModuleList([WindowBlock(config.channels, d) for d in config.dilations])
 
+    def compile_frame_stage(self, backend: str = "inductor") -> None:
+        """Fuse the frame stage for batches that always bring it the same number of frames: it compiles once.
+
+        (`nn.Sequential.compile()` is accepted and does nothing.)
+        """
+        stage = self.frame_stage
+        stage.forward = torch.compile(stage.forward, dynamic=False, backend=backend)  # type: ignore[method-assign]
+
     def forward(self, frames_BTCHW: Tensor) -> Tensor:
         return self.window_tokens(self.frame_features(frames_BTCHW))
 
