@@ -17,7 +17,7 @@ from stores import LAYOUT, store, tokens, video
 
 from escounts.data import tokens as token_module
 from escounts.data.tokens import TokenLayout, TokenStore, TokenWriter, file_name, read_layout
-from escounts.errors import DataError
+from escounts.errors import DataError, OutputError
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -47,7 +47,7 @@ def test_a_stopped_encoding_resumes_to_the_same_bytes(tmp_path: Path) -> None:
     with TokenWriter(tmp_path / "stopped", LAYOUT) as writer:
         for annotation in videos[:2]:
             writer.write(tokens(annotation))
-    (tmp_path / "stopped/videos/half.safetensors.partial").write_bytes(b"half")
+    (tmp_path / "stopped/videos/.half.safetensors.1.partial").write_bytes(b"half")
     with pytest.raises(DataError, match="did not finish"):
         TokenStore(tmp_path / "stopped")
     with TokenWriter(tmp_path / "stopped", LAYOUT) as writer:
@@ -134,7 +134,7 @@ def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path: Path, monkeypatch: 
     with TokenWriter(tmp_path, LAYOUT) as writer:
         writer.write(tokens(video("v0")))
         monkeypatch.setattr(Path, "write_bytes", full)
-        with pytest.raises(DataError, match=r"the disk is full.*run again to go on"):
+        with pytest.raises(OutputError, match=r"No space left.*run again to go on"):
             writer.write(tokens(video("v1")))
         monkeypatch.undo()
     with TokenWriter(tmp_path, LAYOUT) as writer:

@@ -15,7 +15,6 @@ from movies import bouncing, write_movie
 
 from escounts.errors import OutputError
 from escounts.output import SUFFIXES, WRITERS
-from escounts.output.atomic import whole_file
 from escounts.output.finished import LEDGER, Ledger
 from escounts.output.json import from_dict, to_dict
 from escounts.output.pictures import frames_at, jpeg, telling_times
@@ -173,13 +172,6 @@ def test_no_space_left_leaves_nothing_behind(
         WRITERS[kind](result, target, video=movie)
     assert [path.name for path in tmp_path.iterdir()] == [target.name]
     assert target.read_text() == "older result"
-
-
-def test_whole_file_when_the_block_breaks(tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt), whole_file(tmp_path / "x.txt") as temporary:
-        temporary.write_text("half")
-        raise KeyboardInterrupt
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_ledger_knows_settings_video_and_files(tmp_path: Path) -> None:

@@ -243,7 +243,7 @@ def _file_names(name: str, job: Job) -> list[str]:
 
 def _check_writable(folder: Path) -> None:
     """Find out before hours of work, not after."""
-    from escounts.output.atomic import whole_file
+    from escounts.whole_files import whole_file
 
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -22,7 +22,7 @@ def command(output: Path, repetitions: int, seed: int) -> None:
 
     from escounts.data.synthetic.render import render
     from escounts.data.synthetic.sample import RATE, SIZE, sample_plan
-    from escounts.output.atomic import whole_file, write_text
+    from escounts.whole_files import whole_file, write_text
 
     plan = sample_plan(repetitions=repetitions, seed=seed)
     frames_THWC = render([plan], device="cpu", size=SIZE).frames_BTCHW[0].permute(0, 2, 3, 1).numpy()

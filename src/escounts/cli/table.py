@@ -34,6 +34,7 @@ def command(
     from escounts.evaluation.synthetic_bench import synthetic_table
     from escounts.evaluation.workbench import Workbench, stored_source
     from escounts.models.device import choose_device
+    from escounts.whole_files import write_text
 
     where = str(choose_device(device))
     out.mkdir(parents=True, exist_ok=True)
@@ -52,8 +53,8 @@ def command(
             )
             filled = fill(TABLES[name], bench)
     stem = name if data == "paper" else f"{name}-synthetic"
-    (out / f"{stem}.md").write_text(filled.markdown())
-    (out / f"{stem}.csv").write_text(filled.csv())
+    write_text(out / f"{stem}.md", filled.markdown())
+    write_text(out / f"{stem}.csv", filled.csv())
     _show(filled.headers, filled.texts(), f"Table {filled.name}: {filled.title}", filled.notes)
     click.echo(f"wrote {out / stem}.md and .csv")
 

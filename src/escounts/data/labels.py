@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from escounts.data.annotations import Dataset, Problem, VideoAnnotation
-from escounts.data.tokens import write_whole
 from escounts.errors import DataError
+from escounts.whole_files import write_bytes
 
 LABELS = "labels.json"
 
 
 def save_labels(folder: Path, dataset: Dataset) -> None:
     """Write a dataset's labels into a store."""
-    write_whole(folder / LABELS, (json.dumps(asdict(dataset), sort_keys=True) + "\n").encode())
+    write_bytes(folder / LABELS, (json.dumps(asdict(dataset), sort_keys=True) + "\n").encode())
 
 
 def load_labels(folder: Path) -> Dataset:

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from escounts.data import repcount
 from escounts.data.annotations import Dataset
-from escounts.data.tokens import write_whole
 from escounts.errors import DataError
+from escounts.whole_files import whole_file, write_bytes
 
 if TYPE_CHECKING:
     from escounts.data.synthetic import SyntheticVideo
@@ -86,8 +86,8 @@ def create(root: Path, what: SyntheticSet | None = None) -> Dataset:
             name = f"{split}_{video.name}.mp4"
             write_video(folder / name, video)
             rows.append(_row(name, video))
-        write_whole(root / "annotation" / f"{split}.csv", _table(rows))
-    write_whole(root / MADE, made)
+        write_bytes(root / "annotation" / f"{split}.csv", _table(rows))
+    write_bytes(root / MADE, made)
     return load(root)
 
 
@@ -106,16 +106,14 @@ def write_video(path: Path, video: SyntheticVideo) -> None:
     """An H.264 file of the frames, whole or absent."""
     import av
 
-    partial = path.with_suffix(".partial.mp4")
     height, width = video.frames.shape[1:3]
-    with av.open(str(partial), "w") as container:
+    with whole_file(path) as partial, av.open(str(partial), "w", format="mp4") as container:
         stream = container.add_stream("libx264", rate=Fraction(video.fps).limit_denominator(1001))
         stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
         stream.options = {"crf": "20", "preset": "veryfast", "threads": "1"}
         for image in video.frames:
             container.mux(stream.encode(av.VideoFrame.from_ndarray(image, format="rgb24")))
         container.mux(stream.encode())
-    partial.replace(path)
 
 
 def _row(name: str, video: SyntheticVideo) -> dict[str, object]:

@@ -7,11 +7,9 @@ resumes, and the finished store is the same byte for byte.
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import hashlib
 import json
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,7 +24,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from escounts.errors import DataError
+from escounts.errors import DataError, OutputError
+from escounts.whole_files import sweep, write_bytes
 
 INDEX = "index.json"
 LAYOUT = "layout.json"
@@ -197,9 +196,9 @@ class TokenWriter:
                 what = "; ".join(differences)
                 raise DataError(f"{self.path} holds other tokens ({what}); encode into a new folder")
         else:
-            write_whole(self.path / LAYOUT, _json(asdict(self.layout)))
-        for partial in self.path.glob("**/*.partial"):
-            partial.unlink()
+            write_bytes(self.path / LAYOUT, _json(asdict(self.layout)))
+        sweep(self.path)
+        sweep(self.path / VIDEOS)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -230,13 +229,16 @@ class TokenWriter:
         tensors["exemplar_spans"] = torch.from_numpy(video.exemplar_spans.reshape(-1, 2).astype(np.float64))
         # One metadata entry: safetensors keeps no order among several, and files must be reproducible.
         about = json.dumps({"name": video.name, "step": video.step, "duration": video.duration})
-        write_whole(path, save(tensors, metadata={"video": about}))
+        try:
+            write_bytes(path, save(tensors, metadata={"video": about}))
+        except OutputError as error:
+            raise OutputError(f"{error}; what was written before is kept, run again to go on") from error
         self.entries[video.name] = _entry(path, video)
 
     def finish(self) -> TokenStore:
         """Write the index; the store can then be read."""
         entries = {name: asdict(self.entries[name]) for name in sorted(self.entries)}
-        write_whole(self.path / INDEX, _json(entries))
+        write_bytes(self.path / INDEX, _json(entries))
         return TokenStore(self.path)
 
 
@@ -285,19 +287,6 @@ def file_sha256(path: Path) -> str:
         while block := handle.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all; a full disk is a DataError and leaves nothing behind."""
-    partial = path.with_name(path.name + ".partial")
-    try:
-        partial.write_bytes(content)
-        os.replace(partial, path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        why = "the disk is full" if full else (error.strerror or str(error))
-        raise DataError(f"cannot write {path}: {why}; what was written before is kept, run again to go on") from error
 
 
 @contextmanager

@@ -13,8 +13,8 @@ import numpy.typing as npt
 from escounts.errors import OutputError
 from escounts.evaluation.figures import COUNTED, TRUE, examples, true_map
 from escounts.evaluation.predictions import Prediction
-from escounts.output.atomic import whole_file
 from escounts.video import Video
+from escounts.whole_files import whole_file
 
 Image = npt.NDArray[np.uint8]
 Locate = Callable[[Prediction], "tuple[Path, float] | None"]

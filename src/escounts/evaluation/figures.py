@@ -14,8 +14,8 @@ from escounts.evaluation.groups import GroupResult, by_action, by_count, by_dura
 from escounts.evaluation.localisation import THRESHOLDS, jaccard, threshold
 from escounts.evaluation.metrics import off_by_curve
 from escounts.evaluation.predictions import Prediction
-from escounts.output.atomic import whole_file
 from escounts.spans import find_peaks
+from escounts.whole_files import whole_file
 
 TRUE, COUNTED, GREY = "#2f6f4f", "#c8642c", "#8a8f98"
 Rows = Sequence[Prediction]

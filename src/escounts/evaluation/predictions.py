@@ -16,11 +16,12 @@ import torch
 from torch import Tensor, nn
 
 from escounts.data.annotations import VideoAnnotation
-from escounts.data.tokens import TokenStore, write_whole
+from escounts.data.tokens import TokenStore
 from escounts.density import density_map, repetitions
 from escounts.errors import DataError
 from escounts.models.decoder import Decoder
 from escounts.results import DensityKind, DensityMap, FloatArray
+from escounts.whole_files import write_bytes, write_text
 
 Exemplars = Literal["same", "other"]
 ExemplarSource = Mapping[str, Sequence[tuple[Tensor, float]]]
@@ -172,13 +173,13 @@ def save_predictions(path: Path, rows: Iterable[Prediction]) -> None:
     table = [_flat(row) for row in rows]
     names = [field.name for field in fields(Prediction)]
     if path.suffix == ".parquet":
-        write_whole(path, _parquet(table, names))
+        write_bytes(path, _parquet(table, names))
         return
     text = io.StringIO()
     writer = csv.DictWriter(text, names)
     writer.writeheader()
     writer.writerows(table)
-    write_whole(path, text.getvalue().encode())
+    write_text(path, text.getvalue())
 
 
 def load_predictions(path: Path) -> list[Prediction]:

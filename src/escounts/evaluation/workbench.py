@@ -34,6 +34,7 @@ from escounts.evaluation.recipes import Cells, Recipe, Test
 from escounts.evaluation.shots import exemplars_for
 from escounts.training.token_run import RunAbout, TokenRun, load_trained, refuse_leakage, train_on_tokens
 from escounts.training.trainer import Report
+from escounts.whole_files import write_text
 
 DONE = "done.json"
 
@@ -125,7 +126,7 @@ class Workbench:
             seconds = time.perf_counter() - started
             samples = run.train.batch_size * run.train.total_steps(1)
             figures |= {"train_seconds": seconds, "train_seconds_per_sample": seconds / samples}
-            (folder / DONE).write_text(json.dumps(figures, indent=1) + "\n")
+            write_text(folder / DONE, json.dumps(figures, indent=1) + "\n")
         return folder
 
     def predictions(self, folder: Path, recipe: Recipe, test: Test, source: Source) -> list[Prediction] | Absent:
@@ -154,7 +155,7 @@ class Workbench:
         )
         speed = {"test_seconds_per_sample": (time.perf_counter() - started) / max(len(rows), 1)}
         figures = json.loads((folder / DONE).read_text()) | speed
-        (folder / DONE).write_text(json.dumps(figures, indent=1) + "\n")
+        write_text(folder / DONE, json.dumps(figures, indent=1) + "\n")
         return rows
 
     def value(self, column: str, rows: Sequence[Prediction], folder: Path) -> float:

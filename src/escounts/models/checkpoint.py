@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import pickle
 import re
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from fnmatch import fnmatchcase
@@ -28,6 +26,7 @@ from escounts.models.decoder import Decoder, DecoderConfig
 from escounts.models.encoders import Encoder, build_encoder
 from escounts.models.network import Network, NetworkConfig
 from escounts.models.weights import encoder_of, kind_of
+from escounts.whole_files import whole_file
 
 FORMAT = "escounts-1"
 OWN_METADATA = ("format", "config", "sha256")
@@ -114,19 +113,8 @@ def write_checkpoint(
     stored = {name: _storable(name, tensor, dtype) for name, tensor in tensors.items()}
     digest = tensors_sha256(stored)
     entries = {**(metadata or {}), "format": FORMAT, "config": json.dumps(config), "sha256": digest}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, partial = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent)
-    os.close(handle)
-    try:
+    with whole_file(path) as partial:
         save_file(stored, partial, metadata=entries)
-        with open(partial, "rb") as file:
-            os.fsync(file.fileno())
-        os.chmod(partial, 0o644)
-        os.replace(partial, path)
-    except OSError as error:
-        raise ModelError(f"cannot write {path}: {error.strerror or error}") from error
-    finally:
-        Path(partial).unlink(missing_ok=True)
     return digest
 
 

@@ -21,6 +21,7 @@ from escounts.models.network import Network, NetworkConfig
 from escounts.models.public_sources import ENCODER_SOURCES, RELEASED_DECODER
 from escounts.models.released import released_key
 from escounts.models.weights import StoredWeights
+from escounts.whole_files import sweep
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 FOLDER_FILES = ("model.safetensors", "pytorch_model.bin")
@@ -56,7 +57,7 @@ def add(source: str | Path, *, name: str | None = None, encoder: str | None = No
     file = _weights_file(path)
     converted = convert(file, encoder=encoder)
     target = weights.stored_path(name or converted.name)
-    weights.sweep()
+    sweep(weights.store_folder(), older=weights.STALE_SECONDS)
     write_checkpoint(
         target,
         converted.tensors,

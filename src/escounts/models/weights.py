@@ -10,7 +10,6 @@ import os
 import re
 import struct
 import sys
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,11 +19,10 @@ from escounts.errors import ModelError
 
 Kind = Literal["encoder", "decoder", "network"]
 
-PARTIAL = re.compile(r"\..*\.partial")
 ENCODER_OF_CHANNELS = {768: "mae-vit-b", 2048: "resnext3d-101", 512: "r2plus1d-18"}
 """What a decoder was most likely trained on, by the channels of a token; `weights add --encoder` overrules it."""
 STALE_SECONDS = 24 * 3600.0
-"""A partial file this old belongs to a process that was killed."""
+"""A partial file this old in the store belongs to a process that was killed."""
 
 
 @dataclass(frozen=True)
@@ -133,16 +131,3 @@ def header_metadata(path: Path) -> dict[str, str]:
     if 8 + length + end != size:
         raise ModelError(f"{path} is truncated: {size} bytes of {8 + length + end}")
     return metadata
-
-
-def sweep() -> None:
-    """Remove what killed processes left half-written in the store; it never had a final name."""
-    folder = store_folder()
-    if not folder.is_dir():
-        return
-    for path in folder.iterdir():
-        try:
-            if PARTIAL.fullmatch(path.name) and time.time() - path.stat().st_mtime > STALE_SECONDS:
-                path.unlink()
-        except OSError:
-            continue

@@ -12,9 +12,9 @@ import av.error
 import numpy as np
 
 from escounts.errors import OutputError
-from escounts.output.atomic import whole_file
 from escounts.results import CountResult
 from escounts.video import Image, Video
+from escounts.whole_files import whole_file
 
 LONGEST_SIDE = 1280
 HIGHEST_RATE = 30.0

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from escounts.errors import OutputError
-from escounts.output.atomic import whole_file
 from escounts.output.pictures import frames_at, telling_times
 from escounts.output.text import clock
 from escounts.results import CountResult
+from escounts.whole_files import whole_file
 
 INK, BLUE, ORANGE, GREY = "#1d2733", "#2f6fb5", "#d9772b", "#8a94a0"
 

@@ -8,6 +8,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, HTTPException
 from fastapi.responses import JSONResponse, PlainTextResponse
 
+from escounts.errors import OutputError
 from escounts.serve.access import GUARDED, PROBLEMS, USUAL_PROBLEMS, Services, VideoId, need_video
 from escounts.serve.database import LabelRow, VideoRow
 from escounts.serve.labels import from_label_studio, to_csv, to_label_studio, write_csv
@@ -18,10 +19,11 @@ router = APIRouter(
     tags=["labels"],
     responses=USUAL_PROBLEMS,
 )
+KEPT: dict[int | str, dict[str, Any]] = {status: PROBLEMS[status] for status in (409, 507)}
 CSV: dict[int | str, dict[str, Any]] = {200: {"content": {"text/csv": {"schema": {"type": "string"}}}}}
 
 
-@router.put("/videos/{video_id}/labels", dependencies=GUARDED, responses={409: PROBLEMS[409]})
+@router.put("/videos/{video_id}/labels", dependencies=GUARDED, responses=KEPT)
 def save_labels(service: Services, video_id: VideoId, labels: Labels) -> SavedLabels:
     """Save repetitions; also in videos/labels.csv of the data folder, for `escounts train folder`."""
     row = need_video(service, video_id)
@@ -37,7 +39,10 @@ def _save(service: Services, video_id: str, action: str, spans: list[tuple[float
     saved = service.database.save_labels(video_id, action, [span for span in spans if span[1] > span[0]])
     named = {row.id: row.file for row in service.database.videos(limit=-1) if row.source != "media"}
     labelled = [(named[row.video], row.action, row.spans) for row in service.database.labels() if row.video in named]
-    write_csv(service.settings.videos / "labels.csv", labelled)
+    try:
+        write_csv(service.settings.videos / "labels.csv", labelled)
+    except OutputError as error:
+        raise HTTPException(507, "the labels are kept, but labels.csv could not be written") from error
     return SavedLabels.of(saved)
 
 
@@ -75,7 +80,7 @@ def label_studio(service: Services, video_id: VideoId) -> JSONResponse:
     return JSONResponse(task, headers={"content-disposition": disposition})
 
 
-@router.post("/videos/{video_id}/label-studio", dependencies=GUARDED, responses={409: PROBLEMS[409]})
+@router.post("/videos/{video_id}/label-studio", dependencies=GUARDED, responses=KEPT)
 def import_label_studio(
     service: Services, video_id: VideoId, task: list[dict[str, Any]] | dict[str, Any]
 ) -> SavedLabels:

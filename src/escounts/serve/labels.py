@@ -5,12 +5,12 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from escounts.errors import EscountsError
+from escounts.whole_files import write_text
 
 Spans = Sequence[tuple[float, float]]
 LABEL = "Repetition"
@@ -45,9 +45,7 @@ def _plain(text: str, guard: str) -> str:
 
 def write_csv(path: Path, labelled: Iterable[tuple[str, str, Spans]]) -> None:
     """labels.csv beside the videos, replaced whole."""
-    partial = path.with_name(f"{path.name}.{os.getpid()}.part")
-    partial.write_text(to_csv(labelled), encoding="utf-8")
-    os.replace(partial, path)
+    write_text(path, to_csv(labelled))
 
 
 def to_label_studio(

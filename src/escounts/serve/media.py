@@ -17,6 +17,7 @@ from escounts.errors import EscountsError
 from escounts.serve.database import Database, VideoRow
 from escounts.serve.settings import MEBIBYTE, Settings
 from escounts.serve.worker import Source
+from escounts.whole_files import sweep
 
 SUFFIXES = frozenset(
     {
@@ -175,7 +176,8 @@ class Library:
         return gone
 
     def tidy(self) -> None:
-        """At start: remove files that no row knows, left by a kill in the middle of an upload."""
+        """At start: remove files that no row knows, left by a kill in the middle of an upload or a rendering."""
+        sweep(self._settings.renders)
         known = {video.file for video in self._database.videos(limit=-1)}
         for path in self._settings.videos.iterdir():
             if path.name not in known and path.name != "labels.csv":

@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from escounts.whole_files import write_text
+
 Schedule = Literal["steps", "cosine"]
 Precision = Literal["auto", "float32", "bf16"]
 
@@ -61,7 +63,7 @@ class TrainConfig:
 
     def save(self, path: Path) -> None:
         """Write the config as JSON."""
-        path.write_text(json.dumps(self.to_dict(), indent=2) + "\n")
+        write_text(path, json.dumps(self.to_dict(), indent=2) + "\n")
 
 
 def synthetic_recipe(**changes: Any) -> TrainConfig:

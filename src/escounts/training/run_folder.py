@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
@@ -12,6 +11,7 @@ from typing import Any, TextIO
 import torch
 
 from escounts.errors import DataError
+from escounts.whole_files import sweep, whole_file, write_text
 
 
 class RunFolder:
@@ -31,6 +31,7 @@ class RunFolder:
             self._lock.close()
             message = f"{self.path} is in use by another run; choose another --out or wait for it"
             raise DataError(message) from None
+        sweep(self.path)
         self._board = _tensorboard(self.path)
         return self
 
@@ -55,13 +56,12 @@ class RunFolder:
         log = self.path / "log.jsonl"
         if log.exists():
             lines = [line for line in log.read_text().splitlines() if json.loads(line)["step"] <= step]
-            replace_file(log, "".join(line + "\n" for line in lines).encode())
+            write_text(log, "".join(line + "\n" for line in lines))
 
     def save_state(self, state: dict[str, Any]) -> None:
         """The state that resuming needs, written whole or not at all."""
-        partial = self.path / "last.pt.partial"
-        torch.save(state, partial)
-        os.replace(partial, self.path / "last.pt")
+        with whole_file(self.path / "last.pt") as partial:
+            torch.save(state, partial)
 
     def load_state(self) -> dict[str, Any] | None:
         """The last state, or None for a new run."""
@@ -70,13 +70,6 @@ class RunFolder:
             return None
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
         return state
-
-
-def replace_file(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all."""
-    partial = path.with_name(path.name + ".partial")
-    partial.write_bytes(content)
-    os.replace(partial, path)
 
 
 def _tensorboard(path: Path) -> Any:

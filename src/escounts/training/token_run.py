@@ -17,7 +17,7 @@ from torch import nn
 
 from escounts.data.annotations import Dataset, VideoAnnotation
 from escounts.data.encoders import encoder_identity
-from escounts.data.tokens import TokenLayout, TokenStore, write_whole
+from escounts.data.tokens import TokenLayout, TokenStore
 from escounts.errors import DataError, ModelError
 from escounts.models.checkpoint import (
     load_network,
@@ -39,6 +39,7 @@ from escounts.training.objective import (
 from escounts.training.sampling import ExemplarSampling
 from escounts.training.stored_tokens import StoredTokensConfig, StoredTokensTask
 from escounts.training.trainer import Report, Trainer, start_distributed
+from escounts.whole_files import write_text
 
 ABOUT = "run.json"
 
@@ -146,7 +147,7 @@ def train_on_tokens(
     if trainer.rank == 0:
         _refuse_another(out, about)
         out.mkdir(parents=True, exist_ok=True)
-        write_whole(out / ABOUT, (json.dumps(about, indent=1, sort_keys=True) + "\n").encode())
+        write_text(out / ABOUT, json.dumps(about, indent=1, sort_keys=True) + "\n")
     return trainer.fit(resume=resume)
 
 

@@ -263,7 +263,8 @@ def test_without_a_network_the_files_to_fetch_are_named(monkeypatch, capsys):
 
 
 def test_the_store_lists_whole_files_only_and_sweeps_old_partial_ones(store, tmp_path):
-    add(public_files.r2plus1d_pth(tmp_path))
+    source = public_files.r2plus1d_pth(tmp_path)
+    add(source)
     whole = store / "r2plus1d-18.safetensors"
     (store / "half.safetensors").write_bytes(whole.read_bytes()[:100_000])
     save_file({"a": torch.zeros(1)}, store / "foreign.safetensors")
@@ -272,7 +273,7 @@ def test_the_store_lists_whole_files_only_and_sweeps_old_partial_ones(store, tmp
         past = (store / name).stat().st_mtime - age
         os.utime(store / name, (past, past))
     assert [kept.name for kept in weights.stored()] == ["r2plus1d-18"]
-    weights.sweep()
+    add(source)
     assert not (store / ".old.safetensors.x.partial").exists()
     assert (store / ".new.safetensors.y.partial").exists()
 
