@@ -216,7 +216,7 @@ class WindowAttention(nn.Module):
         # Moved after the norm, so that under the "released" rule a padded cell is the bias of qkv alone.
         cells_RC = plan.rows.far(_as_layers_take_it(self.norm(x_BTHWC)).flatten(0, 3))
         qkv = torch.split(self.qkv(cells_RC), [group.windows * group.cells for group in plan.groups])
-        biases: dict[int, Tensor] = {}
+        biases: dict[int, Tensor] = {}  # by cells of a window: videos differ in time alone, and so do windows
         seen = []
         for group, rows in zip(plan.groups, qkv, strict=True):
             if group.cells not in biases:
