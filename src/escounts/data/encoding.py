@@ -17,6 +17,7 @@ from torch import Tensor
 from escounts.data.annotations import Dataset, Problem, Span, VideoAnnotation
 from escounts.data.tokens import TokenLayout, TokenStore, TokenWriter, VideoTokens
 from escounts.errors import DataError, VideoError
+from escounts.models.device import precision
 from escounts.models.encoders.interface import Encoder, EncoderSpec, Image
 from escounts.windows import filled, shift_starts, windows
 
@@ -221,7 +222,7 @@ def _tokens(encoder: Encoder, frames: npt.NDArray[np.uint8], grid: tuple[int, in
     """float16 tokens (B, T, H, W, C) of uint8 frames (B, T, H, W, 3), averaged to the grid."""
     frames_BTCHW = torch.from_numpy(frames).permute(0, 1, 4, 2, 3)
     device = next(iter(encoder.parameters()), torch.zeros(0)).device
-    with torch.autocast("cuda", torch.bfloat16, enabled=device.type == "cuda"):
+    with precision(device):
         tokens_BTHWC: Tensor = encoder(encoder.normalise(frames_BTCHW)).float()
     if tuple(tokens_BTHWC.shape[2:4]) != grid:
         flat = tokens_BTHWC.flatten(0, 1).permute(0, 3, 1, 2)

@@ -20,6 +20,7 @@ from torch import Tensor
 from escounts.errors import ExemplarError, VideoError
 from escounts.estimation.token_file import TokenFile
 from escounts.models.decoder import Memory, Projected, check_tokens
+from escounts.models.device import precision
 from escounts.models.encoders.interface import Image
 from escounts.models.interface import Progress
 from escounts.models.network import Network
@@ -137,15 +138,10 @@ class FramesModel:
         if real is not None and self.config.padding == "mean":
             for row, count in enumerate(real):
                 x[row, count:] = 0.0
-        with self.precision():
+        with precision(self.device):
             out: Tensor = self.network.encoder(x)
         check_tokens(out)
         return out.float()
-
-    def precision(self) -> torch.autocast:
-        """bf16 where the device is fast at it."""
-        fast = self.device.type == "cuda" and torch.cuda.is_bf16_supported()
-        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=fast)
 
 
 class FramesEncoding:
@@ -227,7 +223,7 @@ class FramesEncoding:
             if begin + offset >= last or stop + offset <= first:
                 continue
             tokens_1THWC = sequence.read(begin, stop, self.model.device)[None]
-            with self.model.precision():
+            with precision(self.model.device):
                 output = self.model.network.decoder.decode(Projected(tokens_1THWC, None), memory)
             rate_BT = output.rate_BT if assume_repeats else None
             values_BT = output.density_BT if rate_BT is None else rate_BT

@@ -1,10 +1,14 @@
-"""Which device to run on, from a person's word for it."""
+"""Which device to run on, from a person's word for it, and in which precision."""
 
 from __future__ import annotations
+
+from typing import Literal
 
 import torch
 
 from escounts.errors import ModelError
+
+Precision = Literal["auto", "float32", "bf16"]
 
 
 def choose_device(name: str = "auto") -> torch.device:
@@ -17,3 +21,10 @@ def choose_device(name: str = "auto") -> torch.device:
     if kind == "cuda" and not torch.cuda.is_available():
         raise ModelError(f"device is {name!r}, but no CUDA device is here; use --device cpu or auto")
     return torch.device(name)
+
+
+def precision(device: torch.device, wanted: Precision = "auto") -> torch.autocast:
+    """The context networks run in; "auto" is bf16 where the device is fast at it, else float32."""
+    fast = device.type == "cuda" and torch.cuda.is_bf16_supported()
+    low = wanted == "bf16" or (wanted == "auto" and fast)
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=low)

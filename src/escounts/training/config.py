@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from escounts.models.device import Precision
 from escounts.whole_files import write_text
 
 Schedule = Literal["steps", "cosine"]
-Precision = Literal["auto", "float32", "bf16"]
 
 
 @dataclass(frozen=True)

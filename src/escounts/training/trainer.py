@@ -18,6 +18,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from escounts.models.device import precision
 from escounts.models.heads import HeadOutput
 from escounts.training.config import TrainConfig
 from escounts.training.objective import Objective, Target
@@ -211,10 +212,7 @@ class Trainer:
     @contextmanager
     def _arithmetic(self) -> Iterator[None]:
         """Precision and attention kernels of the network's passes."""
-        precision = self.config.precision
-        fast = self.device.type == "cuda" and torch.cuda.is_bf16_supported()
-        low = precision == "bf16" or (precision == "auto" and fast)
-        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=low), sdpa_kernel(KERNELS):
+        with precision(self.device, self.config.precision), sdpa_kernel(KERNELS):
             yield
 
     def _state(self) -> dict[str, Any]:
