@@ -15,10 +15,22 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from footage import REPETITIONS_A_SEGMENT, Cost, answer, count, decode, looped, measured, replace_section, segment
+from footage import (
+    FAST_REPETITIONS_A_SEGMENT,
+    REPETITIONS_A_SEGMENT,
+    Cost,
+    answer,
+    count,
+    decode,
+    looped,
+    measured,
+    replace_section,
+    segment,
+)
 
 MINUTE = 6
 """Segments."""
+FAST, THOROUGH = "fast motion", "thorough"
 
 
 def main() -> None:
@@ -29,7 +41,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.child:
         what, video = options.child
-        answer(lambda: decode(video) if what == "decode" else count(video, what))
+        model, _, setting = what.partition(", ")
+        answer(lambda: decode(video) if what == "decode" else count(video, model, thorough=setting == THOROUGH))
         return
     from escounts.models import catalogue
 
@@ -37,11 +50,16 @@ def main() -> None:
     folder = Path(tempfile.gettempdir()) / "escounts-benchmarks"
     folder.mkdir(exist_ok=True)
     video = looped(segment(folder / "segment.mp4"), folder / "minute.mp4", MINUTE)
-    jobs = ["decode", *models]
+    quick = segment(folder / "fast-segment.mp4", FAST_REPETITIONS_A_SEGMENT)
+    quick = looped(quick, folder / "fast-minute.mp4", MINUTE)
+    jobs = {"decode": video} | {model: video for model in models}
+    for model in models:
+        if model != "spectral":
+            jobs |= {f"{model}, {FAST}": quick, f"{model}, {THOROUGH}": video}
     costs: dict[str, list[Cost]] = {job: [] for job in jobs}
     for _ in range(options.rounds):
-        for job in jobs:
-            costs[job].append(measured(Path(__file__), job, video))
+        for job, footage in jobs.items():
+            costs[job].append(measured(Path(__file__), job, footage))
     text = table(costs)
     print(text)
     replace_section("count", text)
@@ -54,7 +72,8 @@ def table(costs: dict[str, list[Cost]]) -> str:
         "## A minute of 720p30",
         "",
         f"{os.cpu_count()} cores ({platform.machine()}), h264, {SECONDS} s, median of {len(costs['decode'])} rounds; "
-        f"`python benchmarks/count.py`. Truth: {MINUTE * REPETITIONS_A_SEGMENT} repetitions.",
+        f"`python benchmarks/count.py`. Truth: {MINUTE * REPETITIONS_A_SEGMENT} repetitions, {FAST} "
+        f"{MINUTE * FAST_REPETITIONS_A_SEGMENT}.",
         "",
         "| | wall s | × real time | processor s | against pure decoding | peak MB | count |",
         "|---|---|---|---|---|---|---|",
@@ -62,7 +81,8 @@ def table(costs: dict[str, list[Cost]]) -> str:
     for job, rounds in costs.items():
         wall, cpu = _median(rounds, "wall"), _median(rounds, "cpu")
         counted = "–" if job == "decode" else f"{rounds[0].answer:.0f}"
-        name = "pure decoding" if job == "decode" else f"`{job}`, start to finish"
+        model, _, setting = job.partition(", ")
+        name = "pure decoding" if job == "decode" else f"`{model}`, {setting or 'start to finish'}"
         lines.append(
             f"| {name} | {wall:.2f} | {SECONDS / wall:.0f} | {cpu:.2f} | {cpu / plain:.2f} × | "
             f"{max(cost.peak_mb for cost in rounds):.0f} | {counted} |"
