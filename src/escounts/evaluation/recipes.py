@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from escounts.data.tokens import TokenLayout
-from escounts.models.decoder import PAPER, DecoderConfig
+from escounts.models.decoder import PAPER
 from escounts.models.heads import RateHeadConfig
-from escounts.models.similarity import SimilarityConfig
+from escounts.models.lite import NARROW_DECODER
 from escounts.training.config import TrainConfig
 from escounts.training.objective import DensityObjectiveConfig, RateObjectiveConfig
 from escounts.training.sampling import ExemplarSampling
@@ -65,7 +65,7 @@ class Recipe:
             "window_blocks": max(self.window_blocks - 2, 1),
         }
         decoder = replace(
-            QUICK_DECODER,
+            NARROW_DECODER,
             in_channels=layout.channels,
             cross_blocks=min(self.cross_blocks, 2),
             **_without(choices),
@@ -161,32 +161,6 @@ class Table:
         ]
         return tuple(dict.fromkeys(used))
 
-
-QUICK_DECODER = DecoderConfig(
-    channels=64,
-    heads=2,
-    cross_blocks=1,
-    window_blocks=1,
-    window=(16, 1, 1),
-    window_shift="alternate",
-    mlp_ratio=2,
-    grid=(1, 1),
-    pool_exemplars=True,
-    latent_tokens=16,
-    spatial_position="learnt",
-    exemplar_position=True,
-    exemplar_length=True,
-    exemplar_norm=True,
-    input_norm=True,
-    middle_norm=False,
-    final_norm=True,
-    cross_qkv_bias=True,
-    head=RateHeadConfig(min_period=2.2, max_period=84.0, bins=24),
-    similarity=SimilarityConfig(
-        lags=48, cell_heads=2, cell_channels=8, pooled_heads=2, pooled_channels=16, widths=(8, 12, 16)
-    ),
-)
-"""The quick tables' decoder: the default model's form, narrow."""
 
 QUICK_TRAIN = TrainConfig(
     steps=300,

@@ -36,6 +36,22 @@ LITE_DECODER = DecoderConfig(
     similarity=SimilarityConfig(),
 )
 
+NARROW_DECODER = replace(
+    LITE_DECODER,
+    channels=64,
+    heads=2,
+    cross_blocks=1,
+    window_blocks=1,
+    window=(16, 1, 1),
+    grid=(1, 1),
+    latent_tokens=16,
+    head=RateHeadConfig(min_period=2.2, max_period=84.0, bins=24),
+    similarity=SimilarityConfig(
+        lags=48, cell_heads=2, cell_channels=8, pooled_heads=2, pooled_channels=16, widths=(8, 12, 16)
+    ),
+)
+"""The same form, narrow: what a few stored tokens can train from nothing, in minutes on a CPU."""
+
 LITE = NetworkConfig(encoder="lite", encoder_options={}, decoder=LITE_DECODER)
 
 LITE_TINY = NetworkConfig(

@@ -8,6 +8,7 @@ from pathlib import Path
 from escounts.data.tokens import TokenLayout
 from escounts.models.checkpoint import read_checkpoint
 from escounts.models.heads import RateHeadConfig
+from escounts.models.lite import NARROW_DECODER
 from escounts.models.network import NetworkConfig
 from escounts.training.config import TrainConfig
 from escounts.training.objective import RateObjectiveConfig
@@ -29,10 +30,8 @@ OWN_TRAIN = TrainConfig(
 
 def folder_run(layout: TokenLayout, initial: Path | None, *, seed: int = 0) -> TokenRun:
     """The run for a folder of own videos. initial: the network it starts from, None to start from nothing."""
-    from escounts.evaluation.recipes import QUICK_DECODER
-
     if initial is None:
-        decoder = replace(QUICK_DECODER, in_channels=layout.channels)
+        decoder = replace(NARROW_DECODER, in_channels=layout.channels)
     else:
         decoder = NetworkConfig.from_dict(read_checkpoint(initial)[1]).decoder
     assert isinstance(decoder.head, RateHeadConfig)
