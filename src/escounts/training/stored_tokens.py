@@ -30,8 +30,7 @@ from escounts.training.token_cache import TokenCache, to_device
 
 AHEAD = 2
 """Batches made ahead of the one that is trained on."""
-PADDED_TO = 4
-"""Cells of a window of eq. 5, which are padded to anyway: fewer shapes to plan windows and find memory for."""
+
 
 
 @dataclass(frozen=True)
@@ -253,10 +252,10 @@ class StoredTokensTask:
 
 
 def collate(samples: Sequence[Sample]) -> TokenBatch:
-    """Samples stacked, padded where they differ to the longest and on to a multiple of PADDED_TO cells."""
+    """Samples stacked, padded to the longest where they differ; the decoder packs them."""
     lengths = tuple(len(sample.tokens_THWC) for sample in samples)
     equal = min(lengths) == max(lengths)
-    longest = max(lengths) if equal else -(-max(lengths) // PADDED_TO) * PADDED_TO
+    longest = max(lengths)
     first = samples[0].tokens_THWC
     tokens_BTHWC = first.new_zeros(len(samples), longest, *first.shape[1:])
     density_BT = np.zeros((len(samples), longest), np.float32)
