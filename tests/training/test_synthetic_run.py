@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -45,3 +47,8 @@ def test_clips_for_training_are_permissive_and_not_held_out(tmp_path: Path) -> N
     held_out.write_text("file,start_s,end_s,kind,what\nc.mp4,0,5,nothing,a street\n")
     assert clip_files(None, table, exclude=held_out) == [tmp_path / "a.mp4"]
     assert clip_files(None, table, every_licence=True, exclude=held_out) == [tmp_path / "a.mp4", tmp_path / "b.mp4"]
+
+
+def test_training_and_calibrating_need_no_video_reader() -> None:
+    code = "import sys; sys.modules['av'] = None; import escounts.training.synthetic_run"
+    subprocess.run([sys.executable, "-c", code], check=True)

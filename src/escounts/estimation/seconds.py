@@ -7,6 +7,7 @@ together; it is encoded when they are unsure or see short periods, or when an ex
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -16,7 +17,10 @@ from escounts.estimation.seconds_encoding import SecondsEncoding
 from escounts.estimation.views import BASE_RATE, Image, View
 from escounts.models.interface import Progress
 from escounts.models.network import Network
-from escounts.video import Video
+
+if TYPE_CHECKING:
+    # The reader needs PyAV; a machine that only trains and calibrates need not have it.
+    from escounts.video import Video
 
 SLOW_VIEWS = (View(6), View(3))
 FAST_VIEWS = (View(1),)

@@ -32,7 +32,6 @@ AHEAD = 2
 """Batches made ahead of the one that is trained on."""
 
 
-
 @dataclass(frozen=True)
 class StoredTokensConfig:
     """batch_size: videos of a global step. target: the map to learn, "peaks" (eq. 1) with its sigma in cells or

@@ -14,6 +14,7 @@ from escounts.confidence import Calibration
 from escounts.data.synthetic import ClipBank, Generator, GeneratorConfig, MotionBank
 from escounts.data.synthetic.clips import permissive, pool_rows
 from escounts.errors import DataError
+from escounts.estimation.seconds import SecondsModel
 from escounts.models.checkpoint import (
     load_network,
     read_checkpoint,
@@ -25,6 +26,7 @@ from escounts.models.checkpoint import (
 from escounts.models.encoders.lite import LiteEncoder
 from escounts.models.lite import LITE, LITE_TINY
 from escounts.models.network import Network, NetworkConfig
+from escounts.training.calibration import calibrate, collect
 from escounts.training.config import TrainConfig, synthetic_recipe
 from escounts.training.objective import Objective, RateObjectiveConfig
 from escounts.training.pixels import PixelConfig, PixelTask
@@ -135,10 +137,6 @@ def calibrate_checkpoint(
 
     The network is the one in the file, with its stored precision: that is what will be counted with.
     """
-    # Counting imports the video reader, which a machine that only trains need not have before this point.
-    from escounts.estimation.seconds import SecondsModel
-    from escounts.training.calibration import calibrate, collect
-
     model = SecondsModel(path.stem, load_network(path)[0], device=device, calibration=UNCALIBRATED)
     fitted = calibrate(collect(model, generator, videos, lengths=CALIBRATION_LENGTHS), UNCALIBRATED)
     tensors, config, metadata = read_checkpoint(path)
