@@ -11,57 +11,32 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from escounts.models.encoders.interface import IMAGENET_MEAN, IMAGENET_STD, Encoder, EncoderSpec
-from escounts.models.encoders.patch_embedding import PatchEmbedding, linear_from_convolution
+from escounts.models.encoders.patch_embedding import linear_from_convolution
 from escounts.models.encoders.public import PublicWeights, Tensors
-from escounts.models.encoders.vit import Block, VitConfig
+from escounts.models.encoders.vit import Vit, VitConfig
 from escounts.models.public_sources import MAE_VIT_B
 
 
-class MaeVit(Encoder):
+class MaeVit(Vit):
     """A ViT over space-time patches with a class token and separable learnt positions."""
 
     def __init__(self, config: VitConfig, *, name: str = "mae-vit-b") -> None:
-        super().__init__(
-            EncoderSpec(
-                name=name,
-                channels=config.width,
-                window_frames=config.frames,
-                every=4,
-                size=config.size,
-                mean=IMAGENET_MEAN,
-                std=IMAGENET_STD,
-                cells=config.cells,
-                grid=config.grid,
-                exemplar_frames=config.frames,
-            )
-        )
+        super().__init__(config, name=name)
         rows, columns = config.grid
-        self.config = config
-        self.patch_embed = PatchEmbedding(config.patch, config.width)
         self.cls_token = nn.Parameter(torch.zeros(1, 1, config.width))
         self.pos_embed_class = nn.Parameter(torch.zeros(1, 1, config.width))
         self.pos_embed_spatial = nn.Parameter(torch.zeros(1, rows * columns, config.width))
         self.pos_embed_temporal = nn.Parameter(torch.zeros(1, config.cells, config.width))
-        self.blocks = nn.ModuleList(Block(config) for _ in range(config.depth))
-        self.norm = nn.LayerNorm(config.width, eps=config.norm_eps)
         for parameter in (self.cls_token, self.pos_embed_spatial, self.pos_embed_temporal):
             nn.init.trunc_normal_(parameter, std=0.02)
 
     def embed(self, frames_BTCHW: Tensor) -> Tensor:
-        """The trunk's input (B, 1 + T'·H'·W', C): the class token, then patches in the order t, h, w."""
+        """(B, 1 + T'·H'·W', C): the class token, then the patches."""
         patches_BTNC = self.patch_embed(frames_BTCHW).flatten(2, 3)
         positions_TNC = self.pos_embed_temporal.transpose(0, 1) + self.pos_embed_spatial
         tokens_BNC = (patches_BTNC + positions_TNC).flatten(1, 2)
         first_B1C = (self.cls_token + self.pos_embed_class).expand(len(tokens_BNC), -1, -1)
         return torch.cat((first_B1C, tokens_BNC), dim=1)
-
-    def forward(self, frames_BTCHW: Tensor) -> Tensor:
-        tokens_BNC = self.embed(frames_BTCHW)
-        for block in self.blocks:
-            tokens_BNC = block(tokens_BNC)
-        out: Tensor = self.norm(tokens_BNC[:, 1:])
-        return out.view(len(out), self.config.cells, *self.config.grid, -1)
 
 
 def mae_vit_b(**options: Any) -> MaeVit:

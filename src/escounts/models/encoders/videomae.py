@@ -10,12 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from escounts.models.encoders.interface import IMAGENET_MEAN, IMAGENET_STD, Encoder, EncoderSpec
-from escounts.models.encoders.patch_embedding import PatchEmbedding, linear_from_convolution
+from escounts.models.encoders.patch_embedding import linear_from_convolution
 from escounts.models.encoders.public import PublicWeights, Tensors
-from escounts.models.encoders.vit import Block, VitConfig
+from escounts.models.encoders.vit import Vit, VitConfig
 from escounts.models.public_sources import VIDEOMAE_B, VIDEOMAE_L, VIDEOMAE_S
 
 SIZES = {
@@ -25,38 +24,19 @@ SIZES = {
 }
 
 
-class VideoMae(Encoder):
+class VideoMae(Vit):
     """A ViT over space-time patches with sinusoidal positions."""
 
     def __init__(self, config: VitConfig, *, name: str = "videomae-b", final_norm: bool = True) -> None:
-        super().__init__(
-            EncoderSpec(
-                name=name,
-                channels=config.width,
-                window_frames=config.frames,
-                every=4,
-                size=config.size,
-                mean=IMAGENET_MEAN,
-                std=IMAGENET_STD,
-                cells=config.cells,
-                grid=config.grid,
-                exemplar_frames=config.frames,
-            )
-        )
-        self.config = config
-        self.patch_embed = PatchEmbedding(config.patch, config.width)
-        self.blocks = nn.ModuleList(Block(config) for _ in range(config.depth))
-        self.norm = nn.LayerNorm(config.width, eps=config.norm_eps) if final_norm else nn.Identity()
+        super().__init__(config, name=name, final_norm=final_norm)
         places = config.cells * config.grid[0] * config.grid[1]
         self.positions_NC: Tensor
         self.register_buffer("positions_NC", sinusoid_table(places, config.width), persistent=False)
 
-    def forward(self, frames_BTCHW: Tensor) -> Tensor:
-        tokens_BNC = self.patch_embed(frames_BTCHW).flatten(1, 3) + self.positions_NC
-        for block in self.blocks:
-            tokens_BNC = block(tokens_BNC)
-        out: Tensor = self.norm(tokens_BNC)
-        return out.view(len(out), self.config.cells, *self.config.grid, -1)
+    def embed(self, frames_BTCHW: Tensor) -> Tensor:
+        """(B, T'·H'·W', C): the patches."""
+        tokens_BNC: Tensor = self.patch_embed(frames_BTCHW).flatten(1, 3) + self.positions_NC
+        return tokens_BNC
 
 
 def sinusoid_table(places: int, width: int) -> Tensor:

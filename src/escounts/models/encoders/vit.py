@@ -1,4 +1,7 @@
-"""The transformer trunk that MAE ViT and VideoMAE share: pre-norm blocks with joint space-time attention."""
+"""What MAE ViT and VideoMAE share: space-time patches through pre-norm blocks with joint attention.
+
+They differ in how patches get their positions (`embed`), in a class token, and in the names of their weights.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,9 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from escounts.models.encoders.interface import IMAGENET_MEAN, IMAGENET_STD, Encoder, EncoderSpec
+from escounts.models.encoders.patch_embedding import PatchEmbedding
 
 
 @dataclass(frozen=True)
@@ -88,3 +94,39 @@ class Block(nn.Module):
         tokens_BNC = tokens_BNC + self.attn(self.norm1(tokens_BNC))
         out: Tensor = tokens_BNC + self.mlp(self.norm2(tokens_BNC))
         return out
+
+
+class Vit(Encoder):
+    """Patches through blocks and, unless it is left out, a norm; positions are the subclass's."""
+
+    def __init__(self, config: VitConfig, *, name: str, final_norm: bool = True) -> None:
+        super().__init__(
+            EncoderSpec(
+                name=name,
+                channels=config.width,
+                window_frames=config.frames,
+                every=4,
+                size=config.size,
+                mean=IMAGENET_MEAN,
+                std=IMAGENET_STD,
+                cells=config.cells,
+                grid=config.grid,
+                exemplar_frames=config.frames,
+            )
+        )
+        self.config = config
+        self.patch_embed = PatchEmbedding(config.patch, config.width)
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config.depth))
+        self.norm = nn.LayerNorm(config.width, eps=config.norm_eps) if final_norm else nn.Identity()
+
+    def embed(self, frames_BTCHW: Tensor) -> Tensor:
+        """The blocks' input (B, N, C): patches with their positions in the order t, h, w; other tokens before."""
+        raise TypeError(f"{type(self).__name__} does not define embed")
+
+    def forward(self, frames_BTCHW: Tensor) -> Tensor:
+        tokens_BNC = self.embed(frames_BTCHW)
+        for block in self.blocks:
+            tokens_BNC = block(tokens_BNC)
+        rows, columns = self.config.grid
+        out: Tensor = self.norm(tokens_BNC[:, -self.config.cells * rows * columns :])
+        return out.view(len(out), self.config.cells, rows, columns, -1)
