@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from acting import choose, drag, open_card, recount, shown, spans
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 from serving import Client
 
 
@@ -47,6 +47,28 @@ def test_a_long_exemplar_changes_the_count(page: Page, sample: Path) -> None:
     edges = spans(page)
     drag(page, edges[1][0], edges[2][1])
     assert recount(page) != zero_shot, "twice as long an example is another count"
+
+
+def test_a_recount_that_takes_long_says_how_far_it_is(page: Page, sample: Path) -> None:
+    choose(page, sample)
+
+    def unfinished(route: Route) -> None:
+        if route.request.method != "POST":
+            route.continue_()
+            return
+        response = route.fetch()
+        route.fulfill(response=response, json={**response.json(), "state": "running", "progress": 0.37})
+
+    page.route("**/api/jobs", unfinished)
+    page.evaluate(
+        """() => {
+            const shown = document.getElementById("recount-time");
+            window.said = [];
+            new MutationObserver(() => window.said.push(shown.textContent)).observe(shown, { childList: true });
+        }"""
+    )
+    assert recount(page) == len(spans(page))
+    assert "37 %" in page.evaluate("window.said")
 
 
 def test_an_exemplar_is_moved_and_removed_by_keyboard(page: Page, sample: Path) -> None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from multiprocessing import Pipe
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,8 +14,9 @@ import pytest
 import torch
 
 from escounts.errors import VideoError
+from escounts.results import CountResult, DensityMap
 from escounts.serve.encodings import EncodingCache, footprint
-from escounts.serve.worker import Cancelled, Source, Worker, WorkerOptions
+from escounts.serve.worker import Cancelled, CountTask, Source, Worker, WorkerOptions
 
 MEGABYTE = 2**20
 OPTIONS = WorkerOptions("spectral", "cpu", 2**32, 2**28, 4, max_duration=60.0, max_pixels=1920 * 1080)
@@ -78,6 +80,42 @@ def test_progress_is_reported_seldom_and_cancels() -> None:
     worker._cancelled.add("job")
     with pytest.raises(Cancelled):
         progress(5.0, 10.0)
+
+
+def test_a_recount_that_reads_the_video_again_reports_and_can_be_cancelled(clips: dict[int, Path]) -> None:
+    ours, theirs = Pipe()
+    worker = Worker(theirs, OPTIONS)
+    source = Source("id", str(clips[7]), "seven.mp4")
+    video = worker._open(source)
+
+    class Rereading:
+        """An encoding whose counts read the video once more, as an exemplar of a fast motion makes them."""
+
+        def count(self, **_: object) -> CountResult:
+            for _frame in video.frames(rate=10.0):
+                pass
+            density = DensityMap(np.zeros(1, np.float32), 0.0, 1.0)
+            return CountResult("v", "m", 0, 0.0, (), density, 1.0, False, 1.0, (0.0, 1.0))
+
+    worker._cache.put("id", Rereading())
+    worker._count(CountTask("job", source))
+    kind, job, (done, total) = ours.recv()
+    assert (kind, job) == ("progress", "job") and 0 <= done < total == video.info.duration
+    list(video.frames(rate=10.0))
+    assert not ours.poll(), "reading it for nobody reports to nobody"
+
+    class Late(set[str]):
+        """Nobody wants the job any more once it has begun to read."""
+
+        asked = 0
+
+        def __contains__(self, job: object) -> bool:
+            self.asked += 1
+            return self.asked > 3
+
+    worker._cancelled = Late()
+    with pytest.raises(Cancelled):
+        worker._count(CountTask("job", source))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -106,6 +106,7 @@ class Worker:
             lane: queue.SimpleQueue() for lane in LANES
         }
         self._counter: Any = None
+        self._reading = threading.local()
         self._cache = EncodingCache(max_bytes=options.cache_memory, max_videos=options.cache_videos)
 
     def prepare(self) -> None:
@@ -176,9 +177,14 @@ class Worker:
                 names[source.path] = source.id
         if task.id in self._cancelled:
             raise Cancelled
-        result = encoded.count(
-            exemplars=exemplars, start=task.start, end=task.end, assume_repeats=task.assume_repeats
-        )
+        # An exemplar may want a rate that is not encoded yet: the video is then read once more, in this thread.
+        self._reading.progress = self._progress(task.id)
+        try:
+            result = encoded.count(
+                exemplars=exemplars, start=task.start, end=task.end, assume_repeats=task.assume_repeats
+            )
+        finally:
+            self._reading.progress = None
         return self._document(result, task.source.name, names, time.perf_counter() - began)
 
     @staticmethod
@@ -202,10 +208,8 @@ class Worker:
         kept = self._cache.get(source.id)
         if kept is not None:
             return kept
-        from escounts.video import Video
-
         refuse_playlist(source)
-        video = Video(source.path)
+        video = self._open(source)
         self._check(video.info)
         described = {name: getattr(video.info, name) for name in ("duration", "width", "height", "fps")}
         self.report("info", task_id, (source.id, described))
@@ -213,6 +217,22 @@ class Worker:
         self._cache.put(source.id, encoded)
         self.report("cached", task_id, self._cache.names())
         return encoded
+
+    def _open(self, source: Source) -> Any:
+        """The video; read while a lane counts, it reports that lane's progress."""
+        from escounts.video import Frame, Video
+
+        reading = self._reading
+
+        class WatchedVideo(Video):
+            def frames(self, **options: Any) -> Iterator[Frame]:
+                progress = getattr(reading, "progress", None)
+                for frame in super().frames(**options):
+                    if progress is not None:
+                        progress(frame.time, self.info.duration)
+                    yield frame
+
+        return WatchedVideo(source.path)
 
     def _check(self, info: Any) -> None:
         options = self._options

@@ -1,7 +1,7 @@
 // What is asked for: exemplars, the range, Recount, and the counts made before.
 
 import { api } from "./api.js";
-import { byId, element, repetitions, span, toast } from "./format.js";
+import { byId, element, percent, repetitions, span, toast } from "./format.js";
 
 export class Prompt {
   /** timeline draws exemplars and range. onResult(job): a recount is there. onShow(jobId): an earlier one is wanted. */
@@ -106,13 +106,13 @@ export class Prompt {
       exemplars: this.exemplars,
       start: whole ? null : this.range[0],
       end: whole ? null : round(this.range[1]),
-      wait: 20,
+      wait: 2,
     };
     const video = this.video;
     const began = performance.now();
     byId("recount").disabled = true;
     try {
-      const job = await api.count(video, request);
+      const job = await this.followed(await api.count(video, request));
       const seconds = (performance.now() - began) / 1000;
       if (video === this.video) await this.onResult(job);
       byId("recount-time").textContent =
@@ -122,6 +122,16 @@ export class Prompt {
     } finally {
       byId("recount").disabled = false;
     }
+  }
+
+  /** A recount that reads the video again takes a while: says how far it is until it has ended. */
+  async followed(job) {
+    while (job.state === "queued" || job.state === "running") {
+      byId("recount-time").textContent = job.state === "queued" ? "waiting" : percent(job.progress);
+      await new Promise((resolve) => setTimeout(resolve, 400));
+      job = await api.job(job.id);
+    }
+    return job;
   }
 
   showHistory(jobs, current) {
