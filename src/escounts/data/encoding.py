@@ -19,6 +19,7 @@ from escounts.data.tokens import TokenLayout, TokenStore, TokenWriter, VideoToke
 from escounts.errors import DataError, VideoError
 from escounts.models.device import precision
 from escounts.models.encoders.interface import Encoder, EncoderSpec, Image
+from escounts.models.lite import exemplar_cells
 from escounts.windows import filled, shift_starts, windows
 
 if TYPE_CHECKING:
@@ -194,11 +195,8 @@ def _encode_windows(
 
 def exemplars_in_place(tokens_THWC: Tensor, spans: Sequence[Span], step: float, cells: int) -> Tensor:
     """Exemplars (R, cells, H, W, C) as cells of the video's own sequence, spread evenly over each span."""
-    middles = (np.arange(cells) + 0.5) / cells
-    times = np.asarray(spans, dtype=np.float64).reshape(-1, 2)
-    at = (times[:, :1] + middles * (times[:, 1:] - times[:, :1])) / step
-    index = torch.from_numpy(np.clip(np.floor(at), 0, len(tokens_THWC) - 1).astype(np.int64))
-    return tokens_THWC[index]
+    index = [exemplar_cells(start / step, end / step, len(tokens_THWC), cells) for start, end in spans]
+    return tokens_THWC[torch.from_numpy(np.array(index, dtype=np.int64).reshape(-1, cells))]
 
 
 def _exemplars(source: Video, spans: Sequence[Span], begin: float, encoder: Encoder, layout: TokenLayout) -> Tensor:

@@ -72,7 +72,7 @@ EXEMPLAR_CELLS = 16
 """Time cells of an exemplar, spread evenly over its repetition."""
 
 
-def exemplar_cells(start: float, end: float, length: int) -> npt.NDArray[np.int64]:
+def exemplar_cells(start: float, end: float, length: int, cells: int = EXEMPLAR_CELLS) -> npt.NDArray[np.int64]:
     """The time cells that stand for an exemplar between two (fractional) cells of a sequence of `length`."""
-    centres = start + (np.arange(EXEMPLAR_CELLS) + 0.5) / EXEMPLAR_CELLS * (end - start)
+    centres = start + (np.arange(cells) + 0.5) / cells * (end - start)
     return np.clip(np.floor(centres), 0, length - 1).astype(np.int64)
