@@ -12,8 +12,8 @@ class GeneratorConfig:
     """Shares are probabilities 0..1, periods and durations are in frames unless a name says otherwise."""
 
     # Where the motion comes from; a missing bank's share goes to the others.
-    clips: float = 0.45
-    motion: float = 0.30
+    clips: float = 0.42
+    motion: float = 0.33
     procedural: float = 0.25
 
     # What a batch is made of.
@@ -80,7 +80,7 @@ class GeneratorConfig:
     alternate_figures: float = 0.22
     one_sided: float = 0.9
     """Motion capture alternates only where it differs this much from its mirror image (0 none, 2 opposite)."""
-    alternate_footage: float = 0.06
+    alternate_footage: float = 0.10
     alternate_sprites: float = 0.15
     alternate_exercises: float = 0.6
     """Of those parametric exercises that have a side."""
@@ -157,7 +157,7 @@ class GeneratorConfig:
     """Share of figure and procedural videos before a clip's frame, where there are clips."""
     background_still: float = 0.5
     """Share of such backgrounds that are one frame; the others play on, once."""
-    exercise: float = 0.4
+    exercise: float = 0.5
     """Share of procedural videos that show a parametric exercise; the others show mechanisms and patterns."""
 
     def __post_init__(self) -> None:
