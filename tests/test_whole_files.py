@@ -58,3 +58,12 @@ def test_sweeping_takes_what_the_killed_left_and_nothing_else(tmp_path: Path) ->
     sweep(tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == ["x.txt"]
     sweep(tmp_path / "absent")
+
+
+def test_others_may_read_what_a_writer_kept_to_itself(tmp_path: Path) -> None:
+    plain = tmp_path / "plain"
+    plain.touch()
+    with whole_file(tmp_path / "written") as partial:
+        partial.unlink()
+        os.close(os.open(partial, os.O_CREAT | os.O_WRONLY, 0o600))
+    assert (tmp_path / "written").stat().st_mode == plain.stat().st_mode

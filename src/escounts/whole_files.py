@@ -24,7 +24,9 @@ def whole_file(path: Path) -> Iterator[Path]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         partial.touch(exist_ok=False)
+        mode = partial.stat().st_mode
         yield partial
+        os.chmod(partial, mode)  # as any new file: some writers make theirs readable by the owner alone
         with open(partial, "r+b") as file:
             os.fsync(file.fileno())
         os.replace(partial, path)
