@@ -105,11 +105,15 @@ def decode(path: str) -> float:
         return float(sum(1 for _ in container.decode(stream)))
 
 
-def count(path: str, model: str, *, thorough: bool = False) -> float:
-    """Count a video with a model."""
+def counting(path: str, model: str, device: str, *, thorough: bool = False) -> Callable[[], float]:
+    """The work of counting a video with a model. On a GPU loading and a first count are done before."""
     from escounts.counter import load
 
-    return load(model, device="cpu").count(path, thorough=thorough).count
+    if device == "cpu":
+        return lambda: load(model, device=device).count(path, thorough=thorough).count
+    counter = load(model, device=device)
+    counter.count(path, thorough=thorough)
+    return lambda: counter.count(path, thorough=thorough).count
 
 
 def replace_section(name: str, text: str) -> None:

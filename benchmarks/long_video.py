@@ -11,7 +11,7 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from footage import REPETITIONS_A_SEGMENT, Cost, answer, count, looped, measured, replace_section, segment
+from footage import REPETITIONS_A_SEGMENT, Cost, answer, counting, looped, measured, replace_section, segment
 
 SEGMENTS = {"10 minutes": 60, "2 hours": 720}
 
@@ -23,7 +23,7 @@ def main() -> None:
     parser.add_argument("--child", nargs=2, metavar=("MODEL", "VIDEO"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        answer(lambda: count(options.child[1], options.child[0]))
+        answer(counting(options.child[1], options.child[0], "cpu"))
         return
     folder = Path(tempfile.gettempdir()) / "escounts-benchmarks"
     folder.mkdir(exist_ok=True)
