@@ -8,8 +8,6 @@ from pathlib import Path
 
 import click
 
-from escounts.errors import OutputError
-
 
 @click.command()
 @click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("sample.mp4"), show_default=True)
@@ -17,29 +15,17 @@ from escounts.errors import OutputError
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed draws the same video.")
 def command(output: Path, repetitions: int, seed: int) -> None:
     """Draw a figure doing squats; the true repetition times go into a .json file beside the video."""
-    import av
-    import av.error
-
     from escounts.data.synthetic.render import render
     from escounts.data.synthetic.sample import RATE, SIZE, sample_plan
-    from escounts.whole_files import whole_file, write_text
+    from escounts.movie_files import write_movie
+    from escounts.whole_files import write_text
 
     plan = sample_plan(repetitions=repetitions, seed=seed)
     frames_THWC = render([plan], device="cpu", size=SIZE).frames_BTCHW[0].permute(0, 2, 3, 1).numpy()
-    with whole_file(output) as temporary:
-        try:
-            with av.open(str(temporary), "w", format="mp4", options={"movflags": "+faststart"}) as container:
-                # One thread: several would split the work, and the file, differently on every machine.
-                options = {"crf": "27", "preset": "slow", "threads": "1"}
-                stream = container.add_stream("libx264", rate=Fraction(RATE), options=options)
-                stream.height, stream.width = SIZE
-                stream.pix_fmt = "yuv420p"
-                for image in frames_THWC:
-                    frame = av.VideoFrame.from_ndarray(image.copy(), format="rgb24")
-                    container.mux(stream.encode(frame))
-                container.mux(stream.encode(None))
-        except av.error.FFmpegError as error:
-            raise OutputError(f"{output}: cannot be written: {error.strerror}") from error
+    # One thread: several would split the work, and the file, differently on every machine.
+    options = {"crf": "27", "preset": "slow", "threads": "1"}
+    height, width = SIZE
+    write_movie(output, frames_THWC, size=(width, height), rate=Fraction(RATE), options=options)
     truth = {
         "count": len(plan.spans),
         "repetitions": [[round(start / RATE, 3), round(end / RATE, 3)] for start, end in plan.spans],

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 from escounts.data import repcount
 from escounts.data.annotations import Dataset
 from escounts.errors import DataError
-from escounts.whole_files import whole_file, write_bytes
+from escounts.movie_files import write_movie
+from escounts.whole_files import write_bytes
 
 if TYPE_CHECKING:
     from escounts.data.synthetic import SyntheticVideo
@@ -104,16 +105,14 @@ def _drawn(what: SyntheticSet, split: str) -> Iterator[SyntheticVideo]:
 
 def write_video(path: Path, video: SyntheticVideo) -> None:
     """An H.264 file of the frames, whole or absent."""
-    import av
-
     height, width = video.frames.shape[1:3]
-    with whole_file(path) as partial, av.open(str(partial), "w", format="mp4") as container:
-        stream = container.add_stream("libx264", rate=Fraction(video.fps).limit_denominator(1001))
-        stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
-        stream.options = {"crf": "20", "preset": "veryfast", "threads": "1"}
-        for image in video.frames:
-            container.mux(stream.encode(av.VideoFrame.from_ndarray(image, format="rgb24")))
-        container.mux(stream.encode())
+    write_movie(
+        path,
+        video.frames,
+        size=(width, height),
+        rate=Fraction(video.fps).limit_denominator(1001),
+        options={"crf": "20", "preset": "veryfast", "threads": "1"},
+    )
 
 
 def _row(name: str, video: SyntheticVideo) -> dict[str, object]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +12,8 @@ import numpy.typing as npt
 from escounts.errors import OutputError
 from escounts.evaluation.figures import COUNTED, TRUE, examples, true_map
 from escounts.evaluation.predictions import Prediction
+from escounts.movie_files import write_movie
 from escounts.video import Video
-from escounts.whole_files import whole_file
 
 Image = npt.NDArray[np.uint8]
 Locate = Callable[[Prediction], "tuple[Path, float] | None"]
@@ -28,24 +27,19 @@ LONGEST = 12.0
 
 def write_compilation(rows: Sequence[Prediction], locate: Locate, path: Path, *, number: int = 20) -> int:
     """Encode the video; how many clips are in it. Videos that are not here are left out."""
-    import av
-
     chosen = [(row, found) for row in examples(rows, number) if (found := locate(row)) is not None]
     if not chosen:
         raise OutputError("none of the videos is here; give their folder with --videos")
-    with whole_file(path) as partial, av.open(str(partial), "w", format="mp4") as container:
-        stream: Any = container.add_stream(
-            "libx264", rate=Fraction(RATE), options={"crf": "22", "preset": "veryfast"}
-        )
-        stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT + STRIP, "yuv420p"
-        for row, (file, begin) in chosen:
-            strip = Strip(row)
-            shown = min(row.duration, LONGEST)
-            for frame in Video(file).frames(start=begin, end=begin + shown, rate=RATE):
-                page = np.vstack([fitted(frame.image), strip.at(frame.time - begin)])
-                container.mux(stream.encode(av.VideoFrame.from_ndarray(page, format="rgb24")))
-        container.mux(stream.encode(None))
+    options = {"crf": "22", "preset": "veryfast"}
+    write_movie(path, _pages(chosen), size=(WIDTH, HEIGHT + STRIP), rate=Fraction(RATE), options=options)
     return len(chosen)
+
+
+def _pages(chosen: Sequence[tuple[Prediction, tuple[Path, float]]]) -> Iterator[Image]:
+    for row, (file, begin) in chosen:
+        strip = Strip(row)
+        for frame in Video(file).frames(start=begin, end=begin + min(row.duration, LONGEST), rate=RATE):
+            yield np.vstack([fitted(frame.image), strip.at(frame.time - begin)])
 
 
 def fitted(image: Image) -> Image:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
-import av
-import av.error
 import numpy as np
 
 from escounts.errors import OutputError
+from escounts.movie_files import write_movie
 from escounts.results import CountResult
 from escounts.video import Image, Video
-from escounts.whole_files import whole_file
 
 LONGEST_SIDE = 1280
 HIGHEST_RATE = 30.0
@@ -35,25 +33,14 @@ def write(result: CountResult, path: Path, *, video: Path | None = None) -> None
     first, last = result.range
     ends = [repetition.end for repetition in result.repetitions]
     badge = Badge(height)
-    with whole_file(path) as temporary:
-        try:
-            with av.open(str(temporary), "w", format="mp4", options={"movflags": "+faststart"}) as container:
-                stream = _encoder(container, rate, width, height)
-                for frame in source.frames(size=(width, height), start=first, end=last, rate=float(rate)):
-                    image = frame.image.copy()
-                    badge.draw(image, bisect_right(ends, frame.time), _progress(result, frame.time))
-                    container.mux(stream.encode(av.VideoFrame.from_ndarray(image, format="rgb24")))
-                container.mux(stream.encode(None))
-        except av.error.FFmpegError as error:
-            raise OSError(error.errno, error.strerror) from error
 
+    def images() -> Iterator[Image]:
+        for frame in source.frames(size=(width, height), start=first, end=last, rate=float(rate)):
+            image = frame.image.copy()
+            badge.draw(image, bisect_right(ends, frame.time), _progress(result, frame.time))
+            yield image
 
-def _encoder(container: Any, rate: Fraction, width: int, height: int) -> Any:
-    codec = "libx264" if "libx264" in av.codecs_available else "mpeg4"
-    options = {"crf": "23", "preset": "veryfast"} if codec == "libx264" else {}
-    stream = container.add_stream(codec, rate=rate, options=options)
-    stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
-    return stream
+    write_movie(path, images(), size=(width, height), rate=rate, options={"crf": "23", "preset": "veryfast"})
 
 
 def _progress(result: CountResult, time: float) -> float:

@@ -6,8 +6,8 @@ from fractions import Fraction
 from pathlib import Path
 
 from escounts.errors import OutputError
+from escounts.movie_files import write_movie
 from escounts.video import Video
-from escounts.whole_files import whole_file
 
 LONGEST_SIDE = 640
 HIGHEST_RATE = 30.0
@@ -25,26 +25,10 @@ def write_preview(source: Path, target: Path) -> None:
     info = video.info
     rate = Fraction(min(info.fps, HIGHEST_RATE)).limit_denominator(1001)
     size = preview_size(info.width, info.height)
+    images = (frame.image for frame in video.frames(size=size, rate=float(rate)))
+    # a key frame a second: seeking lands within it
+    options = {"crf": "26", "preset": "ultrafast", "g": str(max(round(float(rate)), 1))}
     try:
-        _encode(video, target, rate, size)
+        write_movie(target, images, size=size, rate=rate, options=options)
     except OutputError as error:
         raise OutputError("no preview could be written; the disk may be full") from error
-
-
-def _encode(video: Video, target: Path, rate: Fraction, size: tuple[int, int]) -> None:
-    import av
-
-    with (
-        whole_file(target) as partial,
-        av.open(str(partial), "w", format="mp4", options={"movflags": "faststart"}) as container,
-    ):
-        stream = container.add_stream("libx264", rate=rate, options={"crf": "26", "preset": "ultrafast"})
-        stream.width, stream.height = size
-        stream.pix_fmt = "yuv420p"
-        stream.codec_context.gop_size = max(round(float(rate)), 1)  # seeking lands within a second
-        for number, frame in enumerate(video.frames(size=size, rate=float(rate))):
-            picture = av.VideoFrame.from_ndarray(frame.image, format="rgb24")
-            picture.pts = number
-            picture.time_base = 1 / rate
-            container.mux(stream.encode(picture))
-        container.mux(stream.encode())

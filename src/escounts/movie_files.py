@@ -1,0 +1,44 @@
+"""Pictures to a video file: H.264 in mp4, that browsers play and that starts before it is wholly loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from escounts.whole_files import whole_file
+
+
+def write_movie(
+    path: Path,
+    images: Iterable[npt.NDArray[np.uint8]],
+    *,
+    size: tuple[int, int],
+    rate: Fraction,
+    options: dict[str, str],
+) -> None:
+    """Write RGB images (height, width, 3) as a video, whole or not at all.
+
+    size: (width, height), both even. rate: images a second. options: of the encoder libx264 (crf, preset …);
+    where FFmpeg was built without it, MPEG-4 is written at its own settings.
+    """
+    import av
+    import av.error
+
+    codec = "libx264" if "libx264" in av.codecs_available else "mpeg4"
+    with whole_file(path) as partial:
+        try:
+            with av.open(str(partial), "w", format="mp4", options={"movflags": "+faststart"}) as container:
+                stream: Any = container.add_stream(codec, rate=rate, options=options if codec == "libx264" else {})
+                stream.width, stream.height = size
+                stream.pix_fmt = "yuv420p"
+                for image in images:
+                    frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(image), format="rgb24")
+                    container.mux(stream.encode(frame))
+                container.mux(stream.encode(None))
+        except av.error.FFmpegError as error:
+            raise OSError(error.errno, error.strerror) from error
