@@ -30,6 +30,7 @@ HERE = Path(__file__).resolve().parent
 SETS = ("quva52", "exercise", "countix", "rope", "repcount")
 PROOF_OF_CONCEPT = {("quva52", "zero-shot"): (0.140, 0.83), ("quva52", "one exemplar"): (0.057, 0.91)}
 GENERATED_NEGATIVES = 60
+UNITS = (0.5, 1.0, 2.0)
 HONESTY = (
     "Not held out for every choice: `spectral`'s constants were\nchosen while looking at these clips, and so were "
     "`lite`'s gate bias and views (its weights never saw them)."
@@ -82,7 +83,7 @@ def main() -> None:
     for name in options.models:
         counter = escounts.load(name)
         answers = ask(counter, clips, thorough=options.thorough)
-        tables.append(scores_table(name, clips, answers))
+        tables += [scores_table(name, clips, answers), units_table(name, clips, answers)]
         record[name] = answers.counts
         if name != "spectral":
             tables += [confidence_table(name, clips, answers), times_table(name, clips, answers)]
@@ -172,6 +173,29 @@ def scores_table(name: str, clips: Sequence[Clip], answers: Answers) -> str:
                 + " | ".join(shown(scores[m]) for m in ("mae", "obo", "obz", "rmse"))
                 + f" | {f'{poc[0]:.3f} / {poc[1]:.2f}' if poc else '–'} |"
             )
+    return "\n".join(lines)
+
+
+def units_table(name: str, clips: Sequence[Clip], answers: Answers) -> str:
+    """Sets that label single sides: in which unit each clip was counted zero-shot, and the error in that unit."""
+    lines = [
+        f"### `{name}`: the unit, zero-shot",
+        "",
+        "Battle and speed ropes are labelled by sides, zero-shot counts are of full cycles: half the label is then the",
+        "unit's choice, not an error. Each clip is put to the unit (half, once, twice the label) it is nearest to.",
+        "",
+        "| set | half the label | the label | twice the label | MAE in the nearest unit |",
+        "|---|---|---|---|---|",
+    ]
+    for kind in ("countix", "rope"):
+        chosen = [c for c in clips if c.set == kind]
+        if not chosen:
+            continue
+        counts = [answers.counts["zero-shot"][c.path.name] for c in chosen]
+        units = [min(UNITS, key=lambda u, c=c, n=n: abs(n - u * c.count)) for c, n in zip(chosen, counts, strict=True)]
+        wrong = [abs(n / u - c.count) / c.count for c, n, u in zip(chosen, counts, units, strict=True)]
+        shares = " | ".join(str(units.count(unit)) for unit in UNITS)
+        lines.append(f"| {kind} ({len(chosen)}) | {shares} | {np.mean(wrong):.3f} |")
     return "\n".join(lines)
 
 

@@ -1,0 +1,94 @@
+"""One count however it is computed: threads, precision and device, encode() + count() against one go.
+
+    python benchmarks/agreement.py --clips DIR [--device cuda] [--out FILE.json]
+
+Counts every clip of DIR/dev.csv, zero-shot and with its exemplar, with two threads in float32 on the CPU, and
+compares with one thread, with one go instead of encode() + count() (zero-shot), and, with --device cuda, with bf16
+on the GPU. Prints a table and puts it into docs/benchmarks.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from footage import replace_section
+from real_clips import Clip, read_clips
+
+import escounts
+
+HERE = Path(__file__).resolve().parent
+Counts = dict[str, float]
+"""By clip and way of asking."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--clips", type=Path, default=HERE.parent.parent / "shared" / "clips")
+    parser.add_argument("--model", default="lite")
+    parser.add_argument("--device", help="a second device to compare with")
+    parser.add_argument("--limit", type=int, help="only the first clips, for a quick look")
+    parser.add_argument("--out", type=Path, help="JSON file of all counts")
+    options = parser.parse_args()
+    clips = read_clips(options.clips)[: options.limit]
+    counter = escounts.load(options.model, device="cpu")
+    ways: dict[str, Counts] = {}
+    torch.set_num_threads(2)
+    ways["two threads, float32"] = encoded(counter, clips)
+    torch.set_num_threads(1)
+    ways["one thread"] = encoded(counter, clips)
+    torch.set_num_threads(2)
+    ways["one go instead of encode() + count()"] = {
+        f"{c.path.name} zero-shot": counter.count(c.path).raw_count for c in clips
+    }
+    if options.device:
+        ways[f"{options.device}, bf16"] = encoded(escounts.load(options.model, device=options.device), clips)
+    if options.out:
+        options.out.write_text(json.dumps(ways, indent=1) + "\n")
+    text = table(options.model, ways, len(clips))
+    print(text)
+    if options.limit is None:
+        replace_section("agreement" if not options.device else f"agreement {options.device}", text)
+
+
+def encoded(counter: escounts.Counter, clips: list[Clip]) -> Counts:
+    """Every clip encoded once and counted twice."""
+    counts: Counts = {}
+    for clip in clips:
+        encoding = counter.encode(clip.path)
+        counts[f"{clip.path.name} zero-shot"] = encoding.count().raw_count
+        counts[f"{clip.path.name} one exemplar"] = encoding.count(exemplars=[clip.exemplar]).raw_count
+    return counts
+
+
+def table(model: str, ways: dict[str, Counts], clips: int) -> str:
+    """How the other ways compare with the first."""
+    (name, first), *others = ways.items()
+    lines = [
+        f"## One count, however it is computed (`{model}`)",
+        "",
+        f"`python benchmarks/agreement.py` on {clips} clips; against {name}. Near: within max(0.1, 1 %).",
+        "",
+        "| | zero-shot: near | same rounded count | one exemplar: near | same rounded count | largest difference |",
+        "|---|---|---|---|---|---|",
+    ]
+    tests: tuple[Callable[[float, float], bool], ...] = (
+        lambda a, b: abs(a - b) <= max(0.1, 0.01 * a),
+        lambda a, b: round(a) == round(b),
+    )
+    for other, counts in others:
+        cells = []
+        for asked in ("zero-shot", "one exemplar"):
+            pairs = [(first[key], value) for key, value in counts.items() if key.endswith(asked)]
+            cells += [f"{sum(test(*pair) for pair in pairs)} of {len(pairs)}" if pairs else "–" for test in tests]
+        worst = max(counts, key=lambda key: abs(first[key] - counts[key]))
+        cells.append(f"{abs(first[worst] - counts[worst]):.3g} ({first[worst]:.2f}, {counts[worst]:.2f}: {worst})")
+        lines.append(f"| {other} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()
