@@ -181,8 +181,8 @@ def units_table(name: str, clips: Sequence[Clip], answers: Answers) -> str:
     lines = [
         f"### `{name}`: the unit, zero-shot",
         "",
-        "Battle and speed ropes are labelled by sides, zero-shot counts are of full cycles: half the label is then the",
-        "unit's choice, not an error. Each clip is put to the unit (half, once, twice the label) it is nearest to.",
+        "Battle and speed ropes are labelled by sides, zero-shot counts are of full cycles: half the label is then",
+        "the unit's choice. Each clip is put to the unit (half, once, twice the label) that it is nearest to.",
         "",
         "| set | half the label | the label | twice the label | MAE in the nearest unit |",
         "|---|---|---|---|---|",
@@ -192,8 +192,9 @@ def units_table(name: str, clips: Sequence[Clip], answers: Answers) -> str:
         if not chosen:
             continue
         counts = [answers.counts["zero-shot"][c.path.name] for c in chosen]
-        units = [min(UNITS, key=lambda u, c=c, n=n: abs(n - u * c.count)) for c, n in zip(chosen, counts, strict=True)]
-        wrong = [abs(n / u - c.count) / c.count for c, n, u in zip(chosen, counts, units, strict=True)]
+        errors = [{u: abs(n / u - c.count) / c.count for u in UNITS} for c, n in zip(chosen, counts, strict=True)]
+        units = [min(error, key=error.__getitem__) for error in errors]
+        wrong = [min(error.values()) for error in errors]
         shares = " | ".join(str(units.count(unit)) for unit in UNITS)
         lines.append(f"| {kind} ({len(chosen)}) | {shares} | {np.mean(wrong):.3f} |")
     return "\n".join(lines)

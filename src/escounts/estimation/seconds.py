@@ -100,8 +100,3 @@ class SecondsModel:
         encoding.encode(self.views)
         if encoding.frames and self.fast_views and wants_faster(encoding.evidence(), BASE_RATE):
             encoding.encode(self.fast_views)
-
-    def precision(self) -> torch.autocast:
-        """bf16 where the device is fast at it."""
-        fast = self.device.type == "cuda" and torch.cuda.is_bf16_supported()
-        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=fast)

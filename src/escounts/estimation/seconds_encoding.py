@@ -20,6 +20,7 @@ from escounts.confidence import Evidence, choose_views
 from escounts.errors import ExemplarError
 from escounts.estimation.views import BASE_RATE, Image, View, ViewEncoder, Window, WindowStore
 from escounts.models.decoder import Memory
+from escounts.models.device import precision
 from escounts.models.lite import exemplar_cells
 from escounts.results import DensityMap, Estimate
 from escounts.windows import Stitcher, triangle
@@ -83,7 +84,7 @@ class SecondsEncoding:
         model = self.model
         encoders = [ViewEncoder(model.network, view, self.store, model.device) for view in views]
         frames = 0
-        with model.precision():
+        with precision(model.device):
             for image in self._read():
                 frames += 1
                 for encoder in encoders:
@@ -144,7 +145,7 @@ class SecondsEncoding:
         """What every view that is asked says of base frames first..last."""
         last = self.frames if last is None else last
         views = self._suited(shots)
-        with self.model.precision():
+        with precision(self.model.device):
             if shots or assume_repeats:
                 return [self._decode(v, shots, first, last, assume_repeats=assume_repeats) for v in views]
             for view in views:
