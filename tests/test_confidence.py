@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from escounts.confidence import FEATURES, Calibration, Evidence, choose_views, features
+from escounts.confidence import CHOICE, FEATURES, Calibration, Evidence, choice_features, choose_views, features
 from escounts.training.calibration import Trial, calibrate, logistic
 
 
@@ -17,10 +17,36 @@ def test_the_surest_view_speaks() -> None:
     assert chosen == [1] and density.sum() == pytest.approx(8, rel=1e-4)
 
 
-def test_view_weights_tip_the_choice() -> None:
-    both = [opinion(5, 4, 0.8), opinion(10, 8, 0.9)]
-    _, chosen = choose_views(both, 30.0, Calibration(view_weights={"5": 2.0}))
-    assert chosen == [0]
+def test_two_views_that_agree_outweigh_a_surer_one() -> None:
+    views = [opinion(5, 4, 0.75), opinion(10, 8, 0.7), opinion(30, 8.1, 0.65)]
+    by_surety, with_support = Calibration(), Calibration(choice=(0.0, 3.0, 5.0, -3.0, 0.0))
+    assert choose_views(views, 30.0, by_surety)[1] == [0]
+    assert choose_views(views, 30.0, with_support)[1] == [1]
+
+
+def test_a_view_with_few_cells_a_repetition_is_doubted() -> None:
+    # 20 repetitions in ten seconds: at 5 frames a second a repetition is two and a half frames at most
+    views = [opinion(5, 20, 0.8), opinion(10, 12, 0.75)]
+    values = choice_features(views, 30.0)[:, CHOICE.index("few_cells")]
+    assert values[0] > 0 == values[1]
+    assert choose_views(views, 30.0, Calibration(choice=(0.0, 1.0, 0.0, 0.0, -1.0)))[1] == [1]
+
+
+def test_the_choice_is_fitted_on_which_view_was_right() -> None:
+    rng = np.random.default_rng(0)
+    trials = []
+    for _ in range(200):
+        truth = float(rng.integers(3, 20))
+        alias, *right = rng.uniform(0.4, 0.9, 3)
+        trials.append(
+            Trial(
+                [opinion(5, truth / 2, alias), opinion(10, truth, right[0]), opinion(30, truth, right[1])], 0, truth
+            )
+        )
+    fitted = calibrate(trials)
+    wrong = [opinion(5, 4, 0.9), opinion(10, 8, 0.5), opinion(30, 8, 0.5)]
+    assert choose_views(wrong, 30.0, Calibration())[1] == [0]
+    assert choose_views(wrong, 30.0, fitted)[1] != [0]
 
 
 def test_long_videos_choose_block_by_block() -> None:
@@ -80,5 +106,7 @@ def test_calibrated_confidence_ranks_right_above_wrong() -> None:
 
 
 def test_calibration_survives_json() -> None:
-    calibration = Calibration(weights=(1.0,) * len(FEATURES), view_weights={"30": 0.9}, unsure_below=0.7)
+    calibration = Calibration(weights=(1.0,) * len(FEATURES), choice=(0.0, 1.0, 2.0, 3.0, 4.0), unsure_below=0.7)
     assert Calibration.from_json(calibration.to_json()) == calibration
+    older = calibration.to_json().replace('"choice": [0.0, 1.0, 2.0, 3.0, 4.0]', '"view_weights": null')
+    assert Calibration.from_json(older).choice == Calibration().choice

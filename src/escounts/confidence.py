@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +23,19 @@ BLOCK_SECONDS = 30.0
 SURE_ENOUGH = 0.5
 """Surety above which slow views need no help from a faster one …"""
 SHORT_PERIOD = 0.8
-"""… unless a repetition takes fewer seconds than this."""
+"""… unless a repetition takes fewer seconds than this …"""
+NEARLY = 0.7
+"""… to any view that is this nearly as sure as the surest."""
+
+SAME_COUNT = 0.12
+"""Two views' counts that differ by this part of themselves agree to 1 / e; by none, fully."""
+FEW_CELLS = 6.0
+"""A view that has fewer cells a repetition than this may take one rhythm for another (aliasing)."""
 
 FEATURES = ("bias", "surety", "decided", "agreement", "log_count", "cells", "shots")
+"""Of an estimate: is its count within one of the truth?"""
+CHOICE = ("bias", "surety", "support", "others", "few_cells")
+"""Of one view among several: is it right?"""
 
 
 @dataclass(frozen=True)
@@ -42,6 +53,14 @@ class Evidence:
         weighted = float((self.gate[part] * self.sharpness[part] * density).sum())
         return weighted / max(float(density.sum()), 0.5)
 
+    def count(self, part: slice = slice(None)) -> float:
+        """Repetitions."""
+        return float(self.density[part].sum())
+
+    def cells(self, base_rate: float, part: slice = slice(None)) -> float:
+        """Cells of this view that a repetition takes, where it sees any."""
+        return float(self.gate[part].sum()) * self.rate / base_rate / max(self.count(part), 0.3)
+
     def part(self, first: int, last: int) -> Evidence:
         """The opinion on base frames first..last."""
         cut = slice(first, last)
@@ -52,14 +71,14 @@ class Evidence:
 class Calibration:
     """Logistic regression from FEATURES to the probability that the count is within one of the truth.
 
-    view_weights: what a view's surety is multiplied by before views are compared, by rate.
+    choice: the same from CHOICE to the probability that a view is right; the likeliest one speaks.
     gate_bias: added to the gate's logit. Half of what a model sees in training does not repeat; what people bring
     to be counted mostly does, and more so when they mark an exemplar.
     nothing_below: surety under which, without an exemplar, nothing repeats.
     """
 
     weights: tuple[float, ...] = (-3.0, 6.0, 1.0, 1.0, 0.0, 0.0, 0.5)
-    view_weights: Mapping[str, float] | None = None
+    choice: tuple[float, ...] = (0.0, 1.0, 0.0, 0.0, 0.0)
     unsure_below: float = 0.6
     gate_bias: float = 0.0
     nothing_below: float = 0.0
@@ -73,10 +92,6 @@ class Calibration:
         details = dict(zip(FEATURES[1:], (round(float(v), 4) for v in values[1:]), strict=True))
         return 1 / (1 + math.exp(-max(-30.0, min(30.0, logit)))), details
 
-    def view_weight(self, rate: float) -> float:
-        """How much a view's surety counts against the others'."""
-        return (self.view_weights or {}).get(f"{rate:g}", 1.0)
-
     def to_json(self) -> str:
         """For a checkpoint's metadata."""
         return json.dumps(asdict(self))
@@ -84,23 +99,43 @@ class Calibration:
     @classmethod
     def from_json(cls, text: str) -> Calibration:
         """The inverse of to_json."""
-        values = json.loads(text)
-        return cls(**(values | {"weights": tuple(values["weights"])}))
+        known = {field.name for field in fields(cls)}
+        values: dict[str, Any] = {}
+        for name, value in json.loads(text).items():
+            if name in known:
+                values[name] = tuple(value) if isinstance(value, list) else value
+        return cls(**values)
 
 
 def wants_faster(evidence: Sequence[Evidence], base_rate: float) -> bool:
-    """Whether a faster view may say more: the best of these is unsure, or its periods are short."""
-    best = max(evidence, key=lambda view: view.surety())
-    seconds = float(best.gate.sum()) / base_rate / max(float(best.density.sum()), 0.3)
-    return best.surety() < SURE_ENOUGH or seconds < SHORT_PERIOD
+    """Whether a faster view may say more: the best of these is unsure, or one that is nearly as sure sees short
+    periods. (A slow view that misses every other repetition sees long ones, and may be sure of them.)"""
+    best = max(view.surety() for view in evidence)
+    near = [view for view in evidence if view.surety() > NEARLY * best]
+    return best < SURE_ENOUGH or min(view.cells(base_rate) / view.rate for view in near) < SHORT_PERIOD
+
+
+def choice_features(
+    evidence: Sequence[Evidence], base_rate: float, part: slice = slice(None)
+) -> npt.NDArray[np.float64]:
+    """(V, CHOICE) of every view: its own surety, how much of the others' stands behind its count, all of theirs (both
+    a mean over the others), and how far it is below FEW_CELLS."""
+    surety = np.array([view.surety(part) for view in evidence])
+    count = np.array([view.count(part) for view in evidence])
+    cells = np.array([view.cells(base_rate, part) for view in evidence])
+    apart = np.abs(np.log((count[:, None] + 0.5) / (count[None] + 0.5)))
+    among_others = (1 - np.eye(len(evidence))) / max(1, len(evidence) - 1)
+    support = (np.exp(-apart / SAME_COUNT) * among_others) @ surety
+    few = np.maximum(0.0, np.log(FEW_CELLS / np.maximum(cells, 0.5)))
+    return np.stack([np.ones(len(evidence)), surety, support, among_others @ surety, few], -1)
 
 
 def choose_views(
     evidence: Sequence[Evidence], base_rate: float, calibration: Calibration, *, shots: int = 0
 ) -> tuple[Array, list[int]]:
-    """The density of the surest view, chosen per block of a long video, and which view that was.
+    """The density of the view that is likeliest right, chosen per block of a long video, and which view that was.
 
-    Where no view is sure enough, nothing repeats; an exemplar says that something does.
+    Where that view is not sure enough, nothing repeats; an exemplar says that something does.
     """
     frames = len(evidence[0].density)
     block = round(BLOCK_SECONDS * base_rate)
@@ -111,9 +146,8 @@ def choose_views(
     for first, last in pairwise(borders.tolist()):
         # Half a block of context on each side, so that the choice does not hang on where blocks begin.
         around = slice(max(0, first - block // 2), last + block // 2)
-        scores = [calibration.view_weight(e.rate) * e.surety(around) for e in evidence]
-        best = int(np.argmax(scores))
-        if shots or scores[best] >= calibration.nothing_below:
+        best = int(np.argmax(choice_features(evidence, base_rate, around) @ np.array(calibration.choice)))
+        if shots or evidence[best].surety(around) >= calibration.nothing_below:
             density[first:last] = evidence[best].density[first:last]
         chosen.append(best)
     return density, chosen

@@ -131,3 +131,5 @@ def test_slow_sure_motion_needs_no_faster_view() -> None:
     quick = Evidence(10.0, flat * 30 / 300, flat * 0.9, flat * 0.9)
     unsure = Evidence(10.0, flat * 5 / 300, flat * 0.5, flat * 0.5)
     assert [wants_faster([e], BASE_RATE) for e in (slow, quick, unsure)] == [False, True, True]
+    alias = Evidence(5.0, flat * 5 / 300, flat * 0.93, flat * 0.93)  # a slow view that sees every other repetition
+    assert wants_faster([alias, quick], BASE_RATE)

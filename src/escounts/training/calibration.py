@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from escounts.confidence import Calibration, Evidence, choose_views, features
+from escounts.confidence import Calibration, Evidence, choice_features, choose_views, features
 from escounts.data.synthetic import Generator
 from escounts.estimation.seconds import SecondsModel
 from escounts.estimation.views import BASE_RATE
@@ -17,6 +17,10 @@ Array = npt.NDArray[np.float64]
 
 RIDGE = 0.3
 """Strength of the pull towards zero weights: a few hundred videos carry a handful of weights, no more."""
+
+
+RIGHT = 0.1
+"""A view is right when its count is off by no more than this part of the truth."""
 
 
 @dataclass(frozen=True)
@@ -49,15 +53,28 @@ def collect(model: SecondsModel, generator: Generator, videos: int, *, lengths: 
 
 
 def calibrate(trials: Sequence[Trial], start: Calibration | None = None) -> Calibration:
-    """The calibration whose confidence fits the trials best; all but its weights are kept from `start`."""
-    start = start or Calibration()
+    """The calibration whose choice of views and confidence fit the trials best; the rest is kept from `start`."""
+    start = replace(start or Calibration(), choice=fit_choice(trials))
     rows, right = [], []
     for trial in trials:
         density, chosen = choose_views(trial.evidence, BASE_RATE, start, shots=trial.shots)
         rows.append(features(trial.evidence, density, chosen, BASE_RATE, shots=trial.shots))
         right.append(abs(round(float(density.sum())) - trial.truth) <= 1.0)
     weights = logistic(np.stack(rows), np.array(right, dtype=np.float64))
-    return replace(start, weights=tuple(round(float(w), 4) for w in weights))
+    return replace(start, weights=_rounded(weights))
+
+
+def fit_choice(trials: Sequence[Trial]) -> tuple[float, ...]:
+    """Which view to believe, from zero-shot trials of videos that repeat; as it was where there are none."""
+    rows, right = [], []
+    for trial in trials:
+        if trial.shots == 0 and trial.truth >= 0.5 and len(trial.evidence) > 1:
+            rows.append(choice_features(trial.evidence, BASE_RATE))
+            off = [abs(round(view.count()) - round(trial.truth)) for view in trial.evidence]
+            right += [near <= max(0.5, RIGHT * trial.truth) for near in off]
+    if not rows:
+        return Calibration().choice
+    return _rounded(logistic(np.concatenate(rows), np.array(right, dtype=np.float64)))
 
 
 def logistic(inputs_NF: Array, outcome_N: Array, *, steps: int = 50) -> Array:
@@ -74,3 +91,7 @@ def logistic(inputs_NF: Array, outcome_N: Array, *, steps: int = 50) -> Array:
         if np.abs(change).max() < 1e-8:
             break
     return weights
+
+
+def _rounded(weights: Array) -> tuple[float, ...]:
+    return tuple(round(float(weight), 4) for weight in weights)
