@@ -1,10 +1,11 @@
 """One count however it is computed: threads, precision and device, encode() + count() against one go.
 
-    python benchmarks/agreement.py --clips DIR [--device cuda] [--out FILE.json]
+    python benchmarks/agreement.py --clips DIR [--against FILE.json]
+    python benchmarks/agreement.py --clips DIR --device cuda --out FILE.json     (on a machine with a GPU)
 
 Counts every clip of DIR/dev.csv, zero-shot and with its exemplar, with two threads in float32 on the CPU, and
-compares with one thread, with one go instead of encode() + count() (zero-shot), and, with --device cuda, with bf16
-on the GPU. Prints a table and puts it into docs/benchmarks.md.
+compares with one thread, with one go instead of encode() + count() (zero-shot), and with what another device said of
+the same clips. Prints a table and puts it into docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -29,29 +30,37 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clips", type=Path, default=HERE.parent.parent / "shared" / "clips")
     parser.add_argument("--model", default="lite")
-    parser.add_argument("--device", help="a second device to compare with")
+    parser.add_argument("--device", default="cpu", help="count on it and write the counts to --out, no more")
+    parser.add_argument("--against", type=Path, help="counts of another device, written with --device and --out")
     parser.add_argument("--limit", type=int, help="only the first clips, for a quick look")
     parser.add_argument("--out", type=Path, help="JSON file of all counts")
     options = parser.parse_args()
     clips = read_clips(options.clips)[: options.limit]
-    counter = escounts.load(options.model, device="cpu")
-    ways: dict[str, Counts] = {}
-    torch.set_num_threads(2)
-    ways["two threads, float32"] = encoded(counter, clips)
-    torch.set_num_threads(1)
-    ways["one thread"] = encoded(counter, clips)
-    torch.set_num_threads(2)
-    ways["one go instead of encode() + count()"] = {
-        f"{c.path.name} zero-shot": counter.count(c.path).raw_count for c in clips
-    }
-    if options.device:
-        ways[f"{options.device}, bf16"] = encoded(escounts.load(options.model, device=options.device), clips)
+    counter = escounts.load(options.model, device=options.device)
+    if options.device == "cpu":
+        ways = on_the_cpu(counter, clips)
+    else:
+        ways = {f"{options.device}, bf16": encoded(counter, clips)}
+    if options.against:
+        ways |= json.loads(options.against.read_text())
     if options.out:
         options.out.write_text(json.dumps(ways, indent=1) + "\n")
-    text = table(options.model, ways, len(clips))
-    print(text)
-    if options.limit is None:
-        replace_section("agreement" if not options.device else f"agreement {options.device}", text)
+    if len(ways) > 1:
+        text = table(options.model, ways, len(clips))
+        print(text)
+        if options.limit is None:
+            replace_section("agreement", text)
+
+
+def on_the_cpu(counter: escounts.Counter, clips: list[Clip]) -> dict[str, Counts]:
+    """With two threads, with one, and in one go."""
+    ways = {}
+    for name, threads in (("two threads, float32", 2), ("one thread", 1)):
+        torch.set_num_threads(threads)
+        ways[name] = encoded(counter, clips)
+    torch.set_num_threads(2)
+    at_once = {f"{clip.path.name} zero-shot": counter.count(clip.path).raw_count for clip in clips}
+    return ways | {"one go instead of encode() + count()": at_once}
 
 
 def encoded(counter: escounts.Counter, clips: list[Clip]) -> Counts:
