@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from escounts.confidence import CHOICE, FEATURES, Calibration, Evidence, choice_features, choose_views, features
-from escounts.training.calibration import Trial, calibrate, logistic
+from escounts.training.calibration import Trial, calibrate, fit_floor, logistic
 
 
 def opinion(rate: float, count: float, sure: float, frames: int = 300) -> Evidence:
@@ -47,6 +47,14 @@ def test_the_choice_is_fitted_on_which_view_was_right() -> None:
     wrong = [opinion(5, 4, 0.9), opinion(10, 8, 0.5), opinion(30, 8, 0.5)]
     assert choose_views(wrong, 30.0, Calibration())[1] == [0]
     assert choose_views(wrong, 30.0, fitted)[1] != [0]
+
+
+def test_the_floor_answers_nothing_to_what_does_not_repeat() -> None:
+    nothing = [Trial([opinion(10, 5, 0.4 + 0.004 * k)], 0, 0.0) for k in range(50)]
+    floor = fit_floor(nothing, Calibration())
+    zero = [choose_views(t.evidence, 30.0, Calibration(nothing_below=floor))[0].sum() == 0 for t in nothing]
+    assert 0.94 <= np.mean(zero) < 1.0
+    assert fit_floor([Trial([opinion(10, 5, 0.9)], 0, 5.0)], Calibration(nothing_below=0.17)) == 0.17
 
 
 def test_long_videos_choose_block_by_block() -> None:

@@ -74,6 +74,8 @@ class Calibration:
     choice: the same from CHOICE to the probability that a view is right; the likeliest one speaks.
     gate_bias: added to the gate's logit. Half of what a model sees in training does not repeat; what people bring
     to be counted mostly does, and more so when they mark an exemplar.
+    gate_sharpness: what the sum is multiplied by. A gate at 0.8 throughout means "I think so", not "four fifths of it
+    repeats": the sharper it is, the less a doubt takes off the count.
     nothing_below: surety under which, without an exemplar, nothing repeats.
     """
 
@@ -81,6 +83,7 @@ class Calibration:
     choice: tuple[float, ...] = (0.0, 1.0, 0.0, 0.0, 0.0)
     unsure_below: float = 0.6
     gate_bias: float = 0.0
+    gate_sharpness: float = 1.0
     nothing_below: float = 0.0
 
     def confidence(

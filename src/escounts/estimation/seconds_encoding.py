@@ -185,13 +185,14 @@ class SecondsEncoding:
         begin, stop = (first - view.phase) / view.divisor, (last - view.phase) / view.divisor
         windows = [w for w in self.windows[view] if w.start < stop and w.start + w.cells > begin]
         decoder, memory = self.model.network.decoder, self._memory(view, shots)
+        calibration = self.model.calibration
         for index in range(0, len(windows), DECODE_BATCH):
             group = windows[index : index + DECODE_BATCH]
             output = decoder.decode(self.store.read(group, self.model.device), memory.expand(len(group)))
             assert output.rate_BT is not None and output.gate_logits_BT is not None  # it is a rate head
             assert output.confidence_BT is not None
             sharpness = output.confidence_BT / output.gate_logits_BT.sigmoid().clamp_min(1e-6)
-            gates = (output.gate_logits_BT + self.model.calibration.gate_bias).sigmoid()
+            gates = (calibration.gate_sharpness * (output.gate_logits_BT + calibration.gate_bias)).sigmoid()
             values = output.rate_BT if assume_repeats else output.rate_BT * gates
             maps = torch.stack([values, gates, sharpness]).float().cpu().numpy()
             for row, window in enumerate(group):

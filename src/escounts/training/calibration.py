@@ -23,6 +23,10 @@ RIGHT = 0.1
 """A view is right when its count is off by no more than this part of the truth."""
 
 
+NOTHING_RIGHT = 0.94
+"""Share of generated videos in which nothing repeats that must be answered with 0."""
+
+
 @dataclass(frozen=True)
 class Trial:
     """One counted video: every view's evidence, the number of exemplars, the true count."""
@@ -53,8 +57,9 @@ def collect(model: SecondsModel, generator: Generator, videos: int, *, lengths: 
 
 
 def calibrate(trials: Sequence[Trial], start: Calibration | None = None) -> Calibration:
-    """The calibration whose choice of views and confidence fit the trials best; the rest is kept from `start`."""
+    """The calibration whose choice of views, floor and confidence fit the trials; the rest is kept from `start`."""
     start = replace(start or Calibration(), choice=fit_choice(trials))
+    start = replace(start, nothing_below=fit_floor(trials, start))
     rows, right = [], []
     for trial in trials:
         density, chosen = choose_views(trial.evidence, BASE_RATE, start, shots=trial.shots)
@@ -75,6 +80,21 @@ def fit_choice(trials: Sequence[Trial]) -> tuple[float, ...]:
     if not rows:
         return Calibration().choice
     return _rounded(logistic(np.concatenate(rows), np.array(right, dtype=np.float64)))
+
+
+def fit_floor(trials: Sequence[Trial], calibration: Calibration) -> float:
+    """The lowest surety below which nothing repeats, such that of the videos in which nothing does, NOTHING_RIGHT
+    answer 0; as it was where there are no such videos."""
+    nothing = [trial for trial in trials if trial.shots == 0 and trial.truth < 0.5]
+    if not nothing:
+        return calibration.nothing_below
+    floors = np.arange(0.10, 0.41, 0.01).round(2).tolist()
+    for floor in floors:
+        tried = replace(calibration, nothing_below=floor)
+        counts = [choose_views(trial.evidence, BASE_RATE, tried)[0].sum() for trial in nothing]
+        if np.mean(np.round(counts) == 0) >= NOTHING_RIGHT:
+            break
+    return float(floor)
 
 
 def logistic(inputs_NF: Array, outcome_N: Array, *, steps: int = 50) -> Array:
