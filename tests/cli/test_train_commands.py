@@ -215,3 +215,22 @@ def test_mistakes_are_one_line(
     assert outcome.code == 2
     assert said in outcome.err
     assert "Traceback" not in outcome.err
+
+
+def test_the_mean_of_two_runs_is_calibrated_and_counts(escounts, mine: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    for seed in (0, 1):
+        torch.manual_seed(seed)
+        about = {"train": json.dumps({"seed": seed})}
+        save_network(tmp_path / f"{seed}.safetensors", Network(LITE_TINY), metadata=about, dtype=torch.float16)
+    out = tmp_path / "mean.safetensors"
+    runs = (tmp_path / "0.safetensors", tmp_path / "1.safetensors")
+    made = escounts("train", "mean", *runs, "--out", out, "--videos", 2)
+    assert made.code == 0, made.err
+    mean, _, metadata = read_checkpoint(out)
+    first, second = (read_tensors(tmp_path / f"{seed}.safetensors") for seed in (0, 1))
+    name = max(mean, key=lambda key: mean[key].numel())
+    assert torch.allclose(mean[name].float(), (first[name].float() + second[name].float()) / 2, atol=1e-3)
+    assert not torch.allclose(mean[name], first[name])
+    assert json.loads(metadata["train"]) == [{"seed": 0}, {"seed": 1}]
+    assert Calibration.from_json(metadata["calibration"]).gate_sharpness == 2.0
+    assert escounts("count", mine / "v0.mp4", "--model", out).code == 0

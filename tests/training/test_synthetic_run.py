@@ -13,9 +13,12 @@ import torch
 
 from escounts.confidence import Calibration
 from escounts.data.synthetic import GeneratorConfig
-from escounts.models.checkpoint import read_checkpoint
+from escounts.errors import ModelError
+from escounts.models.checkpoint import read_checkpoint, save_network
+from escounts.models.lite import LITE_TINY
+from escounts.models.network import Network
 from escounts.training import synthetic_run
-from escounts.training.synthetic_run import SMOKE, UNCALIBRATED, clip_files, train_synthetic
+from escounts.training.synthetic_run import SMOKE, UNCALIBRATED, clip_files, mean_of_runs, train_synthetic
 
 SHORT = replace(
     SMOKE,
@@ -53,3 +56,12 @@ def test_clips_for_training_are_permissive_and_not_held_out(tmp_path: Path) -> N
 def test_training_and_calibrating_need_no_video_reader() -> None:
     code = "import sys; sys.modules['av'] = None; import escounts.training.synthetic_run"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_networks_of_different_form_have_no_mean(tmp_path: Path) -> None:
+    wider = replace(LITE_TINY, encoder_options={**LITE_TINY.encoder_options, "widths": (8, 16, 24, 40)})
+    for name, config in (("a", LITE_TINY), ("b", wider)):
+        save_network(tmp_path / name, Network(config))
+    with pytest.raises(ModelError, match="different networks"):
+        mean_of_runs([tmp_path / "a", tmp_path / "b"], tmp_path / "mean")
+    assert not (tmp_path / "mean").exists()

@@ -16,19 +16,20 @@ if TYPE_CHECKING:
     from escounts.training.token_run import TokenRun
 
 PATH = click.Path(path_type=Path)
+PIXELS = ("synthetic", "mean")
 
 
 class TrainGroup(click.Group):
-    """`synthetic` trains from pixels and has its own file; it is imported only when it is called."""
+    """`synthetic` and `mean` train from pixels and have a file of their own, imported only when they are called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*super().list_commands(ctx), "synthetic"]
+        return [*super().list_commands(ctx), *PIXELS]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name == "synthetic":
-            from escounts.cli.train_synthetic import synthetic
+        if cmd_name in PIXELS:
+            from escounts.cli import train_synthetic
 
-            return synthetic
+            return getattr(train_synthetic, cmd_name)  # type: ignore[no-any-return]
         return super().get_command(ctx, cmd_name)
 
 

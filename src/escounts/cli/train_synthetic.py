@@ -1,33 +1,50 @@
-"""`escounts train synthetic`: the default model's recipe, from pixels, on generated repetitions."""
+"""`escounts train synthetic` and `train mean`: the default model's recipe, from pixels, on generated repetitions."""
 
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from escounts.cli.training_display import training_display
 
+if TYPE_CHECKING:
+    from escounts.data.synthetic import ClipBank, MotionBank
+
 MODELS = ("lite", "lite-tiny")
+
+
+def _footage_options(function: Callable[..., None]) -> Callable[..., None]:
+    exists = click.Path(path_type=Path, exists=True)
+    options = [
+        click.option("--clips", type=exists, help="Folder of clips to cut motion from."),
+        click.option(
+            "--clip-table",
+            type=click.Path(path_type=Path, exists=True, dir_okay=False),
+            help="CSV with file and licence; only permissively licensed rows are used, paths beside the table.",
+        ),
+        click.option("--exclude", type=exists, help="CSV with a file column to leave out."),
+        click.option(
+            "--every-licence", is_flag=True, help="Use all rows of the table. Such weights must not be shipped."
+        ),
+        click.option(
+            "--mocap", type=exists, help="motions.npz of motion-capture trials, with motions.csv beside it."
+        ),
+        click.option("--device", default="auto", show_default=True),
+        click.option("--workers", type=int, default=0, show_default=True, help="Processes that draw plans ahead."),
+    ]
+    for option in reversed(options):
+        function = option(function)
+    return function
 
 
 @click.command("synthetic")
 @click.option("--model", type=click.Choice(MODELS), default="lite", help="Which configuration to train.")
-@click.option("--clips", type=click.Path(path_type=Path, exists=True), help="Folder of clips to cut motion from.")
-@click.option(
-    "--clip-table",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="CSV with file and licence; only permissively licensed rows are used, paths beside the table.",
-)
-@click.option("--exclude", type=click.Path(path_type=Path, exists=True), help="CSV with a file column to leave out.")
-@click.option("--every-licence", is_flag=True, help="Use all rows of the table. Such weights must not be shipped.")
-@click.option(
-    "--mocap",
-    type=click.Path(path_type=Path, exists=True),
-    help="motions.npz of motion-capture trials, with motions.csv beside it.",
-)
+@_footage_options
 @click.option("--out", type=click.Path(path_type=Path), default=Path("runs/lite"), show_default=True)
 @click.option("--steps", type=int, default=4000, show_default=True)
 @click.option("--seconds", type=float, help="Stop after this long; the schedule follows the clock.")
@@ -51,17 +68,10 @@ MODELS = ("lite", "lite-tiny")
     help="Fuse the encoder's frame stage with torch.compile: pays on a GPU that trains for minutes.",
 )
 @click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--device", default="auto", show_default=True)
-@click.option("--workers", type=int, default=0, show_default=True, help="Processes that draw plans ahead.")
 @click.option("--init", "initial", type=click.Path(path_type=Path, exists=True), help="Start from this checkpoint.")
 @click.option("--smoke", is_flag=True, help="A minute on a CPU: a tiny model, short videos, few steps.")
 def synthetic(
     model: str,
-    clips: Path | None,
-    clip_table: Path | None,
-    exclude: Path | None,
-    every_licence: bool,
-    mocap: Path | None,
     out: Path,
     steps: int,
     seconds: float | None,
@@ -71,19 +81,19 @@ def synthetic(
     ema: float,
     compiled: bool,
     seed: int,
-    device: str,
-    workers: int,
     initial: Path | None,
     smoke: bool,
+    device: str,
+    workers: int,
+    **footage: Any,
 ) -> None:
     """Train the default model on generated repetitions of clips, motion capture and drawn motion.
 
     A run that was stopped goes on where it was when the same command is given again.
     """
-    from escounts.data.synthetic import ClipBank, MotionBank
     from escounts.models.device import choose_device
     from escounts.training.config import synthetic_recipe
-    from escounts.training.synthetic_run import NETWORKS, SMOKE, SyntheticRun, clip_files, train_synthetic
+    from escounts.training.synthetic_run import NETWORKS, SMOKE, SyntheticRun, train_synthetic
 
     train = synthetic_recipe(
         steps=steps,
@@ -98,18 +108,7 @@ def synthetic(
     run = SyntheticRun(network=NETWORKS[model], train=train)
     if smoke:
         run = replace(SMOKE, train=replace(SMOKE.train, seed=seed))
-    bank = None
-    if clips is not None or clip_table is not None:
-        files = clip_files(clips, clip_table, every_licence=every_licence, exclude=exclude)
-        click.echo(f"decoding {len(files)} clips", err=True)
-        bank = ClipBank.from_files(files, workers=max(1, workers))
-    motion = MotionBank.from_npz(mocap, mocap.with_suffix(".csv")) if mocap is not None else None
-    provenance = {
-        "commit": _commit(),
-        "footage": "every licence" if every_licence else "permissive" if bank else "none",
-        "clips": str(len(bank.names)) if bank else "0",
-        "mocap": "yes" if motion else "no",
-    }
+    bank, motion, provenance = _footage(workers=workers, **footage)
     with training_display() as report:
         figures = train_synthetic(
             run,
@@ -126,6 +125,55 @@ def synthetic(
         if name.startswith("val_"):
             click.echo(f"{name.removeprefix('val_'):10s} {value:.3f}")
     click.echo(f"wrote {out / 'last.safetensors'}")
+
+
+@click.command("mean")
+@click.argument("checkpoints", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="The checkpoint to write.")
+@click.option("--videos", type=int, default=240, show_default=True, help="Generated videos to calibrate on.")
+@_footage_options
+def mean(checkpoints: tuple[Path, ...], out: Path, videos: int, device: str, workers: int, **footage: Any) -> None:
+    """Average the weights of runs that began from one checkpoint, and calibrate the result.
+
+    Two seeds that went different ways from the same start agree on what is not chance.
+    """
+    from escounts.models.device import choose_device
+    from escounts.training.synthetic_run import calibrate_checkpoint, calibration_videos, mean_of_runs
+
+    bank, motion, provenance = _footage(workers=workers, **footage)
+    mean_of_runs(checkpoints, out, provenance=provenance)
+    generator = calibration_videos(clips=bank, motion=motion)
+    fitted = calibrate_checkpoint(out, generator, videos, device=choose_device(device))
+    click.echo(fitted.to_json())
+    click.echo(f"wrote {out}")
+
+
+def _footage(
+    *,
+    clips: Path | None,
+    clip_table: Path | None,
+    exclude: Path | None,
+    every_licence: bool,
+    mocap: Path | None,
+    workers: int,
+) -> tuple[ClipBank | None, MotionBank | None, dict[str, str]]:
+    """The banks that the options name, and what a checkpoint says of them."""
+    from escounts.data.synthetic import ClipBank, MotionBank
+    from escounts.training.synthetic_run import clip_files
+
+    bank = None
+    if clips is not None or clip_table is not None:
+        files = clip_files(clips, clip_table, every_licence=every_licence, exclude=exclude)
+        click.echo(f"decoding {len(files)} clips", err=True)
+        bank = ClipBank.from_files(files, workers=max(1, workers))
+    motion = MotionBank.from_npz(mocap, mocap.with_suffix(".csv")) if mocap is not None else None
+    provenance = {
+        "commit": _commit(),
+        "footage": "every licence" if every_licence else "permissive" if bank else "none",
+        "clips": str(len(bank.names)) if bank else "0",
+        "mocap": "yes" if motion else "no",
+    }
+    return bank, motion, provenance
 
 
 def _commit() -> str:

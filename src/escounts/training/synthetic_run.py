@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from torch import nn
 from escounts.confidence import Calibration
 from escounts.data.synthetic import ClipBank, Generator, GeneratorConfig, MotionBank
 from escounts.data.synthetic.clips import permissive, pool_rows
-from escounts.errors import DataError
+from escounts.errors import DataError, ModelError
 from escounts.estimation.seconds import SecondsModel
 from escounts.models.checkpoint import (
     load_network,
@@ -124,10 +124,31 @@ def train_synthetic(
     trainer = Trainer(run.train, network, task, objective, out, save=save, device=where, report=report)
     figures = trainer.fit()
     if trainer.rank == 0 and run.calibration_videos:
-        unseen = replace(run.generator, period=CALIBRATION_PERIOD)
-        videos = Generator(unseen, clips=clips, motion=motion, seed=CALIBRATION_SEED)
+        videos = calibration_videos(run.generator, clips=clips, motion=motion)
         calibrate_checkpoint(out / "last.safetensors", videos, run.calibration_videos, device=where)
     return figures
+
+
+def calibration_videos(
+    recipe: GeneratorConfig | None = None, *, clips: ClipBank | None = None, motion: MotionBank | None = None
+) -> Generator:
+    """Generated videos at the base rate that no run trains on."""
+    unseen = replace(recipe or GeneratorConfig(), period=CALIBRATION_PERIOD)
+    return Generator(unseen, clips=clips, motion=motion, seed=CALIBRATION_SEED)
+
+
+def mean_of_runs(paths: Sequence[Path], out: Path, *, provenance: Mapping[str, str] | None = None) -> None:
+    """Write the mean of several checkpoints' weights, of one network; their metadata is kept side by side."""
+    tensors, configs, about = zip(*(read_checkpoint(path) for path in paths), strict=True)
+    if any(config != configs[0] for config in configs):
+        raise ModelError(f"{', '.join(map(str, paths))} are of different networks; their weights have no mean")
+    mean = {
+        name: torch.stack([weights[name].float() for weights in tensors]).mean(0).to(value.dtype)
+        for name, value in tensors[0].items()
+    }
+    kept = ("train", "generator", "pixels", "validation")
+    metadata = {name: json.dumps([json.loads(one[name]) for one in about if name in one]) for name in kept}
+    write_checkpoint(out, mean, config=configs[0], metadata=metadata | dict(provenance or {}))
 
 
 def calibrate_checkpoint(
