@@ -53,7 +53,9 @@ def test_label_studio_there_and_back_within_half_a_frame(frames: list[tuple[int,
         fps=25.0,
         duration=40.0,
     )
-    kept = [span for span in spans if round(span[0] * fps) != round(span[1] * fps)]
+    in_frames = {span: (round(span[0] * fps), round(span[1] * fps)) for span in spans}
+    # Spans that overlap may begin in one frame: then the shorter comes first on the way back.
+    kept = sorted((span for span, (first, last) in in_frames.items() if first != last), key=in_frames.__getitem__)
     assert action == ("jump" if spans else "")
     assert len(back) == len(kept)
     for (start, end), (start_back, end_back) in zip(kept, sorted(back), strict=True):
