@@ -21,6 +21,8 @@ MAX_PIXELS = 2**27
 MAX_GAP = 600.0
 """A longer jump between two frames (seconds) is a broken clock, not a pause."""
 _ATTACHED_PICTURE = 1024
+_LENIENT: dict[str, Any] = {"metadata_errors": "replace"} if int(av.__version__.split(".")[0]) < 19 else {}
+"""Titles in broken encodings are nobody's concern; PyAV has no such option any more from version 19 on."""
 DEFAULT_RATE = 25.0
 """Frames a second where nothing says it: raw streams and folders of images."""
 
@@ -147,7 +149,7 @@ class FileSource:
             container = av.open(
                 f"file:{self.path}",
                 options={"protocol_whitelist": "file,crypto,data", "max_pixels": str(MAX_PIXELS)},
-                metadata_errors="replace",
+                **_LENIENT,
             )
         except (av.error.FFmpegError, OSError, ValueError) as error:
             raise VideoError(f"{self.path}: {_reason(self.path, error)}") from error
