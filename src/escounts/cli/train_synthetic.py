@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from escounts.cli.counting_display import counting_display
 from escounts.cli.training_display import training_display
 
 if TYPE_CHECKING:
@@ -143,7 +144,8 @@ def mean(checkpoints: tuple[Path, ...], out: Path, videos: int, device: str, wor
     bank, motion, provenance = _footage(workers=workers, **footage)
     mean_of_runs(checkpoints, out, provenance=provenance)
     generator = calibration_videos(clips=bank, motion=motion)
-    fitted = calibrate_checkpoint(out, generator, videos, device=choose_device(device))
+    with counting_display("videos") as progress:
+        fitted = calibrate_checkpoint(out, generator, videos, device=choose_device(device), progress=progress)
     click.echo(fitted.to_json())
     click.echo(f"wrote {out}")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,6 +14,8 @@ from escounts.estimation.seconds import SecondsModel
 from escounts.estimation.views import BASE_RATE
 
 Array = npt.NDArray[np.float64]
+Progress = Callable[[int, int, str], None]
+"""Called with (done, in all, what is in hand)."""
 
 RIDGE = 0.3
 """Strength of the pull towards zero weights: a few hundred videos carry a handful of weights, no more."""
@@ -36,10 +38,19 @@ class Trial:
     truth: float
 
 
-def collect(model: SecondsModel, generator: Generator, videos: int, *, lengths: Sequence[int]) -> list[Trial]:
+def collect(
+    model: SecondsModel,
+    generator: Generator,
+    videos: int,
+    *,
+    lengths: Sequence[int],
+    progress: Progress | None = None,
+) -> list[Trial]:
     """Count generated videos zero-shot and, where a whole repetition is in them, with one exemplar."""
     trials = []
     for index in range(videos):
+        if progress is not None:
+            progress(index, videos, "calibrating")
         length = lengths[index % len(lengths)]
         size = model.network.encoder.spec.size
         batch = generator.render([generator.plan(index, length)], device=model.device, size=size)

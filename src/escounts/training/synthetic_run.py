@@ -26,7 +26,7 @@ from escounts.models.checkpoint import (
 from escounts.models.encoders.lite import LiteEncoder
 from escounts.models.lite import LITE, LITE_TINY
 from escounts.models.network import Network, NetworkConfig
-from escounts.training.calibration import calibrate, collect
+from escounts.training.calibration import Progress, calibrate, collect
 from escounts.training.config import TrainConfig, synthetic_recipe
 from escounts.training.objective import Objective, RateObjectiveConfig
 from escounts.training.pixels import PixelConfig, PixelTask
@@ -152,14 +152,20 @@ def mean_of_runs(paths: Sequence[Path], out: Path, *, provenance: Mapping[str, s
 
 
 def calibrate_checkpoint(
-    path: Path, generator: Generator, videos: int, *, device: torch.device | str = "cpu"
+    path: Path,
+    generator: Generator,
+    videos: int,
+    *,
+    device: torch.device | str = "cpu",
+    progress: Progress | None = None,
 ) -> Calibration:
     """Fit the confidence of the network at path on generated videos and write it into the file's metadata.
 
     The network is the one in the file, with its stored precision: that is what will be counted with.
     """
     model = SecondsModel(path.stem, load_network(path)[0], device=device, calibration=UNCALIBRATED)
-    fitted = calibrate(collect(model, generator, videos, lengths=CALIBRATION_LENGTHS), UNCALIBRATED)
+    trials = collect(model, generator, videos, lengths=CALIBRATION_LENGTHS, progress=progress)
+    fitted = calibrate(trials, UNCALIBRATED)
     tensors, config, metadata = read_checkpoint(path)
     metadata |= {"calibration": fitted.to_json(), "calibration_videos": str(videos)}
     write_checkpoint(path, tensors, config=config, metadata=metadata)
