@@ -220,7 +220,7 @@ def test_mistakes_are_one_line(
 def test_the_mean_of_two_runs_is_calibrated_and_counts(escounts, mine: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     for seed in (0, 1):
         torch.manual_seed(seed)
-        about = {"train": json.dumps({"seed": seed})}
+        about = {"train": json.dumps({"seed": seed}), "commit": f"c{seed}"}
         save_network(tmp_path / f"{seed}.safetensors", Network(LITE_TINY), metadata=about, dtype=torch.float16)
     out = tmp_path / "mean.safetensors"
     runs = (tmp_path / "0.safetensors", tmp_path / "1.safetensors")
@@ -232,5 +232,6 @@ def test_the_mean_of_two_runs_is_calibrated_and_counts(escounts, mine: Path, tmp
     assert torch.allclose(mean[name].float(), (first[name].float() + second[name].float()) / 2, atol=1e-3)
     assert not torch.allclose(mean[name], first[name])
     assert json.loads(metadata["train"]) == [{"seed": 0}, {"seed": 1}]
+    assert json.loads(metadata["trained_at"]) == ["c0", "c1"]
     assert Calibration.from_json(metadata["calibration"]).gate_sharpness == 2.0
     assert escounts("count", mine / "v0.mp4", "--model", out).code == 0

@@ -148,6 +148,7 @@ def mean_of_runs(paths: Sequence[Path], out: Path, *, provenance: Mapping[str, s
     }
     kept = ("train", "generator", "pixels", "validation")
     metadata = {name: json.dumps([json.loads(one[name]) for one in about if name in one]) for name in kept}
+    metadata["trained_at"] = json.dumps([one.get("commit", "unknown") for one in about])
     write_checkpoint(out, mean, config=configs[0], metadata=metadata | dict(provenance or {}))
 
 
