@@ -76,7 +76,8 @@ class Calibration:
     to be counted mostly does, and more so when they mark an exemplar.
     gate_sharpness: what the sum is multiplied by. A gate at 0.8 throughout means "I think so", not "four fifths of it
     repeats": the sharper it is, the less a doubt takes off the count.
-    nothing_below: surety under which, without an exemplar, nothing repeats.
+    nothing_below: the least that the chosen view's surety and half of the others' support must come to; under it,
+    without an exemplar, nothing repeats.
     """
 
     weights: tuple[float, ...] = (-3.0, 6.0, 1.0, 1.0, 0.0, 0.0, 0.5)
@@ -149,8 +150,10 @@ def choose_views(
     for first, last in pairwise(borders.tolist()):
         # Half a block of context on each side, so that the choice does not hang on where blocks begin.
         around = slice(max(0, first - block // 2), last + block // 2)
-        best = int(np.argmax(choice_features(evidence, base_rate, around) @ np.array(calibration.choice)))
-        if shots or evidence[best].surety(around) >= calibration.nothing_below:
+        values = choice_features(evidence, base_rate, around)
+        best = int(np.argmax(values @ np.array(calibration.choice)))
+        _, surety, support, *_ = values[best]
+        if shots or surety + 0.5 * support >= calibration.nothing_below:
             density[first:last] = evidence[best].density[first:last]
         chosen.append(best)
     return density, chosen

@@ -25,7 +25,7 @@ RIGHT = 0.1
 """A view is right when its count is off by no more than this part of the truth."""
 
 
-NOTHING_RIGHT = 0.92
+NOTHING_RIGHT = 0.95
 """Share of generated videos in which nothing repeats that must be answered with 0."""
 
 
@@ -94,12 +94,12 @@ def fit_choice(trials: Sequence[Trial]) -> tuple[float, ...]:
 
 
 def fit_floor(trials: Sequence[Trial], calibration: Calibration) -> float:
-    """The lowest surety below which nothing repeats, such that of the videos in which nothing does, NOTHING_RIGHT
+    """The lowest floor below which nothing repeats, such that of the videos in which nothing does, NOTHING_RIGHT
     answer 0; as it was where there are no such videos."""
     nothing = [trial for trial in trials if trial.shots == 0 and trial.truth < 0.5]
     if not nothing:
         return calibration.nothing_below
-    floors = np.arange(0.10, 0.41, 0.01).round(2).tolist()
+    floors = np.arange(0.10, 0.51, 0.01).round(2).tolist()
     for floor in floors:
         tried = replace(calibration, nothing_below=floor)
         counts = [choose_views(trial.evidence, BASE_RATE, tried)[0].sum() for trial in nothing]
