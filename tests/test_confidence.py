@@ -57,6 +57,15 @@ def test_the_floor_answers_nothing_to_what_does_not_repeat() -> None:
     assert fit_floor([Trial([opinion(10, 5, 0.9)], 0, 5.0)], Calibration(nothing_below=0.17)) == 0.17
 
 
+def test_the_floor_counts_what_stands_behind_a_view() -> None:
+    floor = Calibration(nothing_below=0.35)  # surety of opinion(…, 0.55) is 0.30
+    agree = [opinion(5, 8, 0.55), opinion(10, 8, 0.55)]
+    differ = [opinion(5, 3, 0.55), opinion(10, 8, 0.55)]
+    assert choose_views(agree, 30.0, floor)[0].sum() == pytest.approx(8, rel=1e-3)
+    assert choose_views(differ, 30.0, floor)[0].sum() == 0
+    assert choose_views(differ, 30.0, floor, repeats=True)[0].sum() > 0
+
+
 def test_long_videos_choose_block_by_block() -> None:
     half = 3600
     first = Evidence(

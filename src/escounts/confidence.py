@@ -135,11 +135,11 @@ def choice_features(
 
 
 def choose_views(
-    evidence: Sequence[Evidence], base_rate: float, calibration: Calibration, *, shots: int = 0
+    evidence: Sequence[Evidence], base_rate: float, calibration: Calibration, *, repeats: bool = False
 ) -> tuple[Array, list[int]]:
     """The density of the view that is likeliest right, chosen per block of a long video, and which view that was.
 
-    Where that view is not sure enough, nothing repeats; an exemplar says that something does.
+    Where that view is not sure enough, nothing repeats. repeats: something does, says an exemplar or the user.
     """
     frames = len(evidence[0].density)
     block = round(BLOCK_SECONDS * base_rate)
@@ -153,7 +153,7 @@ def choose_views(
         values = choice_features(evidence, base_rate, around)
         best = int(np.argmax(values @ np.array(calibration.choice)))
         _, surety, support, *_ = values[best]
-        if shots or surety + 0.5 * support >= calibration.nothing_below:
+        if repeats or surety + 0.5 * support >= calibration.nothing_below:
             density[first:last] = evidence[best].density[first:last]
         chosen.append(best)
     return density, chosen
@@ -168,7 +168,7 @@ def features(
     decided = float(np.abs(2 * main.gate - 1).mean()) if len(main.gate) else 0.0
     counts = [float(e.density.sum()) for e in evidence]
     near = [abs(c - total) <= max(0.5, 0.1 * total) for c in counts]
-    agreement = (sum(near) - 1) / max(1, len(near) - 1)
+    agreement = max(0, sum(near) - 1) / max(1, len(near) - 1)
     cells = main.rate * len(density) / base_rate / max(total, 0.5)
     log_cells = min(math.log(max(cells, 1e-3)), 5.0)
     return np.array([1.0, main.surety(), decided, agreement, math.log1p(total), log_cells, float(shots > 0)])

@@ -220,7 +220,7 @@ def test_mistakes_are_one_line(
 def test_the_mean_of_two_runs_is_calibrated_and_counts(escounts, mine: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     for seed in (0, 1):
         torch.manual_seed(seed)
-        about = {"train": json.dumps({"seed": seed}), "commit": f"c{seed}"}
+        about = {"train": json.dumps({"seed": seed}), "commit": f"c{seed}", "footage": "every licence"}
         save_network(tmp_path / f"{seed}.safetensors", Network(LITE_TINY), metadata=about, dtype=torch.float16)
     out = tmp_path / "mean.safetensors"
     runs = (tmp_path / "0.safetensors", tmp_path / "1.safetensors")
@@ -232,6 +232,10 @@ def test_the_mean_of_two_runs_is_calibrated_and_counts(escounts, mine: Path, tmp
     assert torch.allclose(mean[name].float(), (first[name].float() + second[name].float()) / 2, atol=1e-3)
     assert not torch.allclose(mean[name], first[name])
     assert json.loads(metadata["train"]) == [{"seed": 0}, {"seed": 1}]
-    assert json.loads(metadata["trained_at"]) == ["c0", "c1"]
+    assert json.loads(metadata["commit"]) == ["c0", "c1"]
+    assert json.loads(metadata["footage"]) == ["every licence"] * 2, "what runs were trained on stays with them"
+    assert metadata["mean_footage"] == "none"
+    assert escounts("train", "mean", *runs, "--out", tmp_path / "no", "--videos", 0).code == 2
+    assert not (tmp_path / "no").exists()
     assert Calibration.from_json(metadata["calibration"]).gate_sharpness == 2.0
     assert escounts("count", mine / "v0.mp4", "--model", out).code == 0

@@ -1,13 +1,16 @@
 """The default model's estimation: views, windows, exemplars, ranges. Random weights: arithmetic, not accuracy."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 import torch
 
-from escounts.confidence import Evidence, wants_faster
+from escounts.confidence import Calibration, Evidence, wants_faster
 from escounts.errors import ExemplarError, ModelError
 from escounts.estimation import views
 from escounts.estimation.seconds import SecondsModel
+from escounts.estimation.seconds_encoding import SecondsEncoding
 from escounts.estimation.views import BASE_RATE, View
 from escounts.models.lite import LITE_TINY
 from escounts.models.network import Network
@@ -123,6 +126,35 @@ def test_the_fast_view_is_encoded_when_it_is_wanted(monkeypatch: pytest.MonkeyPa
         assert {view.divisor for view in encoding.windows} == expected
     encoding.estimate([encoding.shot(1.0, 1.4)])  # an exemplar of twelve base frames asks for it
     assert View(1) in encoding.windows
+
+
+def test_who_assumes_that_it_repeats_is_never_told_that_nothing_does() -> None:
+    torch.manual_seed(0)
+    strict = SecondsModel("tiny", Network(LITE_TINY), calibration=Calibration(nothing_below=1.0))
+    encoding = strict.encode_images(moving_square(120))
+    assert encoding.estimate().density.count == 0
+    assert encoding.estimate(assume_repeats=True).density.count > 0
+
+
+def test_a_reading_that_broke_off_leaves_nothing_behind() -> None:
+    torch.manual_seed(0)
+    images = moving_square(150)
+    reads = iter([images, images[:100], images])
+
+    def read() -> Iterator[np.ndarray]:
+        last = next(reads)
+        yield from last
+        if len(last) < len(images):
+            raise InterruptedError
+
+    encoding = SecondsEncoding(SecondsModel("tiny", Network(LITE_TINY)), read, start=0.0)
+    encoding.encode([View(3)])
+    before = encoding.store.cells
+    with pytest.raises(InterruptedError):
+        encoding.encode([View(1)])
+    assert encoding.store.cells == before and View(1) not in encoding.windows
+    encoding.encode([View(1)])
+    assert encoding.store.cells > before
 
 
 def test_slow_sure_motion_needs_no_faster_view() -> None:

@@ -131,7 +131,9 @@ def synthetic(
 @click.command("mean")
 @click.argument("checkpoints", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="The checkpoint to write.")
-@click.option("--videos", type=int, default=240, show_default=True, help="Generated videos to calibrate on.")
+@click.option(
+    "--videos", type=click.IntRange(min=1), default=240, show_default=True, help="Generated videos to calibrate on."
+)
 @_footage_options
 def mean(checkpoints: tuple[Path, ...], out: Path, videos: int, device: str, workers: int, **footage: Any) -> None:
     """Average the weights of runs that began from one checkpoint, and calibrate the result.

@@ -66,10 +66,10 @@ class SecondsModel:
         """Read the video at the base rate and encode the views that are needed."""
         size = self.network.encoder.spec.size
         whole = (end if end is not None else video.info.duration) - start
-        passes = iter([(0.0, 1.0)] if thorough else [(0.0, SLOW_SHARE), (SLOW_SHARE, 1 - SLOW_SHARE)])
+        passes = [(0.0, 1.0)] if thorough else [(0.0, SLOW_SHARE), (SLOW_SHARE, 1 - SLOW_SHARE)]
 
         def read() -> Iterator[Image]:
-            before, share = next(passes, (1.0, 0.0))
+            before, share = passes.pop(0) if passes else (1.0, 0.0)
             for index, frame in enumerate(video.frames(size=(size, size), start=start, end=end, rate=BASE_RATE)):
                 if progress is not None and share and index % 30 == 0:
                     done = min(index / BASE_RATE, whole)
@@ -78,6 +78,7 @@ class SecondsModel:
 
         encoding = SecondsEncoding(self, read, start=start, video=video.info.path.resolve())
         self._encode(encoding, thorough=thorough)
+        passes.clear()  # whoever has it read again later has a progress of their own
         if encoding.frames == 0:
             raise VideoError(f"{video.info.path}: no frame between {start:.2f} s and {start + whole:.2f} s")
         if progress is not None:

@@ -1,6 +1,6 @@
 """One video, encoded by the default model: cut exemplars from it, ask it for densities.
 
-Zero-shot, the view that is surest of its periods speaks; an exemplar says itself which rate suits it.
+Zero-shot, the view that is likeliest right speaks; an exemplar says itself which rate suits it.
 """
 
 from __future__ import annotations
@@ -83,14 +83,18 @@ class SecondsEncoding:
     def _encode(self, views: Sequence[View]) -> None:
         model = self.model
         encoders = [ViewEncoder(model.network, view, self.store, model.device) for view in views]
-        frames = 0
-        with precision(model.device):
-            for image in self._read():
-                frames += 1
+        frames, kept = 0, self.store.cells
+        try:
+            with precision(model.device):
+                for image in self._read():
+                    frames += 1
+                    for encoder in encoders:
+                        encoder.push(image)
                 for encoder in encoders:
-                    encoder.push(image)
-            for encoder in encoders:
-                encoder.finish()
+                    encoder.finish()
+        except BaseException:
+            self.store.forget_after(kept)  # cancelled, or the video broke: nobody will ask for these windows
+            raise
         self.frames, self.end = frames, self.start + frames / BASE_RATE
         self.windows = self.windows | {encoder.view: encoder.windows for encoder in encoders}
 
@@ -128,7 +132,7 @@ class SecondsEncoding:
         first, last = self._frames(start, end)
         evidence = self.evidence(shots, first=first, last=last, assume_repeats=assume_repeats)
         calibration = self.model.calibration
-        density, chosen = choose_views(evidence, BASE_RATE, calibration, shots=len(shots))
+        density, chosen = choose_views(evidence, BASE_RATE, calibration, repeats=bool(shots) or assume_repeats)
         confidence, details = calibration.confidence(evidence, density, chosen, BASE_RATE, shots=len(shots))
         map_ = DensityMap(density, self.start + first / BASE_RATE, 1 / BASE_RATE, "rate")
         return Estimate(map_, confidence, details)

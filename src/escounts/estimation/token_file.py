@@ -41,6 +41,13 @@ class TokenFile:
             self._file.write(data)
             self.cells += len(tokens_THWC)
 
+    def truncate(self, cells: int) -> None:
+        """Keep the first `cells` cells only."""
+        with self._lock:
+            self.cells = min(self.cells, cells)
+            self._file.seek(self.cells * self._cell_bytes)
+            self._file.truncate()
+
     def read(self, first: int, last: int, device: torch.device) -> Tensor:
         """Cells first..last (exclusive) in single precision, (T, H, W, C)."""
         with self._lock:

@@ -72,6 +72,15 @@ class WindowStore:
         self._file.append(cells[0])
         return offset
 
+    @property
+    def cells(self) -> int:
+        """Cells of all windows."""
+        return self._file.cells
+
+    def forget_after(self, cells: int) -> None:
+        """Drop what was kept after the first `cells` cells."""
+        self._file.truncate(cells)
+
     def read(self, windows: Sequence[Window], device: torch.device) -> Projected:
         """Windows of equal length as one batch, in single precision."""
         both = torch.stack([self._file.read(w.offset, w.offset + w.cells, device) for w in windows])

@@ -187,6 +187,8 @@ class Decoder(nn.Module):
         asked.
         time_offset: position of cell 0 on the time sinusoid, a number or one per sample (B,).
         """
+        if lengths is not None and valid_BT is None:
+            raise ValueError("lengths say how many cells valid_BT calls real: give both, or lengths not at all")
         x, packing = self._positioned(projected, time_offset), None
         weights_BNS = None if memory.weights_BS is None else memory.weights_BS[:, None]
         if valid_BT is not None:
@@ -194,7 +196,8 @@ class Decoder(nn.Module):
             packing = Packing.of(lengths or real_cells(valid_BT), time, height * width, x.device)
             x = packing.pack(x)
             if weights_BNS is not None:
-                weights_BNS = packing.pack(weights_BNS.expand(-1, time, -1)).repeat_interleave(height * width, dim=1)
+                weights_BTS = weights_BNS.expand(len(valid_BT), time, -1)
+                weights_BNS = packing.pack(weights_BTS).repeat_interleave(height * width, dim=1)
         x_BNC = x.flatten(1, 3)
         for block, shots in zip(self.cross, memory.blocks, strict=True):
             x_BNC = block(x_BNC, shots, weights_BNS, packing)

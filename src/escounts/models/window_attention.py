@@ -57,7 +57,7 @@ class WindowPlan(NamedTuple):
     groups: tuple[WindowGroup, ...]
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)
 def plan_windows(
     lengths: tuple[int, ...],
     space: tuple[int, int],

@@ -69,18 +69,19 @@ def collect(
 
 def calibrate(trials: Sequence[Trial], start: Calibration | None = None) -> Calibration:
     """The calibration whose choice of views, floor and confidence fit the trials; the rest is kept from `start`."""
-    start = replace(start or Calibration(), choice=fit_choice(trials))
+    start = start or Calibration()
+    start = replace(start, choice=fit_choice(trials, start))
     start = replace(start, nothing_below=fit_floor(trials, start))
     rows, right = [], []
     for trial in trials:
-        density, chosen = choose_views(trial.evidence, BASE_RATE, start, shots=trial.shots)
+        density, chosen = choose_views(trial.evidence, BASE_RATE, start, repeats=trial.shots > 0)
         rows.append(features(trial.evidence, density, chosen, BASE_RATE, shots=trial.shots))
         right.append(abs(round(float(density.sum())) - trial.truth) <= 1.0)
     weights = logistic(np.stack(rows), np.array(right, dtype=np.float64))
     return replace(start, weights=_rounded(weights))
 
 
-def fit_choice(trials: Sequence[Trial]) -> tuple[float, ...]:
+def fit_choice(trials: Sequence[Trial], start: Calibration) -> tuple[float, ...]:
     """Which view to believe, from zero-shot trials of videos that repeat; as it was where there are none."""
     rows, right = [], []
     for trial in trials:
@@ -89,7 +90,7 @@ def fit_choice(trials: Sequence[Trial]) -> tuple[float, ...]:
             off = [abs(round(view.count()) - round(trial.truth)) for view in trial.evidence]
             right += [near <= max(0.5, RIGHT * trial.truth) for near in off]
     if not rows:
-        return Calibration().choice
+        return start.choice
     return _rounded(logistic(np.concatenate(rows), np.array(right, dtype=np.float64)))
 
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -138,7 +139,11 @@ def calibration_videos(
 
 
 def mean_of_runs(paths: Sequence[Path], out: Path, *, provenance: Mapping[str, str] | None = None) -> None:
-    """Write the mean of several checkpoints' weights, of one network; their metadata is kept side by side."""
+    """Write the mean of several checkpoints' weights, of one network.
+
+    Their metadata, licence of the footage included, is kept side by side; provenance (of this step) is put beside it
+    under names that begin with mean_.
+    """
     tensors, configs, about = zip(*(read_checkpoint(path) for path in paths), strict=True)
     if any(config != configs[0] for config in configs):
         raise ModelError(f"{', '.join(map(str, paths))} are of different networks; their weights have no mean")
@@ -146,10 +151,18 @@ def mean_of_runs(paths: Sequence[Path], out: Path, *, provenance: Mapping[str, s
         name: torch.stack([weights[name].float() for weights in tensors]).mean(0).to(value.dtype)
         for name, value in tensors[0].items()
     }
-    kept = ("train", "generator", "pixels", "validation")
-    metadata = {name: json.dumps([json.loads(one[name]) for one in about if name in one]) for name in kept}
-    metadata["trained_at"] = json.dumps([one.get("commit", "unknown") for one in about])
-    write_checkpoint(out, mean, config=configs[0], metadata=metadata | dict(provenance or {}))
+    kept = sorted({name for one in about for name in one if not name.startswith("calibrat")})
+    metadata = {name: json.dumps([_parsed(one.get(name, "unknown")) for one in about]) for name in kept}
+    metadata |= {f"mean_{name}": value for name, value in (provenance or {}).items()}
+    write_checkpoint(out, mean, config=configs[0], metadata=metadata)
+
+
+def _parsed(text: str) -> Any:
+    """A metadata value as what it stands for: most are JSON, some are plain words."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def calibrate_checkpoint(

@@ -73,7 +73,7 @@ def draw_body(rng: np.random.Generator, config: GeneratorConfig) -> Body:
         hair=draw_colour(rng, vivid=0.5) if chance(rng, 0.3) else (0.1, 0.07, 0.05),
         long_hair=chance(rng, 0.4),
         far_shade=rng.uniform(*config.far_shade),
-        odd={int(rng.choice(SIDES[0])): draw_colour(rng)} if chance(rng, config.odd_limb) else {},
+        odd={int(rng.choice(SIDES[int(rng.integers(2))])): draw_colour(rng)} if chance(rng, config.odd_limb) else {},
     )
 
 

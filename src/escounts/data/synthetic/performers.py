@@ -146,8 +146,9 @@ def figure_layers(
     during = during if during.any() and clock.stray is None else np.ones(len(during), dtype=bool)
     view = draw_view(rng, poses[during], config=config, times=scene.times, aspect=scene.aspect)
     canvas = Canvas(len(scene.times))
-    exercise = action.name.split(":")[1]
-    roped = action.source == "exercise" and exercise in ROPED
+    # Who passes by in a negative has neither rope nor bike.
+    exercise = action.name.split(":")[1] if action.source == "exercise" and not scene.negative else ""
+    roped = exercise in ROPED
     draw_figure(
         rng, canvas, draw_body(rng, config), poses, view, prop=may(rng, config.prop, not roped and exercise != BIKED)
     )

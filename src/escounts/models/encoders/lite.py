@@ -56,7 +56,8 @@ class LiteEncoder(Encoder):
         self.blocks = nn.ModuleList([WindowBlock(config.channels, d) for d in config.dilations])
 
     def compile_frame_stage(self, backend: str = "inductor") -> None:
-        """Fuse the frame stage for batches that always bring it the same number of frames: it compiles once.
+        """Fuse the frame stage. It is compiled once for each number of frames that a batch brings it: keep that the
+        same (the lengths of PixelConfig divide the frames of a step).
 
         (`nn.Sequential.compile()` is accepted and does nothing.)
         """
