@@ -121,13 +121,16 @@ function clear(video) {
 async function showLatest(video) {
   const { job } = video;
   if (!job) return;
-  if (ACTIVE.has(job.state)) return showBusy(job);
+  if (ACTIVE.has(job.state)) {
+    if (!stage.result) showBusy(job);
+    return;
+  }
   try {
     const jobs = await api.jobs(video.id);
     const done = jobs.find((candidate) => candidate.state === "done");
     if (stage.video?.id !== video.id) return;
     if (done) await showJob(await api.job(done.id));
-    else showProblem(job.state === "failed" ? job.error : "This count was cancelled.");
+    else if (!stage.result) showProblem(job.state === "failed" ? job.error : "This count was cancelled.");
   } catch (error) {
     toast(error.message);
   }
@@ -158,19 +161,27 @@ async function showJob(job, { recount = false } = {}) {
 
 /** An event of the stream. */
 async function onJob(job) {
-  if (!library.update(job)) {
+  if (!library.videos.has(job.video)) {
     await library.refresh().catch(() => {});
     return;
   }
+  if (!library.update(job)) return;
   prompt.offer([...library.videos.values()]);
-  if (job.video !== stage.video?.id) return;
-  stage.video.job = job;
-  if (ACTIVE.has(job.state)) {
-    if (!stage.result) showBusy(job);
-  } else if (job.state === "done" && !stage.result) {
-    await showJob(await api.job(job.id));
+  if (job.video === stage.video?.id && !stage.result) await showLatest(stage.video);
+}
+
+/** The stream tells what changes from now on: asked for once it is open, the list misses nothing before that. */
+async function catchUp() {
+  await library.refresh();
+  prompt.offer([...library.videos.values()]);
+  const { video } = stage;
+  if (!video) {
+    const wanted = library.videos.get(new URLSearchParams(location.hash.slice(1)).get("video"));
+    if (wanted) await open(wanted);
+  } else if (!library.videos.has(video.id)) {
+    home();
   } else if (!stage.result) {
-    await showLatest(stage.video);
+    await showLatest(video);
   }
 }
 
@@ -261,15 +272,11 @@ async function begin() {
   byId("limits").textContent = `Up to ${bytes(limits.max_upload)}${limits.keep_days ? `, kept for ${limits.keep_days} days` : ""}`;
   byId("browse").hidden = !limits.media_root;
   byId("model").textContent = limits.model;
-  const wanted = new URLSearchParams(location.hash.slice(1)).get("video");
-  await library.refresh();
-  const video = library.videos.get(wanted);
-  if (video) await open(video);
-  let connected = false;
+  let begun = false;
   follow(onJob, (alive) => {
     byId("connection").hidden = alive;
-    if (alive && connected) library.refresh().catch(() => {});
-    connected ||= alive;
+    if (alive || !begun) catchUp().catch((error) => toast(error.message));
+    begun = true;
   });
 }
 

@@ -18,17 +18,33 @@ export class Library {
     this.selected = null;
   }
 
+  /** What the server has. Its answer may be older than what was done or heard while it was on its way. */
   async refresh() {
-    const videos = await api.videos();
-    this.videos = new Map(videos.map((video) => [video.id, video]));
+    const before = new Set(this.videos.keys());
+    const listed = await api.videos();
+    const ids = new Set(listed.map((video) => video.id));
+    const added = [...this.videos.values()].filter((video) => !ids.has(video.id) && !before.has(video.id));
+    const kept = listed.filter((video) => this.videos.has(video.id) || !before.has(video.id));
+    this.videos = new Map([...added, ...kept.map((video) => this.#merged(video))].map((video) => [video.id, video]));
     this.draw();
   }
 
-  /** A job changed: it becomes the newest of its video, unless a newer one is known. */
+  /** One object a video for as long as the page is open: the stage and the cards hold on to it. */
+  #merged(video) {
+    const known = this.videos.get(video.id);
+    if (!known) return video;
+    return Object.assign(known, video, {
+      job: newer(known.job, video.job),
+      duration: video.duration ?? known.duration,
+      labelled: video.labelled || known.labelled,
+    });
+  }
+
+  /** A job changed: it becomes the newest of its video. False when something newer is known already. */
   update(job) {
     const video = this.videos.get(job.video);
-    if (!video) return false;
-    if (!video.job || video.job.created <= job.created) video.job = job;
+    if (!video || newer(video.job, job) !== job) return false;
+    video.job = job;
     this.draw();
     return true;
   }
@@ -63,12 +79,12 @@ export class Library {
   }
 
   /** Takes a video that is on the server and has it counted. */
-  async count(video, show = true) {
+  async count(sent, show = true) {
+    const video = this.#merged(sent);
+    this.videos.delete(video.id);
     this.videos = new Map([[video.id, video], ...this.videos]);
     this.draw();
-    const job = await api.count(video.id);
-    video.job ??= job;
-    this.draw();
+    this.update(await api.count(video.id));
     if (show) this.onNew(video);
   }
 
@@ -128,6 +144,13 @@ export class Library {
       stopLabel: "Cancel counting",
     };
   }
+}
+
+/** The one of two states of a video's newest job that is newer; what has ended does not wait or run again. */
+function newer(known, job) {
+  if (!known || !job) return job ?? known;
+  if (known.id !== job.id) return known.created <= job.created ? job : known;
+  return ACTIVE.has(job.state) && !ACTIVE.has(known.state) ? known : job;
 }
 
 function uploadView(entry) {
