@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +57,28 @@ def test_a_count_that_ends_before_the_list_is_there_is_shown(
         page.wait_for_timeout(300)
         assert card.get_attribute("data-state") == "done", "the late answer does not undo it"
         assert shown(page) == client.job(video["job"]["id"])["count"]
+
+
+def test_an_answer_slower_than_the_stream_does_not_undo_its_news(page: Page, client: Client, sample: Path) -> None:
+    def slow(route: Route) -> None:
+        if route.request.method != "POST":
+            route.continue_()
+            return
+        response = route.fetch()
+        eventually(lambda: client.job(response.json()["id"])["state"] == "running")
+        page.wait_for_timeout(300)
+        route.fulfill(response=response, json={**response.json(), "state": "queued"})
+
+    pid = client.worker_pid()
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        page.route("**/api/jobs", slow)
+        page.set_input_files("#file", str(sample))
+        expect(page.locator("#busy-text")).to_contain_text("Counting")
+        assert page.locator(".video-card").get_attribute("data-state") == "running"
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    shown(page)
 
 
 def test_what_is_on_the_stage_survives_a_new_list(page: Page, client: Client, sample: Path, other_clip: Path) -> None:

@@ -20,21 +20,22 @@ export class Library {
 
   /** What the server has. Its answer may be older than what was done or heard while it was on its way. */
   async refresh() {
-    const before = new Set(this.videos.keys());
+    const before = new Map([...this.videos].map(([id, video]) => [id, video.job]));
     const listed = await api.videos();
     const ids = new Set(listed.map((video) => video.id));
     const added = [...this.videos.values()].filter((video) => !ids.has(video.id) && !before.has(video.id));
     const kept = listed.filter((video) => this.videos.has(video.id) || !before.has(video.id));
-    this.videos = new Map([...added, ...kept.map((video) => this.#merged(video))].map((video) => [video.id, video]));
+    this.videos = new Map([...added, ...kept.map((video) => this.#merged(video, before))].map((video) => [video.id, video]));
     this.draw();
   }
 
-  /** One object a video for as long as the page is open: the stage and the cards hold on to it. */
-  #merged(video) {
+  /** One object a video for as long as the page is open: the stage and the cards hold on to it. before: its jobs. */
+  #merged(video, before) {
     const known = this.videos.get(video.id);
     if (!known) return video;
+    const heard = known.job && known.job !== before.get(video.id);
     return Object.assign(known, video, {
-      job: newer(known.job, video.job),
+      job: heard ? known.job : newer(known.job, video.job),
       duration: video.duration ?? known.duration,
       labelled: video.labelled || known.labelled,
     });
@@ -80,11 +81,12 @@ export class Library {
 
   /** Takes a video that is on the server and has it counted. */
   async count(sent, show = true) {
-    const video = this.#merged(sent);
+    const video = this.videos.get(sent.id) ?? sent;
     this.videos.delete(video.id);
     this.videos = new Map([[video.id, video], ...this.videos]);
     this.draw();
-    this.update(await api.count(video.id));
+    const job = await api.count(video.id);
+    if (video.job?.id !== job.id) this.update(job); // else the stream was quicker, and knows more
     if (show) this.onNew(video);
   }
 
