@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from serving import eventually
 
 from escounts.errors import VideoError
 from escounts.results import CountResult, DensityMap
@@ -116,6 +117,39 @@ def test_a_recount_that_reads_the_video_again_reports_and_can_be_cancelled(clips
     worker._cancelled = Late()
     with pytest.raises(Cancelled):
         worker._count(CountTask("job", source))
+
+
+def test_watched_videos_are_of_one_class(clips: dict[int, Path]) -> None:
+    worker = Worker(Pipe()[1], OPTIONS)
+    first, second = (worker._open(Source("id", str(clips[n]), "clip.mp4")) for n in (5, 7))
+    assert type(first) is type(second), "a class for each file that is opened would never be freed"
+    code = "import sys, escounts.serve.worker; print('escounts.video' in sys.modules, 'av' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "False False", f"the server never opens a video. {done.stderr}"
+
+
+def test_a_cancel_that_comes_after_the_end_is_forgotten() -> None:
+    ours, theirs = Pipe()
+    worker = Worker(theirs, OPTIONS)
+    gate = threading.Event()
+
+    def count(task: CountTask) -> dict[str, object]:
+        assert gate.wait(10)
+        worker._progress(task.id)(1.0, 1.0)
+        return {}
+
+    worker._count = count  # type: ignore[method-assign]
+    threading.Thread(target=worker._run_lane, args=("fast",), daemon=True).start()
+    task = CountTask("job", Source("id", "clip.mp4", "clip.mp4"))
+    worker._obey("fast", task)
+    worker._obey("cancel", "job")
+    gate.set()
+    assert ours.recv() == ("cancelled", "job", None)
+    eventually(lambda: not worker._held)
+    worker._obey("cancel", "job")
+    assert worker._cancelled == set()
+    worker._obey("fast", task)
+    assert [ours.recv()[0], ours.recv()[0]] == ["progress", "done"]
 
 
 @pytest.mark.parametrize(

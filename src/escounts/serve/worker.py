@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -101,7 +101,9 @@ class Worker:
         self._connection = connection
         self._options = options
         self._sending = threading.Lock()
+        self._held: set[str] = set()
         self._cancelled: set[str] = set()
+        self._holding = threading.Lock()
         self._lanes: dict[Lane, queue.SimpleQueue[CountTask | RenderTask]] = {
             lane: queue.SimpleQueue() for lane in LANES
         }
@@ -137,13 +139,22 @@ class Worker:
                 os._exit(0)  # the server is gone: a lane in the middle of a video must not keep us
             if command == "stop":
                 os._exit(0)
-            elif command == "cancel":
-                self._cancelled.add(argument)
-            elif command == "forget":
-                self._cache.forget(argument)
-                self.report("cached", "", self._cache.names())
-            else:
-                self._lanes[command].put(argument)
+            self._obey(command, argument)
+
+    def _obey(self, command: str, argument: Any) -> None:
+        """Cancel a task by its id, forget a video by its id, or take a task into a lane."""
+        if command == "cancel":
+            with self._holding:
+                self._cancelled |= {argument} & self._held  # one that has ended meanwhile stays as it is
+        elif command == "forget":
+            self._cache.forget(argument)
+            self.report("cached", "", self._cache.names())
+        elif command in LANES:
+            with self._holding:
+                self._held.add(argument.id)
+            self._lanes[command].put(argument)
+        else:
+            raise ValueError(f"{command!r} is no command; there are cancel, forget, stop, slow and fast")
 
     def report(self, kind: str, task_id: str, value: object) -> None:
         with self._sending:
@@ -162,7 +173,9 @@ class Worker:
                 self.report("cancelled", task.id, None)
             except Exception as error:
                 self.report("failed", task.id, self._explain(error, task.source))
-            self._cancelled.discard(task.id)
+            with self._holding:
+                self._held.discard(task.id)
+                self._cancelled.discard(task.id)
 
     def _count(self, task: CountTask) -> dict[str, Any]:
         began = time.perf_counter()
@@ -220,19 +233,9 @@ class Worker:
 
     def _open(self, source: Source) -> Any:
         """The video; read while a lane counts, it reports that lane's progress."""
-        from escounts.video import Frame, Video
+        from escounts.serve.watched_video import WatchedVideo
 
-        reading = self._reading
-
-        class WatchedVideo(Video):
-            def frames(self, **options: Any) -> Iterator[Frame]:
-                progress = getattr(reading, "progress", None)
-                for frame in super().frames(**options):
-                    if progress is not None:
-                        progress(frame.time, self.info.duration)
-                    yield frame
-
-        return WatchedVideo(source.path)
+        return WatchedVideo(source.path, self._reading)
 
     def _check(self, info: Any) -> None:
         options = self._options
