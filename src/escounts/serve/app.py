@@ -60,9 +60,10 @@ class Service:
 
     def health(self) -> Health:
         workers = self.runner.workers()
-        ready = any(worker["ready"] for worker in workers)
-        failing = not workers or any(worker["error"] for worker in workers)
-        return Health(status="ok" if ready else "failing" if failing else "starting", workers=workers)
+        trouble = self.runner.trouble
+        ready = any(worker["ready"] for worker in workers) and trouble is None
+        failing = not workers or trouble is not None or any(worker["error"] for worker in workers)
+        return Health(status="ok" if ready else "failing" if failing else "starting", error=trouble, workers=workers)
 
 
 class PageFiles(StaticFiles):

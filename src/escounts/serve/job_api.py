@@ -25,7 +25,7 @@ from escounts.serve.access import (
 )
 from escounts.serve.database import JobRow
 from escounts.serve.events import as_text
-from escounts.serve.jobs import JobError
+from escounts.serve.promises import JobError
 from escounts.serve.schemas import CountRequest, Identifier, Job
 from escounts.serve.worker import RenderTask
 

@@ -7,18 +7,21 @@ of it; progress and the workers' state are only in memory.
 from __future__ import annotations
 
 import json
+import logging
+import sqlite3
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any
 
-from escounts.errors import EscountsError
 from escounts.serve.crew import Crew, Running, WorkerHandle
 from escounts.serve.database import Database, JobRow, VideoRow
 from escounts.serve.events import EventHub
+from escounts.serve.promises import JobError, Render, settle
 from escounts.serve.settings import Settings
 from escounts.serve.worker import CountTask, RenderTask, Source
 
@@ -26,9 +29,7 @@ SWEEP_SECONDS = 600.0
 TICK_SECONDS = 0.5
 CRASHES_ALLOWED = 1
 
-
-class JobError(EscountsError):
-    """Something asked of the service that it could not do; the text says what and why."""
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -41,12 +42,6 @@ class Tally:
     count_seconds: float = 0.0
     crashes: int = 0
     timeouts: int = 0
-
-
-@dataclass
-class _Render:
-    task: RenderTask
-    future: Future[str] = field(default_factory=Future)
 
 
 class JobRunner:
@@ -71,9 +66,10 @@ class JobRunner:
         self._sweep = sweep
         self._lock = threading.RLock()
         self._crew = Crew(settings)
-        self._renders: list[_Render] = []
-        self._rendering: dict[str, _Render] = {}
+        self._renders: list[Render] = []
+        self._rendering: dict[str, Render] = {}
         self._waiters: dict[str, list[Future[JobRow | None]]] = {}
+        self._heard: deque[tuple[WorkerHandle, str, str, Any]] = deque()
         self._wake_in: Connection
         self._wake_out: Connection
         self._wake_out, self._wake_in = Pipe(duplex=False)
@@ -81,6 +77,8 @@ class JobRunner:
         self._thread = threading.Thread(target=self._supervise, name="jobs", daemon=True)
         self._swept = 0.0
         self.tally = Tally()
+        self.trouble: str | None = None
+        """Why the queue stands still, as long as it does."""
 
     # what other threads call
 
@@ -130,7 +128,7 @@ class JobRunner:
             job = self._database.job(job_id)
             if job is not None and job.state == "queued":
                 self._database.end_job(job_id, "cancelled")
-        self._announce(job_id)
+            self._announce(job_id)
 
     def forget(self, video_id: str) -> None:
         """A video is being deleted: end its jobs and drop its encoding."""
@@ -143,7 +141,7 @@ class JobRunner:
 
     def render(self, task: RenderTask) -> Future[str]:
         """Have a worker write a download; the future gives its path or raises JobError."""
-        entry = _Render(task)
+        entry = Render(task)
         with self._lock:
             self._renders.append(entry)
         self._wake()
@@ -169,20 +167,33 @@ class JobRunner:
             self._wake_in.send_bytes(b"!")
 
     def _supervise(self) -> None:
+        """Round after round. One that goes wrong (a full disk, say) is tried again: the queue must not die of it."""
         while not self._stopping:
-            with self._lock:
-                self._crew.keep_manned()
-                self._watch_clocks()
-                self._dispatch()
-                watched = [self._wake_out, *self._crew.connections()]
-            for ready in wait(watched, TICK_SECONDS):
-                if ready is self._wake_out:
-                    self._wake_out.recv_bytes()
-                else:
-                    self._hear(ready)
-            if time.monotonic() - self._swept > SWEEP_SECONDS or not self._swept:
-                self._swept = time.monotonic()
-                self._sweep()
+            try:
+                self._round()
+                self.trouble = None
+            except Exception as error:
+                trouble = f"{type(error).__name__}: {error}"
+                if trouble != self.trouble:
+                    log.exception("the queue stands still; trying again every %.1f s", TICK_SECONDS)
+                self.trouble = trouble
+                time.sleep(TICK_SECONDS)
+
+    def _round(self) -> None:
+        while self._wake_out.poll():
+            self._wake_out.recv_bytes()
+        with self._lock:
+            self._handle_heard()
+            self._crew.keep_manned()
+            self._watch_clocks()
+            self._dispatch()
+            watched = [self._wake_out, *self._crew.connections()]
+        for ready in wait(watched, TICK_SECONDS):
+            if ready is not self._wake_out:
+                self._hear(ready)
+        if time.monotonic() - self._swept > SWEEP_SECONDS or not self._swept:
+            self._swept = time.monotonic()
+            self._sweep()
 
     def _hear(self, connection: Any) -> None:
         worker = self._crew.owner(connection)
@@ -191,8 +202,11 @@ class JobRunner:
         try:
             while connection.poll():
                 kind, task_id, value = connection.recv()
+                self._heard.append((worker, kind, task_id, value))
                 with self._lock:
-                    self._handle(worker, kind, task_id, value)
+                    self._handle_heard()
+        except sqlite3.Error:
+            raise
         except (EOFError, OSError):
             with self._lock:
                 self._bury(worker)
@@ -200,6 +214,18 @@ class JobRunner:
             with self._lock:
                 worker.last_error = f"its report could not be read ({error!r})"
                 self._bury(worker)
+
+    def _handle_heard(self) -> None:
+        """What the workers said, in order. What the database cannot take now stays first in line."""
+        while self._heard:
+            try:
+                self._handle(*self._heard[0])
+            except sqlite3.Error:
+                raise
+            except Exception:
+                self._heard.popleft()
+                raise
+            self._heard.popleft()
 
     def _handle(self, worker: WorkerHandle, kind: str, task_id: str, value: Any) -> None:
         if kind == "ready":
@@ -221,20 +247,18 @@ class JobRunner:
 
     def _end(self, worker: WorkerHandle, kind: str, task_id: str, value: Any) -> None:
         """A task left its worker: done, failed or cancelled."""
-        entry = worker.tasks.pop(task_id, None)
+        entry = worker.tasks.get(task_id)
         render = self._rendering.pop(task_id, None)
         if render is not None:
-            if kind == "done":
-                render.future.set_result(str(value))
-            else:
-                render.future.set_exception(JobError(str(value)))
+            settle(render.future, str(value) if kind == "done" else JobError(str(value)))
         elif kind == "done":
             self._database.finish_job(task_id, value)
             self._measure(entry)
-        elif entry is not None and entry.cancel_at is not None:
+        elif kind == "cancelled" or (entry is not None and entry.cancel_at is not None):
             self._database.end_job(task_id, "cancelled")
         else:
             self._database.end_job(task_id, "failed", error=str(value))
+        worker.tasks.pop(task_id, None)
         self._announce(task_id)
 
     def _measure(self, entry: Running | None) -> None:
@@ -268,9 +292,9 @@ class JobRunner:
         if worker.tasks and not innocent:
             self.tally.crashes += 1
         for task_id, entry in list(worker.tasks.items()):
-            del worker.tasks[task_id]
             if task_id in self._rendering:
-                self._rendering.pop(task_id).future.set_exception(JobError(f"drawing it {reason}"))
+                settle(self._rendering.pop(task_id).future, JobError(f"drawing it {reason}"))
+                del worker.tasks[task_id]
                 continue
             job = self._database.job(task_id)
             if job is None:
@@ -286,6 +310,7 @@ class JobRunner:
                 self._database.requeue(task_id, crashed=True)
             else:
                 self._database.end_job(task_id, "failed", error=f"counting it {reason}, twice")
+            del worker.tasks[task_id]  # only now: what could not be written is tried again
             self._announce(task_id)
         self._crew.bury(worker)
 
@@ -327,7 +352,7 @@ class JobRunner:
             self._database.end_job(job.id, "failed", error=f"no worker could be started: {reason}")
             self._announce(job.id)
         while self._renders:
-            self._renders.pop().future.set_exception(JobError(f"no worker could be started: {reason}"))
+            settle(self._renders.pop().future, JobError(f"no worker could be started: {reason}"))
 
     def _task(self, job: JobRow) -> CountTask | None:
         """The job as a worker takes it; a job whose exemplar's video is gone ends here."""
@@ -354,16 +379,14 @@ class JobRunner:
         )
 
     def _announce(self, job_id: str) -> None:
-        """Tell the listeners, and who waits for the end."""
-        job = self._database.job(job_id)
-        if job is None:
-            with self._lock:
+        """Tell the listeners, and who waits for the end. Under the lock: nobody hears of an older state later.
+
+        Neither waits: the hub and the futures only hand over to the event loops of those who listen.
+        """
+        with self._lock:
+            job = self._database.job(job_id)
+            if job is None or job.ended:
                 for future in self._waiters.pop(job_id, []):
-                    future.set_result(None)
-            return
-        if job.ended:
-            with self._lock:
-                waiters = self._waiters.pop(job_id, [])
-            for future in waiters:
-                future.set_result(job)
-        self._hub.publish({"job": job, **self.view(job)})
+                    settle(future, job)
+            if job is not None:
+                self._hub.publish({"job": job, **self.view(job)})

@@ -175,6 +175,7 @@ class Limits(BaseModel):
 
 class Health(BaseModel):
     status: Literal["ok", "starting", "failing"]
+    error: str | None = Field(default=None, description="Why the queue stands still, when it does.")
     workers: list[dict[str, Any]]
 
 

@@ -10,8 +10,8 @@ from fastapi import APIRouter, HTTPException, Query, Request, Response
 from fastapi.responses import FileResponse
 
 from escounts.serve.access import GUARDED, PROBLEMS, USUAL_PROBLEMS, Services, VideoId, need_video, present_video
-from escounts.serve.jobs import JobError
 from escounts.serve.media import content_type
+from escounts.serve.promises import JobError
 from escounts.serve.schemas import Limits, MediaChoice, SessionRequest, Video
 from escounts.serve.security import COOKIE, session_value, token_matches
 from escounts.serve.worker import RenderTask

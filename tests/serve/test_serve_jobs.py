@@ -1,0 +1,161 @@
+"""The queue itself: in which order its news goes out, what a late cancel does, and what a full disk does to it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from multiprocessing import Pipe
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from serving import Client, eventually, service_running
+
+from escounts.serve.crew import Running, WorkerHandle
+from escounts.serve.database import Database, JobRow, VideoRow
+from escounts.serve.events import EventHub
+from escounts.serve.jobs import JobRunner
+from escounts.serve.promises import JobError, Render, settle
+from escounts.serve.settings import Settings
+from escounts.serve.worker import RenderTask, Source
+
+SOURCE = Source("v", "clip.mp4", "clip.mp4")
+REQUEST = '{"exemplars": [], "start": null, "end": null, "assume_repeats": false}'
+
+
+class Listening(EventHub):
+    """Keeps what is published."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.states: list[str] = []
+
+    def publish(self, event: dict[str, Any]) -> None:
+        self.states.append(event["job"].state)
+
+
+@pytest.fixture()
+def database(tmp_path: Path) -> Iterator[Database]:
+    database = Database(tmp_path / "escounts.sqlite")
+    database.add_video(VideoRow("v", "clip.mp4", "upload", "clip.mp4", 1, time.time()))
+    yield database
+    database.close()
+
+
+@pytest.fixture()
+def hub() -> Listening:
+    return Listening()
+
+
+@pytest.fixture()
+def runner(tmp_path: Path, database: Database, hub: Listening) -> JobRunner:
+    """A queue that nobody supervises: the tests take its steps."""
+    return JobRunner(Settings(data=tmp_path, devices=()), database, hub, locate=lambda row: SOURCE)
+
+
+@pytest.fixture()
+def worker(runner: JobRunner) -> WorkerHandle:
+    ours, theirs = Pipe()
+    handle = WorkerHandle("cpu", cast(BaseProcess, None), ours)
+    handle.last_error = None
+    theirs.close()
+    return handle
+
+
+def queued(name: str) -> JobRow:
+    return JobRow(name, "v", "queued", REQUEST, time.time())
+
+
+def test_nobody_hears_of_a_state_after_the_one_that_followed_it(
+    runner: JobRunner, database: Database, hub: Listening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The supervisor starts the job in the very moment in which its sender has read that it is queued."""
+
+    def start() -> None:
+        with runner._lock:
+            database.start_job("job")
+            runner._announce("job")
+
+    supervisor = threading.Thread(target=start)
+    read = database.job
+
+    def job(job_id: str) -> JobRow | None:
+        row = read(job_id)
+        if threading.current_thread() is not supervisor:
+            supervisor.start()
+            supervisor.join(0.3)
+        return row
+
+    monkeypatch.setattr(database, "job", job)
+    assert runner.submit(queued("job"))
+    supervisor.join(10)
+    assert hub.states == ["queued", "running"]
+
+
+def test_what_a_worker_cancelled_is_cancelled(runner: JobRunner, database: Database, worker: WorkerHandle) -> None:
+    runner.submit(queued("job"))
+    worker.tasks["job"] = Running("fast", began=0.0, deadline=1e12)
+    runner._end(worker, "cancelled", "job", None)
+    row = database.job("job")
+    assert row is not None
+    assert (row.state, row.error) == ("cancelled", None)
+    assert runner.ended("job").result(1) == row
+
+
+def test_a_drawing_that_nobody_waits_for_any_more_harms_nobody(runner: JobRunner, worker: WorkerHandle) -> None:
+    render = Render(RenderTask("drawing", SOURCE, "clip.png", "png"))
+    runner._rendering["drawing"] = render
+    worker.tasks["drawing"] = Running("slow", began=0.0, deadline=1e12)
+    assert render.future.cancel(), "as when the browser went away"
+    runner._end(worker, "done", "drawing", "clip.png")
+    assert worker.tasks == {}
+    waited = Render(render.task)
+    settle(waited.future, JobError("no"))
+    with pytest.raises(JobError, match="no"):
+        waited.future.result(1)
+
+
+def test_somebody_who_stopped_waiting_does_not_stop_the_news(
+    runner: JobRunner, database: Database, hub: Listening
+) -> None:
+    runner.submit(queued("job"))
+    gone, patient = runner.ended("job"), runner.ended("job")
+    assert gone.cancel()
+    runner.cancel("job")
+    row = patient.result(1)
+    assert row is not None
+    assert row.state == "cancelled"
+    assert hub.states == ["queued", "cancelled"]
+
+
+def test_a_full_disk_is_said_and_waited_for(
+    tmp_path: Path, clips: dict[int, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    with service_running(tmp_path) as (address, service), Client(address) as client:
+        assert client.start_count(client.send_video(clips[7])["id"], wait=30)["state"] == "done"
+        video, pid = client.send_video(clips[5])["id"], client.worker_pid()
+        os.kill(pid, signal.SIGSTOP)
+        job = client.start_count(video)["id"]
+        eventually(lambda: client.job(job)["state"] == "running")
+        limit_pages(service.database, full=True)
+        os.kill(pid, signal.SIGCONT)
+        health = eventually(lambda: (h := client.get("/healthz").json())["status"] == "failing" and h)
+        assert "full" in health["error"]
+        assert client.job(job)["state"] == "running", "its result waits to be written"
+        limit_pages(service.database, full=False)
+        assert client.ended(job)["state"] == "done"
+        assert eventually(lambda: (h := client.get("/healthz").json())["status"] == "ok" and h)["error"] is None
+        assert client.worker_pid() == pid, "the worker is not to blame"
+        assert sum("stands still" in record.message for record in caplog.records) == 1
+
+
+def limit_pages(database: Database, *, full: bool) -> None:
+    """A database that may not grow raises what a full disk raises; the first result leaves no room in its page."""
+    with database._lock:
+        database._connection.execute("UPDATE results SET document = ?", (f'"{"x" * 3900}"',))
+        pages = int(database._connection.execute("PRAGMA page_count").fetchone()[0])
+        database._connection.execute(f"PRAGMA max_page_count = {pages if full else 1_000_000}")
