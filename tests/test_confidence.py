@@ -53,7 +53,7 @@ def test_the_floor_answers_nothing_to_what_does_not_repeat() -> None:
     nothing = [Trial([opinion(10, 5, 0.4 + 0.004 * k)], 0, 0.0) for k in range(50)]
     floor = fit_floor(nothing, Calibration())
     zero = [choose_views(t.evidence, 30.0, Calibration(nothing_below=floor))[0].sum() == 0 for t in nothing]
-    assert 0.92 <= np.mean(zero) < 1.0
+    assert 0.95 <= np.mean(zero) < 1.0
     assert fit_floor([Trial([opinion(10, 5, 0.9)], 0, 5.0)], Calibration(nothing_below=0.17)) == 0.17
 
 

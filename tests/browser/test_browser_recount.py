@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from acting import choose, drag, open_card, recount, shown, spans
-from playwright.sync_api import Page, Route, expect
-from serving import Client
+from acting import choose, drag, open_card, opened, recount, shown, spans
+from playwright.sync_api import Browser, Page, Route, expect
+from serving import Client, eventually
+
+from escounts.serve.app import Service
 
 
 def newest(client: Client, name: str) -> dict[str, object]:
@@ -69,6 +71,52 @@ def test_a_recount_that_takes_long_says_how_far_it_is(page: Page, sample: Path) 
     )
     assert recount(page) == len(spans(page))
     assert "37 %" in page.evaluate("window.said")
+
+
+def test_a_recount_of_one_video_leaves_the_others_alone(
+    browser: Browser, running: tuple[str, Service], client: Client, sample: Path, other_clip: Path
+) -> None:
+    visit = opened(browser, running[0])
+    polls: list[int] = []
+    held: list[str] = []
+
+    def unfinished(route: Route) -> None:
+        """The first recount goes on until it is let go; its second poll goes unanswered."""
+        job = route.request.url.rpartition("/")[2]
+        if route.request.method == "POST" and not held:
+            response = route.fetch()
+            held.append(response.json()["id"])
+            route.fulfill(response=response, json={**response.json(), "state": "running", "progress": 0.37})
+        elif job in held:
+            polls.append(503 if len(polls) == 1 else 200)
+            response = route.fetch()
+            late = {**response.json(), "state": "running", "progress": 0.38}
+            route.fulfill(status=polls[-1], json=late if polls[-1] == 200 else {"detail": "not now"})
+        else:
+            route.continue_()
+
+    with visit as page:
+        choose(page, sample, other_clip)
+        open_card(page, sample.name)
+        page.route("**/api/jobs", unfinished)
+        page.route("**/api/jobs/*", unfinished)
+        page.click("#recount")
+        expect(page.locator("#recount-time")).to_have_text("38 %")
+        open_card(page, other_clip.name)
+        expect(page.locator("#recount")).to_be_enabled()
+        asked = len(polls)
+        eventually(lambda: page.wait_for_timeout(50) or len(polls) > asked + 2)
+        assert page.inner_text("#recount-time") == "", "the other video's progress is not written here"
+        recount(page)
+        open_card(page, sample.name)
+        expect(page.locator("#recount")).to_be_disabled()
+        expect(page.locator("#recount-time")).to_have_text("38 %")
+        held.clear()
+        held.append("nobody")
+        expect(page.locator("#recount-time")).to_contain_text("in ")
+        expect(page.locator("#recount")).to_be_enabled()
+        assert 503 in polls
+        visit.problems[:] = [problem for problem in visit.problems if "503" not in problem]
 
 
 def test_an_exemplar_is_moved_and_removed_by_keyboard(page: Page, sample: Path) -> None:
