@@ -3,6 +3,8 @@
 import { api } from "./api.js";
 import { byId, element, percent, repetitions, span, toast } from "./format.js";
 
+const POLL_MS = 400;
+
 export class Prompt {
   /** timeline draws exemplars and range. onResult(job): a recount is there. onShow(jobId): an earlier one is wanted. */
   constructor(timeline, { onResult, onShow }) {
@@ -13,6 +15,7 @@ export class Prompt {
     this.exemplars = [];
     this.range = [0, 0];
     this.names = new Map();
+    this.counting = new Map(); // videos with a recount under way → how far it is, in words
     this.onShow = onShow;
     byId("recount").onclick = () => this.recount();
     byId("range-all").onclick = () => this.setRange(0, this.duration);
@@ -24,7 +27,7 @@ export class Prompt {
   open(video, duration, job) {
     this.video = video;
     this.duration = duration;
-    byId("recount-time").textContent = "";
+    this.#showRecount();
     this.setExemplars(job.exemplars);
     this.setRange(job.start ?? 0, Math.min(job.end ?? duration, duration));
   }
@@ -100,7 +103,8 @@ export class Prompt {
   }
 
   async recount() {
-    if (!this.video || byId("recount").disabled) return;
+    const { video } = this;
+    if (!video || this.counting.has(video)) return;
     const whole = this.range[0] <= 0.001 && this.range[1] >= this.duration - 0.06;
     const request = {
       exemplars: this.exemplars,
@@ -108,30 +112,44 @@ export class Prompt {
       end: whole ? null : round(this.range[1]),
       wait: 2,
     };
-    const video = this.video;
     const began = performance.now();
-    byId("recount").disabled = true;
+    let took = "";
+    this.#counts(video, "");
     try {
       const job = await this.followed(await api.count(video, request));
       const seconds = (performance.now() - began) / 1000;
+      if (job.state === "done") took = `in ${seconds < 1 ? `${Math.round(seconds * 1000)} ms` : `${seconds.toFixed(1)} s`}`;
       if (video === this.video) await this.onResult(job);
-      byId("recount-time").textContent =
-        job.state === "done" ? `in ${seconds < 1 ? `${Math.round(seconds * 1000)} ms` : `${seconds.toFixed(1)} s`}` : "";
     } catch (error) {
       toast(error.message);
     } finally {
-      byId("recount").disabled = false;
+      this.counting.delete(video);
+      if (video === this.video) this.#showRecount(took);
     }
   }
 
   /** A recount that reads the video again takes a while: says how far it is until it has ended. */
   async followed(job) {
     while (job.state === "queued" || job.state === "running") {
-      byId("recount-time").textContent = job.state === "queued" ? "waiting" : percent(job.progress);
-      await new Promise((resolve) => setTimeout(resolve, 400));
-      job = await api.job(job.id);
+      this.#counts(job.video, job.state === "queued" ? "waiting" : percent(job.progress));
+      await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+      job = await api.job(job.id).catch((error) => {
+        if (error.status !== 0 && error.status < 500) throw error;
+        return job; // the server may be starting again; it takes up what it was counting
+      });
     }
     return job;
+  }
+
+  #counts(video, text) {
+    this.counting.set(video, text);
+    if (video === this.video) this.#showRecount();
+  }
+
+  /** Of the open video alone: another one's recount goes on unseen. */
+  #showRecount(took = "") {
+    byId("recount").disabled = this.counting.has(this.video);
+    byId("recount-time").textContent = this.counting.get(this.video) ?? took;
   }
 
   showHistory(jobs, current) {
