@@ -1,4 +1,4 @@
-"""Pictures to a video file: H.264 in mp4, that browsers play and that starts before it is wholly loaded."""
+"""Pictures to a video file: H.264 (or else MPEG-4) in an mp4 that starts before it is wholly loaded."""
 
 from __future__ import annotations
 
@@ -13,6 +13,13 @@ import numpy.typing as npt
 from escounts.whole_files import whole_file
 
 
+def writes_h264() -> bool:
+    """Whether this FFmpeg encodes H.264, which browsers play; they do not play the MPEG-4 written without it."""
+    import av
+
+    return "libx264" in av.codecs_available
+
+
 def write_movie(
     path: Path,
     images: Iterable[npt.NDArray[np.uint8]],
@@ -24,12 +31,13 @@ def write_movie(
     """Write RGB images (height, width, 3) as a video, whole or not at all.
 
     size: (width, height), both even. rate: images a second. options: of the encoder libx264 (crf, preset …);
-    where FFmpeg was built without it, MPEG-4 is written at its own settings.
+    where FFmpeg was built without it (see writes_h264), MPEG-4 is written at its own settings: players show it,
+    browsers do not.
     """
     import av
     import av.error
 
-    codec = "libx264" if "libx264" in av.codecs_available else "mpeg4"
+    codec = "libx264" if writes_h264() else "mpeg4"
     with whole_file(path) as partial:
         try:
             with av.open(str(partial), "w", format="mp4", options={"movflags": "+faststart"}) as container:

@@ -6,7 +6,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from escounts.errors import OutputError
-from escounts.movie_files import write_movie
+from escounts.movie_files import write_movie, writes_h264
 from escounts.video import Video
 
 LONGEST_SIDE = 640
@@ -20,7 +20,14 @@ def preview_size(width: int, height: int) -> tuple[int, int]:
 
 
 def write_preview(source: Path, target: Path) -> None:
-    """Write the video as H.264 in mp4 at a constant rate, so that seconds stay seconds. Whole or not at all."""
+    """Write the video as H.264 in mp4 at a constant rate, so that seconds stay seconds. Whole or not at all.
+
+    Raises OutputError where FFmpeg has no H.264: a copy that browsers do not play either would help nobody.
+    """
+    if not writes_h264():
+        raise OutputError(
+            "the server's FFmpeg has no H.264 encoder (libx264), and browsers play nothing else it writes"
+        )
     video = Video(source)
     info = video.info
     rate = Fraction(min(info.fps, HIGHEST_RATE)).limit_denominator(1001)
