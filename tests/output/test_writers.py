@@ -19,7 +19,7 @@ from escounts.output.finished import LEDGER, Ledger
 from escounts.output.json import from_dict, to_dict
 from escounts.output.pictures import frames_at, jpeg, telling_times
 from escounts.output.srt import cues, timestamp
-from escounts.output.text import clock, describe
+from escounts.output.text import clock, describe, headline
 from escounts.results import CountResult, DensityMap, ExemplarSpan, Repetition
 from escounts.video import Video
 
@@ -196,3 +196,10 @@ def _twice(picture: Path, folder: Path) -> Path:
     for name in ("1.png", "2.png"):
         (folder / name).write_bytes(picture.read_bytes())
     return folder
+
+
+def test_advice_is_something_not_done_yet(result: CountResult, nothing: CountResult) -> None:
+    shown = replace(result, unsure=True)
+    assert "not sure: look at it (" in headline(shown), "an exemplar was given already"
+    assert "give an exemplar" in headline(replace(shown, exemplars=()))
+    assert "--assume-repeats" in headline(replace(nothing, exemplars=()))

@@ -34,12 +34,19 @@ def headline(result: CountResult) -> str:
     """`squats.mp4: 8 repetitions, confidence 0.93 (model lite, 1.2 s)`."""
     noun = "repetition" if result.count == 1 else "repetitions"
     what = f"{result.count} {noun}" if result.count else "0 repetitions: nothing repeats here"
-    unsure = ", not sure: look at it or give an exemplar" if result.unsure else ""
+    unsure = f", not sure: {_advice(result)}" if result.unsure else ""
     seconds = result.timings.get("total")
     took = f", {seconds:.1f} s" if seconds is not None else ""
     return (
         f"{Path(result.video).name}: {what}, confidence {result.confidence:.2f}{unsure} (model {result.model}{took})"
     )
+
+
+def _advice(result: CountResult) -> str:
+    """What somebody who is told "not sure" can do that they have not done."""
+    if result.exemplars:
+        return "look at it"
+    return "look at it or give an exemplar" if result.count else "look at it, or try --assume-repeats"
 
 
 def clock(seconds: float) -> str:
