@@ -90,7 +90,11 @@ def _formats(ctx: click.Context, param: click.Parameter, value: str | None) -> t
 @click.option("--to", "end", type=click.FloatRange(min=0), help="Count up to this second.")
 @click.option("--model", default="default", show_default=True, help="A name of `escounts models`.")
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
-@click.option("--thorough", is_flag=True, help="More frame rates and time shifts where the model has them: three times the work, seldom better.")
+@click.option(
+    "--thorough",
+    is_flag=True,
+    help="More frame rates and time shifts, where the model has them: three times the work, seldom better.",
+)
 @click.option("--assume-repeats", is_flag=True, help="Never answer that nothing repeats.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line on stdout, nothing else.")
 @click.option("--force", is_flag=True, help="Count again what is finished.")
