@@ -20,22 +20,21 @@ export class Library {
 
   /** What the server has. Its answer may be older than what was done or heard while it was on its way. */
   async refresh() {
-    const before = new Map([...this.videos].map(([id, video]) => [id, video.job]));
+    const before = new Set(this.videos.keys());
     const listed = await api.videos();
     const ids = new Set(listed.map((video) => video.id));
     const added = [...this.videos.values()].filter((video) => !ids.has(video.id) && !before.has(video.id));
     const kept = listed.filter((video) => this.videos.has(video.id) || !before.has(video.id));
-    this.videos = new Map([...added, ...kept.map((video) => this.#merged(video, before))].map((video) => [video.id, video]));
+    this.videos = new Map([...added, ...kept.map((video) => this.#merged(video))].map((video) => [video.id, video]));
     this.draw();
   }
 
-  /** One object a video for as long as the page is open: the stage and the cards hold on to it. before: its jobs. */
-  #merged(video, before) {
+  /** One object a video for as long as the page is open: the stage and the cards hold on to it. */
+  #merged(video) {
     const known = this.videos.get(video.id);
     if (!known) return video;
-    const heard = known.job && known.job !== before.get(video.id);
     return Object.assign(known, video, {
-      job: heard ? known.job : newer(known.job, video.job),
+      job: newer(known.job, video.job),
       duration: video.duration ?? known.duration,
       labelled: video.labelled || known.labelled,
     });
@@ -148,11 +147,15 @@ export class Library {
   }
 }
 
-/** The one of two states of a video's newest job that is newer; what has ended does not wait or run again. */
+/** The one of two states of a video's newest job that is newer: a job waits, runs, ends, and never goes back. */
 function newer(known, job) {
   if (!known || !job) return job ?? known;
   if (known.id !== job.id) return known.created <= job.created ? job : known;
-  return ACTIVE.has(job.state) && !ACTIVE.has(known.state) ? known : job;
+  return stages(job) < stages(known) ? known : job;
+}
+
+function stages(job) {
+  return { queued: 0, running: 1 }[job.state] ?? 2;
 }
 
 function uploadView(entry) {
