@@ -35,7 +35,9 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *ar
 
 def spawn(*arguments: object, before: str = "", cwd: Path | None = None) -> subprocess.Popen[str]:
     """`escounts arguments…` in its own process; before: Python code that runs first (limits, another user)."""
-    code = f"import os, resource, sys\n{before}\nfrom escounts.cli import main\nmain()\n"
+    # A shell that runs the tests in the background has them, and so their children, ignore Ctrl-C.
+    heeding = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    code = f"import os, resource, sys\n{heeding}{before}\nfrom escounts.cli import main\nmain()\n"
     return subprocess.Popen(
         [sys.executable, "-c", code, *map(str, arguments)],
         stdout=subprocess.PIPE,
