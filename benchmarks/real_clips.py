@@ -33,7 +33,7 @@ GENERATED_NEGATIVES = 60
 UNITS = (0.5, 1.0, 2.0)
 HONESTY = (
     "Not held out for every choice: `spectral`'s constants were\nchosen while looking at these clips, and so were "
-    "`lite`'s gate (bias, sharpness), its floor and its views (its weights never saw them)."
+    "`lite`'s gate, floor, views and the features that choose a view (its weights never saw them)."
 )
 
 
