@@ -170,3 +170,19 @@ def test_plan_made_in_inference_serves_training() -> None:
     part(torch.randn(1, 10, 2, 2, 8)).sum().backward()
     assert part.bias_table.grad is not None
     assert np.isfinite(part.bias_table.grad.numpy()).all()
+
+
+@pytest.mark.parametrize("shifted", [False, True])
+def test_masks_lie_as_fused_kernels_take_them(monkeypatch: pytest.MonkeyPatch, shifted: bool) -> None:
+    """A bias whose last dimension is not in one piece is refused by every fused kernel on a GPU."""
+    strides = []
+    fused = torch.nn.functional.scaled_dot_product_attention
+
+    def watched(*qkv: Tensor, attn_mask: Tensor) -> Tensor:
+        strides.append(attn_mask.stride(-1))
+        return fused(*qkv, attn_mask=attn_mask)
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", watched)
+    layer = WindowAttention(8, 2, (4, 3, 3), shifted=shifted, bias=True)
+    layer(torch.randn(1, 9, 3, 3, 8))
+    assert strides and set(strides) == {1}

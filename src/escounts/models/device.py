@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 import torch
+from torch import Tensor
 
 from escounts.errors import ModelError
 
@@ -28,3 +29,14 @@ def precision(device: torch.device, wanted: Precision = "auto") -> torch.autocas
     fast = device.type == "cuda" and torch.cuda.is_bf16_supported()
     low = wanted == "bf16" or (wanted == "auto" and fast)
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=low)
+
+
+def as_layers_take_it(x: Tensor, otherwise: torch.dtype | None = None) -> Tensor:
+    """x in autocast's type, where that is on: a linear layer would cast it anyway, after larger moves and copies.
+
+    otherwise: its type where autocast is off; None leaves it as it is.
+    """
+    kind = x.device.type
+    if not torch.amp.is_autocast_available(kind) or not torch.is_autocast_enabled(kind):
+        return x if otherwise is None else x.to(otherwise)
+    return x.to(torch.get_autocast_dtype(kind))

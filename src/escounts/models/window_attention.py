@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from escounts.models.device import as_layers_take_it
 from escounts.models.packing import IntArray, RowMap, on_device
 
 Size = tuple[int, int, int]
@@ -214,14 +215,15 @@ class WindowAttention(nn.Module):
             device=x_BTHWC.device,
         )
         # Moved after the norm, so that under the "released" rule a padded cell is the bias of qkv alone.
-        cells_RC = plan.rows.far(_as_layers_take_it(self.norm(x_BTHWC)).flatten(0, 3))
+        cells_RC = plan.rows.far(as_layers_take_it(self.norm(x_BTHWC)).flatten(0, 3))
         qkv = torch.split(self.qkv(cells_RC), [group.windows * group.cells for group in plan.groups])
         biases: dict[int, Tensor] = {}  # by cells of a window: videos differ in time alone, and so do windows
         seen = []
         for group, rows in zip(plan.groups, qkv, strict=True):
             if group.cells not in biases:
                 bias_nnh = self.bias_table[group.bias_index_nn]
-                biases[group.cells] = bias_nnh.permute(2, 0, 1).unsqueeze(0).to(rows.dtype)
+                # In one piece, or no fused kernel takes it and torch quietly falls back on explicit softmax.
+                biases[group.cells] = bias_nnh.permute(2, 0, 1).to(rows.dtype).contiguous()[None]
             seen.append(self._attend(rows, biases[group.cells], group))
         seen_RC = seen[0] if len(seen) == 1 else torch.cat(seen)
         return self.out(plan.rows.near(seen_RC)).view(x_BTHWC.shape)  # type: ignore[no-any-return]
@@ -234,11 +236,3 @@ class WindowAttention(nn.Module):
         q_Khnd, k_Khnd, v_Khnd = qkv_RC.view(shape).permute(2, 0, 3, 1, 4)
         seen_Khnd = F.scaled_dot_product_attention(q_Khnd, k_Khnd, v_Khnd, attn_mask=bias_1hnn)
         return seen_Khnd.transpose(1, 2).flatten(2).flatten(0, 1)
-
-
-def _as_layers_take_it(x: Tensor) -> Tensor:
-    """Under autocast a norm answers in float32 and a linear layer takes half as many bytes: cast before the move."""
-    kind = x.device.type
-    if not torch.amp.is_autocast_available(kind) or not torch.is_autocast_enabled(kind):
-        return x
-    return x.to(torch.get_autocast_dtype(kind))

@@ -22,6 +22,7 @@ from escounts.density import KAPPA, density_map, period_map, rate_map
 from escounts.errors import DataError
 from escounts.evaluation.metrics import mae, obo
 from escounts.evaluation.predictions import decoder_of, predict
+from escounts.models.device import as_layers_take_it
 from escounts.models.heads import HeadOutput
 from escounts.results import FloatArray
 from escounts.training.objective import Target
@@ -229,8 +230,8 @@ class StoredTokensTask:
         exemplars = batch.exemplars_BSTHWC
         drawn = self.config.by_window and network.training
         output = decoder(
-            batch.tokens_BTHWC.to(dtype),
-            None if exemplars is None else exemplars.to(dtype),
+            as_layers_take_it(batch.tokens_BTHWC, dtype),
+            None if exemplars is None else as_layers_take_it(exemplars, dtype),
             shots_B=batch.shots_B,
             cells_BS=batch.cells_BS,
             valid_BT=batch.valid_BT,
