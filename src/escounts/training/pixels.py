@@ -39,8 +39,8 @@ class PixelConfig:
     shots: tuple[float, ...] = (0.5, 0.3, 0.2)
     other: float = 0.35
     side: float = 0.5
-    wobble: float = 0.05
-    wobble_cells: float = 0.5
+    wobble: float = 0.06
+    wobble_cells: float = 0.8
     validation_batches: int = 6
     validation_length: int = 128
 
