@@ -13,6 +13,7 @@ import torch
 
 from escounts.confidence import Calibration, wants_faster
 from escounts.errors import VideoError
+from escounts.estimation.replay import Replay
 from escounts.estimation.seconds_encoding import SecondsEncoding
 from escounts.estimation.views import BASE_RATE, Image, View
 from escounts.models.interface import Progress
@@ -27,6 +28,10 @@ FAST_VIEWS = (View(1),)
 THOROUGH_VIEWS = (View(6), View(6, 3), View(4), View(3), View(3, 1), View(2), View(1))
 SLOW_SHARE = 0.35
 """Of the time that reading and encoding at all views takes."""
+
+
+KEPT_IMAGES = 128 * 2**20
+"""Bytes of images that are kept between the slow views and the fast one; a longer video (90 s) is read again."""
 
 
 class SecondsModel:
@@ -67,17 +72,22 @@ class SecondsModel:
         size = self.network.encoder.spec.size
         whole = (end if end is not None else video.info.duration) - start
         passes = [(0.0, 1.0)] if thorough else [(0.0, SLOW_SHARE), (SLOW_SHARE, 1 - SLOW_SHARE)]
+        images = Replay(
+            lambda: (f.image for f in video.frames(size=(size, size), start=start, end=end, rate=BASE_RATE)),
+            limit=0 if thorough else KEPT_IMAGES,
+        )
 
         def read() -> Iterator[Image]:
             before, share = passes.pop(0) if passes else (1.0, 0.0)
-            for index, frame in enumerate(video.frames(size=(size, size), start=start, end=end, rate=BASE_RATE)):
+            for index, image in enumerate(images):
                 if progress is not None and share and index % 30 == 0:
                     done = min(index / BASE_RATE, whole)
                     progress(before * whole + share * done, whole)
-                yield frame.image
+                yield image
 
         encoding = SecondsEncoding(self, read, start=start, video=video.info.path.resolve())
         self._encode(encoding, thorough=thorough)
+        images.forget()
         passes.clear()  # whoever has it read again later has a progress of their own
         if encoding.frames == 0:
             raise VideoError(f"{video.info.path}: no frame between {start:.2f} s and {start + whole:.2f} s")

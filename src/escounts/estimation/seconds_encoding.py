@@ -18,9 +18,9 @@ from torch import Tensor
 
 from escounts.confidence import Evidence, choose_views
 from escounts.errors import ExemplarError
+from escounts.estimation.cores import Cores
 from escounts.estimation.views import BASE_RATE, Image, View, ViewEncoder, Window, WindowStore
 from escounts.models.decoder import Memory
-from escounts.models.device import precision
 from escounts.models.lite import exemplar_cells
 from escounts.results import DensityMap, Estimate
 from escounts.windows import Stitcher, triangle
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 SHORTEST = 8
 """Cells a view needs before it says anything."""
-DECODE_BATCH = 4
+GPU_BATCH = 4
+"""Windows that a GPU decodes at once; of a CPU's cores, each takes one."""
 EXEMPLAR_TARGET = 14.0
 """Cells an exemplar should last at the rate that is chosen for it."""
 
@@ -82,21 +83,22 @@ class SecondsEncoding:
 
     def _encode(self, views: Sequence[View]) -> None:
         model = self.model
-        encoders = [ViewEncoder(model.network, view, self.store, model.device) for view in views]
         frames, kept = 0, self.store.cells
         try:
-            with precision(model.device):
+            with Cores(model.device) as cores:
+                encoders = [ViewEncoder(model.network, view, self.store, cores) for view in views]
                 for image in self._read():
                     frames += 1
                     for encoder in encoders:
                         encoder.push(image)
                 for encoder in encoders:
                     encoder.finish()
+                windows = {encoder.view: encoder.windows for encoder in encoders}
         except BaseException:
             self.store.forget_after(kept)  # cancelled, or the video broke: nobody will ask for these windows
             raise
         self.frames, self.end = frames, self.start + frames / BASE_RATE
-        self.windows = self.windows | {encoder.view: encoder.windows for encoder in encoders}
+        self.windows = self.windows | windows
 
     @torch.inference_mode()
     def shot(self, start: float, end: float) -> SecondsShot:
@@ -149,12 +151,11 @@ class SecondsEncoding:
         """What every view that is asked says of base frames first..last."""
         last = self.frames if last is None else last
         views = self._suited(shots)
-        with precision(self.model.device):
-            if shots or assume_repeats:
-                return [self._decode(v, shots, first, last, assume_repeats=assume_repeats) for v in views]
-            for view in views:
-                if view not in self._zero_shot:
-                    self._zero_shot[view] = self._decode(view, (), 0, self.frames, assume_repeats=False)
+        if shots or assume_repeats:
+            return [self._decode(v, shots, first, last, assume_repeats=assume_repeats) for v in views]
+        for view in views:
+            if view not in self._zero_shot:
+                self._zero_shot[view] = self._decode(view, (), 0, self.frames, assume_repeats=False)
         return [self._zero_shot[view].part(first, last) for view in views]
 
     def _frames(self, start: float | None, end: float | None) -> tuple[int, int]:
@@ -188,26 +189,34 @@ class SecondsEncoding:
         density, gate, sharp = Stitcher(cells), Stitcher(cells), Stitcher(cells)
         begin, stop = (first - view.phase) / view.divisor, (last - view.phase) / view.divisor
         windows = [w for w in self.windows[view] if w.start < stop and w.start + w.cells > begin]
-        decoder, memory = self.model.network.decoder, self._memory(view, shots)
-        calibration = self.model.calibration
-        for index in range(0, len(windows), DECODE_BATCH):
-            group = windows[index : index + DECODE_BATCH]
-            output = decoder.decode(self.store.read(group, self.model.device), memory.expand(len(group)))
-            assert output.rate_BT is not None and output.gate_logits_BT is not None  # it is a rate head
-            assert output.confidence_BT is not None
-            sharpness = output.confidence_BT / output.gate_logits_BT.sigmoid().clamp_min(1e-6)
-            gates = (calibration.gate_sharpness * (output.gate_logits_BT + calibration.gate_bias)).sigmoid()
-            values = output.rate_BT if assume_repeats else output.rate_BT * gates
-            maps = torch.stack([values, gates, sharpness]).float().cpu().numpy()
-            for row, window in enumerate(group):
-                for stitcher, stack in zip((density, gate, sharp), maps, strict=True):
-                    stitcher.add(stack[row], window.start, triangle(window.cells))
+        batch = 1 if self.model.device.type == "cpu" else GPU_BATCH
+        groups = [windows[index : index + batch] for index in range(0, len(windows), batch)]
+        with Cores(self.model.device) as cores:
+            memory = cores.submit(self._memory, view, shots).result()
+            maps = [cores.submit(self._maps, group, memory, assume_repeats) for group in groups]
+            for group, future in zip(groups, maps, strict=True):
+                for row, window in enumerate(group):
+                    for stitcher, stack in zip((density, gate, sharp), future.result(), strict=True):
+                        stitcher.add(stack[row], window.start, triangle(window.cells))
         return Evidence(
             rate=view.rate,
             density=_on_base(density.result() / view.divisor, view, first, last),
             gate=_on_base(gate.result(), view, first, last),
             sharpness=_on_base(sharp.result(), view, first, last),
         )
+
+    def _maps(self, windows: Sequence[Window], memory: Memory, assume_repeats: bool) -> Array:
+        """Density, gate and sharpness of windows of equal length: (3, B, T)."""
+        projected = self.store.read(windows, self.model.device)
+        output = self.model.network.decoder.decode(projected, memory.expand(len(windows)))
+        assert output.rate_BT is not None and output.gate_logits_BT is not None  # it is a rate head
+        assert output.confidence_BT is not None
+        calibration = self.model.calibration
+        sharpness = output.confidence_BT / output.gate_logits_BT.sigmoid().clamp_min(1e-6)
+        gates = (calibration.gate_sharpness * (output.gate_logits_BT + calibration.gate_bias)).sigmoid()
+        values = output.rate_BT if assume_repeats else output.rate_BT * gates
+        maps: Array = torch.stack([values, gates, sharpness]).float().cpu().numpy()
+        return maps
 
     def _memory(self, view: View, shots: Sequence[SecondsShot]) -> Memory:
         decoder = self.model.network.decoder

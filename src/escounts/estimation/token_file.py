@@ -31,15 +31,17 @@ class TokenFile:
         size = self.cells * self._cell_bytes
         return size if size <= self._memory_limit else 0
 
-    def append(self, tokens_THWC: Tensor) -> None:
-        """Add cells at the end."""
+    def append(self, tokens_THWC: Tensor) -> int:
+        """Add cells at the end; the number of cells before them."""
         if tuple(tokens_THWC.shape[1:]) != self.shape:
             raise ValueError(f"got cells of shape {tuple(tokens_THWC.shape[1:])}, this file has {self.shape}")
         data = tokens_THWC.to("cpu", torch.float16).contiguous().numpy().tobytes()
         with self._lock:
-            self._file.seek(self.cells * self._cell_bytes)
+            first = self.cells
+            self._file.seek(first * self._cell_bytes)
             self._file.write(data)
             self.cells += len(tokens_THWC)
+        return first
 
     def truncate(self, cells: int) -> None:
         """Keep the first `cells` cells only."""

@@ -6,6 +6,7 @@ Every view takes each `divisor`-th frame of the base rate, so one pass over the 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from escounts.estimation.cores import Cores
 from escounts.estimation.token_file import TokenFile
 from escounts.models.decoder import Projected, check_tokens
 from escounts.models.encoders.lite import LiteEncoder
@@ -22,8 +24,8 @@ from escounts.models.network import Network
 BASE_RATE = 30.0
 """Frames a second that are read; every view's rate divides it."""
 
-CHUNK = 32
-"""Frames that go through the frame stage at once."""
+CHUNK = 8
+"""Frames that go through the frame stage at once, on one core."""
 
 MEMORY_LIMIT = 128 * 2**20
 """Bytes of tokens kept in memory before a video's tokens go to a temporary file."""
@@ -65,12 +67,10 @@ class WindowStore:
         self._file = TokenFile((grid[0] * grid[1] + 1, channels), memory_limit=MEMORY_LIMIT)
 
     def append(self, projected: Projected) -> int:
-        """Keep one window (batch 1); the cell of the file it begins at."""
+        """Keep one window (batch 1); the cell of the file it begins at. From any thread."""
         assert projected.similarity_BTC is not None
-        offset = self._file.cells
         cells = torch.cat([projected.tokens_BTHWC.flatten(2, 3), projected.similarity_BTC[:, :, None]], 2)
-        self._file.append(cells[0])
-        return offset
+        return self._file.append(cells[0])
 
     @property
     def cells(self) -> int:
@@ -89,22 +89,23 @@ class WindowStore:
 
 
 class ViewEncoder:
-    """Takes base frames one by one and leaves projected windows in a store.
+    """Takes base frames one by one and leaves projected windows in a store; the work itself is done by `cores`.
 
     Windows are `length` cells long with half of that between starts; the last one ends with the video.
     """
 
-    def __init__(self, network: Network, view: View, store: WindowStore, device: torch.device) -> None:
+    def __init__(self, network: Network, view: View, store: WindowStore, cores: Cores) -> None:
         assert isinstance(network.encoder, LiteEncoder)
         self.encoder, self.decoder = network.encoder, network.decoder
-        self.view, self.store, self.device = view, store, device
+        self.view, self.store, self.cores = view, store, cores
         self.length = network.encoder.spec.window_frames
-        self.windows: list[Window] = []
         self.cells = 0
         self._seen = 0
         self._pending: list[Image] = []
-        self._features: list[Tensor] = []
-        self._first = 0  # cell of the first feature that is still held
+        self._features: list[Features] = []
+        self._windows: list[Future[Window]] = []
+        self._next = 0  # cell that the next window begins at
+        self._covered = 0  # cells that have a window
 
     def push(self, image: Image) -> None:
         """The next base frame, (S, S, 3) RGB."""
@@ -118,33 +119,46 @@ class ViewEncoder:
         """The video is over: encode what is left and the last window."""
         if self._pending:
             self._encode(len(self._pending))
-        if self.cells == 0:
-            return
-        if not self.windows or self.windows[-1].start + self.windows[-1].cells < self.cells:
+        if self._covered < self.cells:
             self._keep(max(0, self.cells - self.length))
         self._features = []
 
+    @property
+    def windows(self) -> list[Window]:
+        """All windows; waits for them, and raises what went wrong with one."""
+        return [window.result() for window in self._windows]
+
     def _encode(self, count: int) -> None:
-        images = torch.from_numpy(np.stack(self._pending[: count + 1]))
-        self._features.append(self.encoder.image_features(images, count))
+        images = self._pending[: count + 1]
+        features = self.cores.submit(lambda: self.encoder.image_features(torch.from_numpy(np.stack(images)), count))
+        self._features.append(Features(self.cells, self.cells + count, features))
         self._pending = self._pending[count:]
         self.cells += count
-        start = self.windows[-1].start + self.length // 2 if self.windows else 0
-        while start + self.length <= self.cells:
-            self._keep(start)
-            start += self.length // 2
+        while self._next + self.length <= self.cells:
+            self._keep(self._next)
+            self._next += self.length // 2
+            # The last window may reach back by a whole length.
+            needed = min(self._next, self.cells - self.length)
+            self._features = [part for part in self._features if part.end > needed]
 
     def _keep(self, start: int) -> None:
-        """Project and store the window that begins at a cell; features before it are no longer needed."""
-        features = torch.cat(self._features)
-        self._features = [features]
+        """Have the window that begins at a cell projected and stored."""
         end = min(start + self.length, self.cells)
-        window = features[start - self._first : end - self._first][None]
-        tokens_BTHWC = self.encoder.window_tokens(window)
+        parts = [part for part in self._features if part.start < end and part.end > start]
+        self._windows.append(self.cores.submit(self._projected, parts, start, end))
+        self._covered = end
+
+    def _projected(self, parts: Sequence[Features], start: int, end: int) -> Window:
+        first = parts[0].start
+        features = torch.cat([part.future.result() for part in parts])
+        tokens_BTHWC = self.encoder.window_tokens(features[start - first : end - first][None])
         check_tokens(tokens_BTHWC)
-        projected = self.decoder.project(tokens_BTHWC)
-        self.windows.append(Window(start, end - start, self.store.append(projected)))
-        # The next window begins half a length on, and the last one may reach back by a whole length.
-        keep_from = max(self._first, min(start + self.length // 2, self.cells - self.length))
-        self._features = [features[keep_from - self._first :]]
-        self._first = keep_from
+        return Window(start, end - start, self.store.append(self.decoder.project(tokens_BTHWC)))
+
+
+class Features(NamedTuple):
+    """Frame features of a view's cells start..end, which may still be computed."""
+
+    start: int
+    end: int
+    future: Future[Tensor]
