@@ -2,7 +2,7 @@
 
 import torch
 
-from escounts.models.encoders.lite import LiteConfig, LiteEncoder
+from escounts.models.encoders.lite import LiteConfig, LiteEncoder, WindowBlock
 from escounts.models.lite import EXEMPLAR_CELLS, LITE, exemplar_cells
 from escounts.models.network import Network
 
@@ -32,6 +32,16 @@ def test_what_stands_still_is_taken_out() -> None:
     features = torch.randn(1, 8, 16, 4, 4)
     background = 5 * torch.randn(1, 1, 16, 4, 4)
     assert torch.allclose(encoder.window_tokens(features), encoder.window_tokens(features + background), atol=1e-4)
+
+
+def test_a_window_block_mixes_over_time_place_by_place() -> None:
+    torch.manual_seed(0)
+    for dilation in (1, 2):
+        block = WindowBlock(16, dilation).eval()
+        x = torch.randn(2, 9, 3, 4, 16)
+        mixed = block._over_time(x)
+        for b, h, w in ((0, 0, 0), (1, 2, 3)):
+            assert torch.allclose(mixed[b, :, h, w].T, block.time(x[b, :, h, w].T[None])[0], atol=1e-5)
 
 
 def test_normalise_maps_bytes_to_the_declared_scale() -> None:

@@ -87,7 +87,7 @@ class SelfSimilarity(nn.Module):
         tokens_BTNC = tokens_BTHWC.flatten(2, 3)
         by_cell = self.cell(tokens_BTNC).view(batch, cells, -1, c.cell_heads, c.cell_channels)
         by_cell = by_cell.permute(0, 3, 1, 2, 4).flatten(3)
-        pooled = self.pooled(tokens_BTNC).mean(2).view(batch, cells, c.pooled_heads, c.pooled_channels)
+        pooled = self.pooled(tokens_BTNC.mean(2)).view(batch, cells, c.pooled_heads, c.pooled_channels)
         return torch.cat([_squared_distances(by_cell), _squared_distances(pooled.transpose(1, 2))], 1)
 
 

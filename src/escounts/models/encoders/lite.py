@@ -124,11 +124,22 @@ class WindowBlock(nn.Module):
     def forward(self, tokens_BTHWC: Tensor) -> Tensor:
         batch, cells, height, width, channels = tokens_BTHWC.shape
         x = self.norm(tokens_BTHWC).flatten(0, 1).permute(0, 3, 1, 2)
-        x = self.space(x).reshape(batch, cells, channels, height, width)
-        x = self.time(x.permute(0, 3, 4, 2, 1).flatten(0, 2))  # (B·H·W, C, T)
-        x = x.reshape(batch, height, width, channels, cells).permute(0, 4, 1, 2, 3)
-        mixed_BTHWC: Tensor = tokens_BTHWC + self.project(F.gelu(x))
+        x_BTHWC = self.space(x).permute(0, 2, 3, 1).reshape(batch, cells, height, width, channels)
+        mixed_BTHWC: Tensor = tokens_BTHWC + self.project(F.gelu(self._over_time(x_BTHWC)))
         return mixed_BTHWC
+
+    def _over_time(self, x_BTHWC: Tensor) -> Tensor:
+        """The convolution over time, at every place."""
+        batch, cells, height, width, channels = x_BTHWC.shape
+        if x_BTHWC.device.type == "cpu":
+            # Channels stay last and nothing is moved: moving them to and fro costs more than the convolution.
+            conv, x_BCTN = self.time, x_BTHWC.flatten(2, 3).permute(0, 3, 1, 2)
+            (reach,) = conv.dilation
+            weight, padding, dilation = conv.weight[..., None], (reach, 0), (reach, 1)
+            x_BCTN = F.conv2d(x_BCTN, weight, conv.bias, padding=padding, dilation=dilation, groups=conv.groups)
+            return x_BCTN.permute(0, 2, 3, 1).reshape(x_BTHWC.shape)
+        x: Tensor = self.time(x_BTHWC.permute(0, 2, 3, 4, 1).flatten(0, 2))  # (B·H·W, C, T)
+        return x.reshape(batch, height, width, channels, cells).permute(0, 4, 1, 2, 3)
 
 
 class ResidualBlock(nn.Module):
