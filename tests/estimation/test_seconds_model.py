@@ -1,19 +1,23 @@
 """The default model's estimation: views, windows, exemplars, ranges. Random weights: arithmetic, not accuracy."""
 
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from movies import write_movie
 
 from escounts.confidence import Calibration, Evidence, wants_faster
 from escounts.errors import ExemplarError, ModelError
-from escounts.estimation import views
+from escounts.estimation import seconds, views
 from escounts.estimation.seconds import SecondsModel
 from escounts.estimation.seconds_encoding import SecondsEncoding
 from escounts.estimation.views import BASE_RATE, View
 from escounts.models.lite import LITE_TINY
 from escounts.models.network import Network
+from escounts.video import Frame, Video
 
 
 @pytest.fixture(scope="module")
@@ -126,6 +130,29 @@ def test_the_fast_view_is_encoded_when_it_is_wanted(monkeypatch: pytest.MonkeyPa
         assert {view.divisor for view in encoding.windows} == expected
     encoding.estimate([encoding.shot(1.0, 1.4)])  # an exemplar of twelve base frames asks for it
     assert View(1) in encoding.windows
+
+
+@pytest.mark.parametrize(("limit", "readings"), [(seconds.KEPT_IMAGES, 1), (1000, 2)])
+def test_a_short_video_is_read_once_for_all_its_views(
+    limit: int, readings: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    monkeypatch.setattr(seconds, "wants_faster", lambda *_: True)
+    monkeypatch.setattr(seconds, "KEPT_IMAGES", limit)
+    video = Video(write_movie(tmp_path / "square.mp4", moving_square(90)))
+    begun, reported = [], []
+
+    def frames(**options: Any) -> Iterator[Frame]:
+        begun.append(options)
+        return Video.frames(video, **options)
+
+    monkeypatch.setattr(video, "frames", frames)
+    lazy = SecondsModel("tiny", Network(LITE_TINY))
+    encoding = lazy.encode(video, progress=lambda done, _: reported.append(done))
+    assert len(begun) == readings and View(1) in encoding.windows
+    assert reported == pytest.approx([0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0])
+    encoding.encode([View(2)])  # whoever asks for more later has it read again: the images are not held so long
+    assert len(begun) == readings + 1 and len(reported) == 7
 
 
 def test_who_assumes_that_it_repeats_is_never_told_that_nothing_does() -> None:

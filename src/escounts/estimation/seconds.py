@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 SLOW_VIEWS = (View(6), View(3))
 FAST_VIEWS = (View(1),)
 THOROUGH_VIEWS = (View(6), View(6, 3), View(4), View(3), View(3, 1), View(2), View(1))
-SLOW_SHARE = 0.35
+SLOW_SHARE = 0.5
 """Of the time that reading and encoding at all views takes."""
 
 
