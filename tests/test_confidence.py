@@ -39,9 +39,7 @@ def test_the_choice_is_fitted_on_which_view_was_right() -> None:
         truth = float(rng.integers(3, 20))
         alias, *right = rng.uniform(0.4, 0.9, 3)
         trials.append(
-            Trial(
-                [opinion(5, truth / 2, alias), opinion(10, truth, right[0]), opinion(30, truth, right[1])], 0, truth
-            )
+            Trial(truth, [opinion(5, truth / 2, alias), opinion(10, truth, right[0]), opinion(30, truth, right[1])])
         )
     fitted = calibrate(trials)
     wrong = [opinion(5, 4, 0.9), opinion(10, 8, 0.5), opinion(30, 8, 0.5)]
@@ -50,11 +48,11 @@ def test_the_choice_is_fitted_on_which_view_was_right() -> None:
 
 
 def test_the_floor_answers_nothing_to_what_does_not_repeat() -> None:
-    nothing = [Trial([opinion(10, 5, 0.4 + 0.004 * k)], 0, 0.0) for k in range(50)]
+    nothing = [Trial(0.0, [opinion(10, 5, 0.4 + 0.004 * k)]) for k in range(50)]
     floor = fit_floor(nothing, Calibration())
     zero = [choose_views(t.evidence, 30.0, Calibration(nothing_below=floor))[0].sum() == 0 for t in nothing]
     assert 0.95 <= np.mean(zero) < 1.0
-    assert fit_floor([Trial([opinion(10, 5, 0.9)], 0, 5.0)], Calibration(nothing_below=0.17)) == 0.17
+    assert fit_floor([Trial(5.0, [opinion(10, 5, 0.9)])], Calibration(nothing_below=0.17)) == 0.17
 
 
 def test_the_floor_counts_what_stands_behind_a_view() -> None:
@@ -94,15 +92,35 @@ def test_features_have_their_names_and_agreement_is_seen() -> None:
     values = []
     for views in (agreeing, split):
         density, chosen = choose_views(views, 30.0, Calibration())
-        values.append(features(views, density, chosen, 30.0, shots=0))
+        values.append(features(views, density, chosen, 30.0))
     assert len(values[0]) == len(FEATURES)
     assert values[0][place] == 1.0 and values[1][place] == 0.0
+
+
+def test_with_an_exemplar_agreement_is_that_with_the_count_without_it() -> None:
+    view = opinion(10, 8, 0.9)
+    counts = (8.0, 4.0, 16.0, 6.0, 0.0)  # the same, both sides, one side, no unit, nothing
+    place = FEATURES.index("agreement")
+    same, both, one, none, nothing = (
+        features([view], view.density, [0], 30.0, unguided=count)[place] for count in counts
+    )
+    assert same == pytest.approx(1.0, abs=0.01) and min(both, one) > 0.6
+    assert none < 0.25 and nothing < 0.01
+
+
+def test_exemplars_have_a_confidence_of_their_own() -> None:
+    zero_shot, guided = [opinion(10, 8, 0.5)], [opinion(10, 8, 0.5)]
+    trials = [Trial(8.0, zero_shot, guided)] * 30 + [Trial(16.0, zero_shot)] * 30
+    fitted = calibrate(trials)
+    density = guided[0].density
+    assert fitted.confidence(guided, density, [0], 30.0, unguided=8.0)[0] > 0.85
+    assert fitted.confidence(zero_shot, density, [0], 30.0)[0] == pytest.approx(0.5, abs=0.05)
 
 
 def test_cells_of_a_repetition_are_counted_at_the_base_rate() -> None:
     for base_rate, cells in ((30.0, 20.0), (60.0, 10.0)):  # 300 frames: ten seconds, or five
         view = opinion(10, 5, 0.9)
-        values = features([view], view.density, [0], base_rate, shots=0)
+        values = features([view], view.density, [0], base_rate)
         assert np.exp(values[FEATURES.index("cells")]) == pytest.approx(cells, rel=1e-4)
 
 
@@ -114,11 +132,11 @@ def test_logistic_recovers_a_known_rule() -> None:
 
 
 def test_calibrated_confidence_ranks_right_above_wrong() -> None:
-    trials = [Trial([opinion(10, 8, 0.9)], 0, 8.0)] * 30 + [Trial([opinion(10, 8, 0.2)], 0, 3.0)] * 30
+    trials = [Trial(8.0, [opinion(10, 8, 0.9)])] * 30 + [Trial(3.0, [opinion(10, 8, 0.2)])] * 30
     fitted = calibrate(trials)
     sure, unsure = ([opinion(10, 8, s)] for s in (0.9, 0.2))
-    high, _ = fitted.confidence(sure, sure[0].density, [0], 30.0, shots=0)
-    low, _ = fitted.confidence(unsure, unsure[0].density, [0], 30.0, shots=0)
+    high, _ = fitted.confidence(sure, sure[0].density, [0], 30.0)
+    low, _ = fitted.confidence(unsure, unsure[0].density, [0], 30.0)
     assert high > 0.85 and low < 0.15
 
 
@@ -127,3 +145,5 @@ def test_calibration_survives_json() -> None:
     assert Calibration.from_json(calibration.to_json()) == calibration
     older = calibration.to_json().replace('"choice": [0.0, 1.0, 2.0, 3.0, 4.0]', '"view_weights": null')
     assert Calibration.from_json(older).choice == Calibration().choice
+    longer = calibration.to_json().replace('"weights": [1.0,', '"weights": [1.0, 1.0,', 1)
+    assert Calibration.from_json(longer) == calibration

@@ -32,8 +32,10 @@ SAME_COUNT = 0.12
 FEW_CELLS = 6.0
 """A view that has fewer cells a repetition than this may take one rhythm for another (aliasing)."""
 
-FEATURES = ("bias", "surety", "decided", "agreement", "log_count", "cells", "shots")
+FEATURES = ("bias", "surety", "decided", "agreement", "log_count", "cells")
 """Of an estimate: is its count within one of the truth?"""
+UNITS = (0.5, 1.0, 2.0)
+"""An exemplar may ask for one side where a full cycle is counted without it, or for both."""
 CHOICE = ("bias", "surety", "support", "others", "few_cells")
 """Of one view among several: is it right?"""
 
@@ -71,6 +73,7 @@ class Evidence:
 class Calibration:
     """Logistic regression from FEATURES to the probability that the count is within one of the truth.
 
+    weights: without an exemplar. exemplar_weights: with one; agreement is then that with the count without it.
     choice: the same from CHOICE to the probability that a view is right; the likeliest one speaks.
     gate_bias: added to the gate's logit. Half of what a model sees in training does not repeat; what people bring
     to be counted mostly does, and more so when they mark an exemplar.
@@ -80,7 +83,8 @@ class Calibration:
     without an exemplar, nothing repeats.
     """
 
-    weights: tuple[float, ...] = (-3.0, 6.0, 1.0, 1.0, 0.0, 0.0, 0.5)
+    weights: tuple[float, ...] = (-3.0, 6.0, 1.0, 1.0, 0.0, 0.0)
+    exemplar_weights: tuple[float, ...] = (-2.5, 6.0, 1.0, 1.0, 0.0, 0.0)
     choice: tuple[float, ...] = (0.0, 1.0, 0.0, 0.0, 0.0)
     unsure_below: float = 0.6
     gate_bias: float = 0.0
@@ -88,11 +92,17 @@ class Calibration:
     nothing_below: float = 0.0
 
     def confidence(
-        self, evidence: Sequence[Evidence], density: Array, chosen: Sequence[int], base_rate: float, *, shots: int
+        self,
+        evidence: Sequence[Evidence],
+        density: Array,
+        chosen: Sequence[int],
+        base_rate: float,
+        *,
+        unguided: float | None = None,
     ) -> tuple[float, dict[str, float]]:
-        """Probability 0..1 and the features it came from."""
-        values = features(evidence, density, chosen, base_rate, shots=shots)
-        logit = float(np.dot(self.weights, values))
+        """Probability 0..1 and the features it came from. unguided: the count without the exemplar that was given."""
+        values = features(evidence, density, chosen, base_rate, unguided=unguided)
+        logit = float(np.dot(self.weights if unguided is None else self.exemplar_weights, values))
         details = dict(zip(FEATURES[1:], (round(float(v), 4) for v in values[1:]), strict=True))
         return 1 / (1 + math.exp(-max(-30.0, min(30.0, logit)))), details
 
@@ -108,6 +118,8 @@ class Calibration:
         for name, value in json.loads(text).items():
             if name in known:
                 values[name] = tuple(value) if isinstance(value, list) else value
+        if "weights" in values:
+            values["weights"] = values["weights"][: len(FEATURES)]  # older files have one more, for exemplars
         return cls(**values)
 
 
@@ -160,15 +172,27 @@ def choose_views(
 
 
 def features(
-    evidence: Sequence[Evidence], density: Array, chosen: Sequence[int], base_rate: float, *, shots: int
+    evidence: Sequence[Evidence],
+    density: Array,
+    chosen: Sequence[int],
+    base_rate: float,
+    *,
+    unguided: float | None = None,
 ) -> npt.NDArray[np.float64]:
-    """The vector FEATURES of one estimate, whose density has base_rate frames a second."""
+    """The vector FEATURES of one estimate, whose density has base_rate frames a second.
+
+    agreement, 0..1: share of the other views that count alike; with an exemplar, which only one view is asked about,
+    how near the count is to half, once or twice the one without it.
+    """
     main = evidence[max(set(chosen), key=list(chosen).count)]
     total = float(density.sum())
     decided = float(np.abs(2 * main.gate - 1).mean()) if len(main.gate) else 0.0
-    counts = [float(e.density.sum()) for e in evidence]
-    near = [abs(c - total) <= max(0.5, 0.1 * total) for c in counts]
-    agreement = max(0, sum(near) - 1) / max(1, len(near) - 1)
+    if unguided is None:
+        near = [abs(view.count() - total) <= max(0.5, 0.1 * total) for view in evidence]
+        agreement = max(0, sum(near) - 1) / max(1, len(near) - 1)
+    else:
+        apart = min(abs(math.log((total + 0.5) / (unit * unguided + 0.5))) for unit in UNITS)
+        agreement = math.exp(-apart / SAME_COUNT)
     cells = main.rate * len(density) / base_rate / max(total, 0.5)
     log_cells = min(math.log(max(cells, 1e-3)), 5.0)
-    return np.array([1.0, main.surety(), decided, agreement, math.log1p(total), log_cells, float(shots > 0)])
+    return np.array([1.0, main.surety(), decided, agreement, math.log1p(total), log_cells])

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from escounts.models.heads import DensityHeadConfig, RateHead, RateHeadConfig, build_head, period_bins
+from escounts.models.heads import DensityHeadConfig, RateHead, RateHeadConfig, build_head, period_bins, read_periods
 
 CPU = torch.device("cpu")
 
@@ -45,3 +45,15 @@ def test_density_head_averages_over_space_and_divides_by_its_scale() -> None:
 def test_bad_periods_are_named() -> None:
     with pytest.raises(ValueError, match="periods 9 to 3"):
         RateHeadConfig(min_period=9, max_period=3)
+
+
+def test_a_known_length_settles_which_of_two_periods_is_meant() -> None:
+    config = RateHeadConfig(min_period=2, max_period=32, bins=5)  # 2, 4, 8, 16, 32
+    logits = torch.tensor([[[-9.0, 3.0, 3.0, -9.0, -9.0]]])
+    assert float(read_periods(config, logits)[0]) == pytest.approx((1 / 4 + 1 / 8) / 2, rel=1e-3)
+    for length in (4.0, 8.0):
+        rate, sharpness = read_periods(config, logits, about=length, spread=0.2)
+        assert float(rate) == pytest.approx(1 / length, rel=0.02) and float(sharpness) > 0.95
+    # It weighs little against a video that is clear.
+    clear = torch.tensor([[[-9.0, 9.0, -9.0, -9.0, -9.0]]])
+    assert float(read_periods(config, clear, about=8.0, spread=0.35)[0]) == pytest.approx(1 / 4, rel=0.01)

@@ -21,6 +21,7 @@ from escounts.errors import ExemplarError
 from escounts.estimation.cores import Cores
 from escounts.estimation.views import BASE_RATE, Image, View, ViewEncoder, Window, WindowStore
 from escounts.models.decoder import Memory
+from escounts.models.heads import RateHeadConfig, read_periods
 from escounts.models.lite import exemplar_cells
 from escounts.results import DensityMap, Estimate
 from escounts.windows import Stitcher, triangle
@@ -34,6 +35,9 @@ GPU_BATCH = 4
 """Windows that a GPU decodes at once; of a CPU's cores, each takes one."""
 EXEMPLAR_TARGET = 14.0
 """Cells an exemplar should last at the rate that is chosen for it."""
+TEMPO_SPREAD = 0.35
+"""How far a video's repetitions differ in length from the marked one, in log: a few tens of per cent. It settles what
+the decoder leaves open, mostly whether one side is meant or both."""
 
 Array = npt.NDArray[np.float32]
 
@@ -135,7 +139,10 @@ class SecondsEncoding:
         evidence = self.evidence(shots, first=first, last=last, assume_repeats=assume_repeats)
         calibration = self.model.calibration
         density, chosen = choose_views(evidence, BASE_RATE, calibration, repeats=bool(shots) or assume_repeats)
-        confidence, details = calibration.confidence(evidence, density, chosen, BASE_RATE, shots=len(shots))
+        unguided = None
+        if shots:
+            unguided = float(choose_views(self.evidence(first=first, last=last), BASE_RATE, calibration)[0].sum())
+        confidence, details = calibration.confidence(evidence, density, chosen, BASE_RATE, unguided=unguided)
         map_ = DensityMap(density, self.start + first / BASE_RATE, 1 / BASE_RATE, "rate")
         return Estimate(map_, confidence, details)
 
@@ -193,7 +200,8 @@ class SecondsEncoding:
         groups = [windows[index : index + batch] for index in range(0, len(windows), batch)]
         with Cores(self.model.device) as cores:
             memory = cores.submit(self._memory, view, shots).result()
-            maps = [cores.submit(self._maps, group, memory, assume_repeats) for group in groups]
+            lasts = self._lasts(view, shots)
+            maps = [cores.submit(self._maps, group, memory, lasts, assume_repeats) for group in groups]
             for group, future in zip(groups, maps, strict=True):
                 for row, window in enumerate(group):
                     for stitcher, stack in zip((density, gate, sharp), future.result(), strict=True):
@@ -205,17 +213,18 @@ class SecondsEncoding:
             sharpness=_on_base(sharp.result(), view, first, last),
         )
 
-    def _maps(self, windows: Sequence[Window], memory: Memory, assume_repeats: bool) -> Array:
-        """Density, gate and sharpness of windows of equal length: (3, B, T)."""
+    def _maps(self, windows: Sequence[Window], memory: Memory, lasts: float | None, assume_repeats: bool) -> Array:
+        """Density, gate and sharpness of windows of equal length: (3, B, T). lasts: cells of a marked repetition."""
         projected = self.store.read(windows, self.model.device)
-        output = self.model.network.decoder.decode(projected, memory.expand(len(windows)))
-        assert output.rate_BT is not None and output.gate_logits_BT is not None  # it is a rate head
-        assert output.confidence_BT is not None
-        calibration = self.model.calibration
-        sharpness = output.confidence_BT / output.gate_logits_BT.sigmoid().clamp_min(1e-6)
+        decoder, calibration = self.model.network.decoder, self.model.calibration
+        output = decoder.decode(projected, memory.expand(len(windows)))
+        assert output.gate_logits_BT is not None and output.period_logits_BTP is not None
+        assert isinstance(decoder.config.head, RateHeadConfig)
+        rate, sharpness = read_periods(
+            decoder.config.head, output.period_logits_BTP, about=lasts, spread=TEMPO_SPREAD
+        )
         gates = (calibration.gate_sharpness * (output.gate_logits_BT + calibration.gate_bias)).sigmoid()
-        values = output.rate_BT if assume_repeats else output.rate_BT * gates
-        maps: Array = torch.stack([values, gates, sharpness]).float().cpu().numpy()
+        maps: Array = torch.stack([rate if assume_repeats else rate * gates, gates, sharpness]).float().cpu().numpy()
         return maps
 
     def _memory(self, view: View, shots: Sequence[SecondsShot]) -> Memory:
@@ -223,8 +232,16 @@ class SecondsEncoding:
         if not shots:
             return decoder.remember()
         exemplars = torch.stack([shot.tokens[view] for shot in shots])[None].to(self.model.device)
-        lengths = [shot.seconds * view.rate if shot.video == self.video else 0.0 for shot in shots]
+        lengths = [shot.seconds * view.rate if self._own(shot) else 0.0 for shot in shots]
         return decoder.remember(exemplars, cells_BS=torch.tensor([lengths], device=self.model.device))
+
+    def _own(self, shot: SecondsShot) -> bool:
+        return shot.video == self.video
+
+    def _lasts(self, view: View, shots: Sequence[SecondsShot]) -> float | None:
+        """Cells that this video's marked repetitions last, their geometric mean; None when none is marked in it."""
+        own = [math.log(shot.seconds * view.rate) for shot in shots if self._own(shot)]
+        return math.exp(sum(own) / len(own)) if own else None
 
     def _cell(self, view: View, time: float) -> float:
         return ((time - self.start) * BASE_RATE - view.phase) / view.divisor

@@ -13,7 +13,7 @@ Precision = Literal["auto", "float32", "bf16"]
 
 
 def choose_device(name: str = "auto") -> torch.device:
-    """"auto" takes a GPU where there is one; "cpu", "cuda" and "cuda:1" are taken at their word."""
+    """ "auto" takes a GPU where there is one; "cpu", "cuda" and "cuda:1" are taken at their word."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     kind = name.split(":")[0]

@@ -86,15 +86,28 @@ class RateHead(nn.Module):
         logits_BTP = self.linear(x_BTHWC).float().mean((2, 3))
         gate_logits_BT, period_logits_BTP = logits_BTP[..., 0], logits_BTP[..., 1:]
         gate_BT = gate_logits_BT.sigmoid()
-        share_BTP = period_logits_BTP.softmax(-1)
-        rate_BT = (share_BTP / period_bins(self.config, share_BTP.device)).sum(-1)
+        rate_BT, sharpness_BT = read_periods(self.config, period_logits_BTP)
         return HeadOutput(
             density_BT=gate_BT * rate_BT,
             gate_logits_BT=gate_logits_BT,
             period_logits_BTP=period_logits_BTP,
             rate_BT=rate_BT,
-            confidence_BT=gate_BT * share_BTP.amax(-1),
+            confidence_BT=gate_BT * sharpness_BT,
         )
+
+
+def read_periods(
+    config: RateHeadConfig, logits_BTP: Tensor, *, about: float | None = None, spread: float = 1.0
+) -> tuple[Tensor, Tensor]:
+    """E[1 / period] in repetitions a cell, and the largest period probability.
+
+    about: cells a repetition is known to last, give or take a factor of exp(spread), before the video is seen.
+    """
+    bins_P = period_bins(config, logits_BTP.device)
+    if about is not None:
+        logits_BTP = logits_BTP - ((bins_P / about).log() / spread).square() / 2
+    share_BTP = logits_BTP.softmax(-1)
+    return (share_BTP / bins_P).sum(-1), share_BTP.amax(-1)
 
 
 @lru_cache(maxsize=32)

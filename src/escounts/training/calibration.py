@@ -31,11 +31,12 @@ NOTHING_RIGHT = 0.95
 
 @dataclass(frozen=True)
 class Trial:
-    """One counted video: every view's evidence, the number of exemplars, the true count."""
+    """One counted video: the true count, every view's evidence, and what is said with one exemplar ("guided"; nothing
+    where no whole repetition is in it)."""
 
-    evidence: Sequence[Evidence]
-    shots: int
     truth: float
+    evidence: Sequence[Evidence]
+    guided: Sequence[Evidence] = ()
 
 
 def collect(
@@ -59,11 +60,10 @@ def collect(
         spans = [(start / BASE_RATE, end / BASE_RATE) for start, end in batch.spans[0]]
         inside = [min(end, encoding.end) - max(start, 0.0) for start, end in spans]
         truth = sum(part / (end - start) for part, (start, end) in zip(inside, spans, strict=True))
-        trials.append(Trial(encoding.evidence(), 0, truth))
+        evidence = encoding.evidence()
         whole = [span for span in spans if span[0] >= 0 and span[1] <= encoding.end]
-        if whole:
-            shot = encoding.shot(*whole[len(whole) // 2])
-            trials.append(Trial(encoding.evidence([shot]), 1, truth))
+        shots = [encoding.shot(*whole[len(whole) // 2])] if whole else []
+        trials.append(Trial(truth, evidence, encoding.evidence(shots) if shots else ()))
     return trials
 
 
@@ -72,20 +72,36 @@ def calibrate(trials: Sequence[Trial], start: Calibration | None = None) -> Cali
     start = start or Calibration()
     start = replace(start, choice=fit_choice(trials, start))
     start = replace(start, nothing_below=fit_floor(trials, start))
+    unguided = [(trial.evidence, None, trial.truth) for trial in trials]
+    guided = [(trial.guided, _count(trial.evidence, start), trial.truth) for trial in trials if trial.guided]
+    return replace(
+        start,
+        weights=fit_confidence(unguided, start),
+        exemplar_weights=fit_confidence(guided, start) if guided else start.exemplar_weights,
+    )
+
+
+def fit_confidence(
+    counted: Sequence[tuple[Sequence[Evidence], float | None, float]], start: Calibration
+) -> tuple[float, ...]:
+    """Weights of FEATURES from (evidence, count without the exemplar where one was given, truth)."""
     rows, right = [], []
-    for trial in trials:
-        density, chosen = choose_views(trial.evidence, BASE_RATE, start, repeats=trial.shots > 0)
-        rows.append(features(trial.evidence, density, chosen, BASE_RATE, shots=trial.shots))
-        right.append(abs(round(float(density.sum())) - trial.truth) <= 1.0)
-    weights = logistic(np.stack(rows), np.array(right, dtype=np.float64))
-    return replace(start, weights=_rounded(weights))
+    for evidence, unguided, truth in counted:
+        density, chosen = choose_views(evidence, BASE_RATE, start, repeats=unguided is not None)
+        rows.append(features(evidence, density, chosen, BASE_RATE, unguided=unguided))
+        right.append(abs(round(float(density.sum())) - truth) <= 1.0)
+    return _rounded(logistic(np.stack(rows), np.array(right, dtype=np.float64)))
+
+
+def _count(evidence: Sequence[Evidence], calibration: Calibration) -> float:
+    return float(choose_views(evidence, BASE_RATE, calibration)[0].sum())
 
 
 def fit_choice(trials: Sequence[Trial], start: Calibration) -> tuple[float, ...]:
     """Which view to believe, from zero-shot trials of videos that repeat; as it was where there are none."""
     rows, right = [], []
     for trial in trials:
-        if trial.shots == 0 and trial.truth >= 0.5 and len(trial.evidence) > 1:
+        if trial.truth >= 0.5 and len(trial.evidence) > 1:
             rows.append(choice_features(trial.evidence, BASE_RATE))
             off = [abs(round(view.count()) - round(trial.truth)) for view in trial.evidence]
             right += [near <= max(0.5, RIGHT * trial.truth) for near in off]
@@ -97,13 +113,13 @@ def fit_choice(trials: Sequence[Trial], start: Calibration) -> tuple[float, ...]
 def fit_floor(trials: Sequence[Trial], calibration: Calibration) -> float:
     """The lowest floor below which nothing repeats, such that of the videos in which nothing does, NOTHING_RIGHT
     answer 0; as it was where there are no such videos."""
-    nothing = [trial for trial in trials if trial.shots == 0 and trial.truth < 0.5]
+    nothing = [trial for trial in trials if trial.truth < 0.5]
     if not nothing:
         return calibration.nothing_below
     floors = np.arange(0.10, 0.51, 0.01).round(2).tolist()
     for floor in floors:
         tried = replace(calibration, nothing_below=floor)
-        counts = [choose_views(trial.evidence, BASE_RATE, tried)[0].sum() for trial in nothing]
+        counts = [_count(trial.evidence, tried) for trial in nothing]
         if np.mean(np.round(counts) == 0) >= NOTHING_RIGHT:
             break
     return float(floor)
