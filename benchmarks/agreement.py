@@ -16,8 +16,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from clip_tables import Clip
 from footage import replace_section
-from real_clips import Clip, read_clips
+from real_clips import read_dev
 
 import escounts
 
@@ -35,7 +36,7 @@ def main() -> None:
     parser.add_argument("--limit", type=int, help="only the first clips, for a quick look")
     parser.add_argument("--out", type=Path, help="JSON file of all counts")
     options = parser.parse_args()
-    clips = read_clips(options.clips)[: options.limit]
+    clips = list(read_dev(options.clips))[: options.limit]
     counter = escounts.load(options.model, device=options.device)
     if options.device == "cpu":
         ways = on_the_cpu(counter, clips)

@@ -1,0 +1,226 @@
+"""The tables of real_clips.py: clips, what a model said of them, and how far that is from the truth."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+import escounts
+from escounts.errors import EscountsError
+from escounts.evaluation.metrics import Score, evaluate
+from escounts.results import CountResult
+
+HERE = Path(__file__).resolve().parent
+PROOF_OF_CONCEPT = {("quva52", "zero-shot"): (0.140, 0.83), ("quva52", "one exemplar"): (0.057, 0.91)}
+GENERATED_NEGATIVES = 60
+UNITS = (0.5, 1.0, 2.0)
+
+
+@dataclass(frozen=True)
+class Clip:
+    """One row of dev.csv or held_out.csv. moved: another repetition than the exemplar, None where none is
+    marked. sure: the label is exact."""
+
+    path: Path
+    set: str
+    count: int
+    duration: float
+    exemplar: tuple[float, float]
+    ends: tuple[float, ...]
+    moved: tuple[float, float] | None
+    sure: bool
+
+    @property
+    def action(self) -> str:
+        """The action an exercise clip shows, read off its name; "" when the name does not say."""
+        name = self.path.stem.lower()
+        known = ("pushup", "push-up", "squat", "shoulder", "curl", "crunch")
+        return next((word.replace("-", "") for word in known if word in name), "")
+
+
+@dataclass
+class Answers:
+    """What one model said of every clip, by way of asking."""
+
+    counts: dict[str, dict[str, float]] = field(default_factory=dict)
+    results: dict[str, dict[str, CountResult]] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def add(self, way: str, clip: Clip, result: CountResult) -> None:
+        self.counts.setdefault(way, {})[clip.path.name] = result.raw_count
+        self.results.setdefault(way, {})[clip.path.name] = result
+
+
+def scores_table(name: str, clips: Sequence[Clip], answers: Answers, *, of: str = "") -> str:
+    """MAE, OBO, OBZ and RMSE by set and way of asking."""
+    video = sum(clip.duration for clip in clips)
+    lines = [
+        f"### `{name}`: counts" + (f", clips {of}" if of else ""),
+        "",
+        f"Encoding and counting took {answers.seconds / video:.3f} s a second of video (wall, this machine, shared).",
+        "",
+        "| set | asked | MAE | OBO | OBZ | RMSE | proof of concept |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for kind in _sets(clips):
+        for way in ("zero-shot", "one exemplar"):
+            chosen = [c for c in clips if c.set == kind and c.path.name in answers.counts[way]]
+            if not chosen:
+                continue
+            scores = evaluate([c.count for c in chosen], [answers.counts[way][c.path.name] for c in chosen])
+            poc = PROOF_OF_CONCEPT.get((kind, way))
+            lines.append(
+                f"| {kind} ({len(chosen)}) | {way} | "
+                + " | ".join(shown(scores[m]) for m in ("mae", "obo", "obz", "rmse"))
+                + f" | {f'{poc[0]:.3f} / {poc[1]:.2f}' if poc else '–'} |"
+            )
+    return "\n".join(lines)
+
+
+def units_table(name: str, clips: Sequence[Clip], answers: Answers) -> str:
+    """Sets that label single sides: in which unit each clip was counted zero-shot, and the error in that unit."""
+    lines = [
+        f"### `{name}`: the unit, zero-shot",
+        "",
+        "Battle and speed ropes are labelled by sides, zero-shot counts are of full cycles: half the label is then",
+        "the unit's choice. Each clip is put to the unit (half, once, twice the label) that it is nearest to.",
+        "",
+        "| set | half the label | the label | twice the label | MAE in the nearest unit |",
+        "|---|---|---|---|---|",
+    ]
+    for kind in ("countix", "rope"):
+        chosen = [c for c in clips if c.set == kind]
+        if not chosen:
+            continue
+        counts = [answers.counts["zero-shot"][c.path.name] for c in chosen]
+        errors = [{u: abs(n / u - c.count) / c.count for u in UNITS} for c, n in zip(chosen, counts, strict=True)]
+        units = [min(error, key=error.__getitem__) for error in errors]
+        wrong = [min(error.values()) for error in errors]
+        shares = " | ".join(str(units.count(unit)) for unit in UNITS)
+        lines.append(f"| {kind} ({len(chosen)}) | {shares} | {np.mean(wrong):.3f} |")
+    return "\n".join(lines)
+
+
+def _sets(clips: Iterable[Clip]) -> list[str]:
+    """The sets of these clips, in their order."""
+    return list(dict.fromkeys(clip.set for clip in clips))
+
+
+def shown(score: Score) -> str:
+    """Value and interval."""
+    return f"{score.value:.3f} ({score.low:.2f}–{score.high:.2f})"
+
+
+def rules_table(clips: Sequence[Clip]) -> str:
+    """The rule without a model: duration / length of the exemplar."""
+    lines = ["### No model: duration / length of the exemplar", "", "| set | MAE | OBO | OBZ |", "|---|---|---|---|"]
+    for kind in _sets(clips):
+        chosen = [c for c in clips if c.set == kind]
+        if chosen:
+            guess = [c.duration / (c.exemplar[1] - c.exemplar[0]) for c in chosen]
+            scores = evaluate([c.count for c in chosen], guess)
+            row = " | ".join(shown(scores[m]) for m in ("mae", "obo", "obz"))
+            lines.append(f"| {kind} ({len(chosen)}) | {row} |")
+    return "\n".join(lines)
+
+
+def confidence_table(name: str, clips: Sequence[Clip], answers: Answers) -> str:
+    """How many clips are called sure, and how many of these are within one."""
+    lines = [
+        f"### `{name}`: confidence",
+        "",
+        "The last column takes half the label for right on `rope`, as the unit's choice.",
+        "",
+        "| asked | called sure | of these within one | or half the label on `rope` |",
+        "|---|---|---|---|",
+    ]
+    for way in ("zero-shot", "one exemplar"):
+        counted = {name: result.count for name, result in answers.results[way].items()}
+        sure = [c for c in clips if not answers.results[way][c.path.name].unsure]
+        right = {c for c in sure if abs(counted[c.path.name] - c.count) <= 1}
+        halves = {c for c in sure if c.set == "rope" and abs(2 * counted[c.path.name] - c.count) <= 1}
+        shares = " | ".join(f"{len(p)} ({len(p) / max(1, len(sure)):.0%})" for p in (right, right | halves))
+        lines.append(f"| {way} | {len(sure)} of {len(clips)} | {shares} |")
+    return "\n".join(lines)
+
+
+def times_table(name: str, clips: Sequence[Clip], answers: Answers) -> str:
+    """Distance of predicted from annotated repetition ends, in periods."""
+    lines = [
+        f"### `{name}`: repetition times on quva52",
+        "",
+        "| asked | median distance of a predicted end from the nearest annotated end, in periods |",
+        "|---|---|",
+    ]
+    for way in ("zero-shot", "one exemplar"):
+        distances: list[float] = []
+        for clip in clips:
+            if clip.set == "quva52" and len(clip.ends) > 1:
+                period = float(np.median(np.diff(clip.ends)))
+                found = [r.end for r in answers.results[way][clip.path.name].repetitions]
+                distances += [min(abs(t - e) for e in clip.ends) / period for t in found]
+        lines.append(f"| {way} | {np.median(distances):.3f} |" if distances else f"| {way} | – |")
+    return "\n".join(lines)
+
+
+def other_exemplars_table(name: str, clips: Sequence[Clip], answers: Answers) -> str:
+    """An exemplar of another video against zero-shot; another repetition against the marked one."""
+    lines = [f"### `{name}`: other exemplars", ""]
+    other = [c for c in clips if c.path.name in answers.counts.get("other video", {})]
+    if other:
+        truth = [c.count for c in other]
+        ways = [answers.counts[way] for way in ("zero-shot", "other video")]
+        pair = [evaluate(truth, [counts[c.path.name] for c in other]) for counts in ways]
+        lines.append(
+            f"- {len(other)} exercise clips with an exemplar of another video of the same action: MAE "
+            f"{shown(pair[1]['mae'])}, OBO {shown(pair[1]['obo'])}; the same clips zero-shot: MAE "
+            f"{shown(pair[0]['mae'])}, OBO {shown(pair[0]['obo'])}."
+        )
+    moved = [c for c in clips if c.path.name in answers.counts.get("moved exemplar", {})]
+    if moved:
+        one, another = (answers.results[way] for way in ("one exemplar", "moved exemplar"))
+        near = [abs(one[c.path.name].count - another[c.path.name].count) <= 1 for c in moved]
+        lines.append(
+            f"- Another repetition of the same clip as the exemplar changes the count by at most one on "
+            f"{sum(near)} of {len(near)} clips ({np.mean(near):.0%})."
+        )
+    return "\n".join(lines)
+
+
+def nothing_table(name: str, counter: escounts.Counter, folder: Path) -> str:
+    """Stretches in which nothing repeats: real ones, single actions, generated ones."""
+    from escounts.data.synthetic import Generator, GeneratorConfig
+
+    counts: dict[str, list[int]] = {"nothing": [], "single": []}
+    minutes = 0.0
+    with open(HERE / "nothing_repeats.csv", newline="") as file:
+        for row in csv.DictReader(file):
+            if row["kind"] not in counts:
+                continue  # something does repeat there; the row keeps it out of training
+            start, end = float(row["start_s"]), float(row["end_s"])
+            try:
+                result = counter.count(folder / row["file"], start=start, end=end)
+            except EscountsError as error:
+                print(f"left out: {error}")
+                continue
+            counts[row["kind"]].append(result.count)
+            minutes += (end - start) / 60 if row["kind"] == "nothing" else 0
+    lines = [f"### `{name}`: nothing repeats", "", "| stretches | answer 0 | answer at most 1 |", "|---|---|---|"]
+    for kind, values in (("real, nothing repeats", counts["nothing"]), ("real, one single action", counts["single"])):
+        zero, one = np.mean([v == 0 for v in values]), np.mean([v <= 1 for v in values])
+        lines.append(f"| {kind} ({len(values)}) | {zero:.0%} | {one:.0%} |")
+    if hasattr(counter.model, "encode_images"):
+        generator = Generator(GeneratorConfig(negative=1.0, single=0.0, sibling=0.0), seed=4242)
+        made = []
+        for index in range(GENERATED_NEGATIVES):
+            frames = generator.render([generator.plan(index, 240)], device="cpu").frames_BTCHW[0]
+            encoding = counter.model.encode_images(frames.permute(0, 2, 3, 1).numpy())
+            made.append(round(encoding.estimate().density.count))
+        zero, one = np.mean([v == 0 for v in made]), np.mean([v <= 1 for v in made])
+        lines.append(f"| generated by code, 8 s each ({len(made)}) | {zero:.0%} | {one:.0%} |")
+    lines += ["", f"False counts a minute on the real stretches: {sum(counts['nothing']) / minutes:.2f}."]
+    return "\n".join(lines)
