@@ -13,13 +13,14 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from escounts.models.device import to_device
+
 IntArray = npt.NDArray[np.int64]
 
 
 def on_device(array: npt.NDArray[np.generic], device: torch.device) -> Tensor:
-    """An array as a tensor there; the host does not wait for the copy."""
-    tensor = torch.from_numpy(np.ascontiguousarray(array))
-    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+    """An array as a tensor there."""
+    return to_device(torch.from_numpy(np.ascontiguousarray(array)), device)
 
 
 class _Moved(torch.autograd.Function):

@@ -22,12 +22,12 @@ from escounts.density import KAPPA, density_map, period_map, rate_map
 from escounts.errors import DataError
 from escounts.evaluation.metrics import mae, obo
 from escounts.evaluation.predictions import decoder_of, predict
-from escounts.models.device import as_layers_take_it
+from escounts.models.device import as_layers_take_it, to_device
 from escounts.models.heads import HeadOutput
 from escounts.results import FloatArray
 from escounts.training.objective import Target
 from escounts.training.sampling import ExemplarSampler, ExemplarSampling, LengthBatches, Rng, share
-from escounts.training.token_cache import TokenCache, to_device
+from escounts.training.token_cache import TokenCache
 
 AHEAD = 2
 """Batches made ahead of the one that is trained on."""

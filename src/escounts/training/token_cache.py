@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from escounts.data.tokens import TokenStore
+from escounts.models.device import to_device
 
 HOST_LIMIT = 2 << 30
 """Bytes kept when training on a CPU."""
@@ -50,13 +51,6 @@ class TokenCache:
             self._kept[key] = tokens
             self.bytes += size
         return tokens
-
-
-def to_device(tensor: Tensor, device: torch.device) -> Tensor:
-    """The tensor on a device; to a GPU through pinned memory, so that the copy waits for nothing before it."""
-    if device.type == "cuda" and tensor.device.type == "cpu":
-        tensor = tensor.pin_memory()
-    return tensor.to(device, non_blocking=True)
 
 
 def _limit(device: torch.device) -> int:

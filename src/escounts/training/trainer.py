@@ -95,6 +95,7 @@ class Trainer:
         self.rank = dist.get_rank() if dist.is_initialized() else 0
         self.world = dist.get_world_size() if dist.is_initialized() else 1
         self.total = config.total_steps(task.steps_per_epoch)
+        self.weights = list(self.network.parameters())
         self.optimiser = build_optimiser(network, config, self.device)
         self.average = WeightAverage(network, config.ema) if config.ema else None
         self.step = 0
@@ -143,7 +144,8 @@ class Trainer:
 
     def gradients(self, batch: Batch) -> dict[str, Tensor]:
         """Forward and backward: the losses of a batch, their gradients in the weights. Waits for no device."""
-        self.network.train()
+        if not self.network.training:  # asking costs nothing, telling every module a millisecond
+            self.network.train()
         with self._arithmetic():
             losses: dict[str, Tensor] = self.training_step(batch)
         self.optimiser.zero_grad(set_to_none=True)
@@ -152,7 +154,7 @@ class Trainer:
 
     def update(self) -> Tensor:
         """Clip and step; the gradient norm before clipping. Weights stay as they are when it is not finite."""
-        norm = nn.utils.clip_grad_norm_(self.network.parameters(), self.config.clip).detach()
+        norm = nn.utils.clip_grad_norm_(self.weights, self.config.clip).detach()
         step_if_finite(self.optimiser, norm)  # one bad batch must not end a long run
         if self.average:
             self.average.update(self.network, self.step)
