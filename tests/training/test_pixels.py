@@ -33,9 +33,10 @@ def test_one_side_as_exemplar_asks_for_sides() -> None:
     assert zero_shot == [full]
 
 
-def test_borders_are_marked_to_about_half_a_cell() -> None:
+def test_borders_are_marked_with_the_error_that_is_asked_for() -> None:
     batch = batch_of([[(20.0, 24.0)]] * 400, [[]] * 400, [-1] * 400)
-    chosen, _ = choose_exemplars(batch, 64, PixelConfig(wobble=0.0), np.random.default_rng(0), shots=1)
+    config = PixelConfig(wobble=0.0, wobble_cells=0.5)
+    chosen, _ = choose_exemplars(batch, 64, config, np.random.default_rng(0), shots=1)
     lengths = chosen.cells_BS[:, 0].numpy()
     assert abs(lengths.mean() - 4.0) < 0.15 and 0.55 < lengths.std() < 0.85 and lengths.min() >= 1.0
 

@@ -33,8 +33,8 @@ def precision(device: torch.device, wanted: Precision = "auto") -> torch.autocas
 
 
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:
-    """The tensor on a device. To a GPU it goes on a stream of its own: neither the host nor the copy waits for the work
-    that the GPU has in hand. (Pinning memory for it costs more: half a millisecond for every new size.)"""
+    """The tensor on a device. To a GPU it goes on a stream of its own: neither the host nor the copy waits for what
+    the GPU has in hand. (Pinning memory for it costs more: half a millisecond for every new size.)"""
     if device.type != "cuda" or tensor.device.type != "cpu":
         return tensor.to(device)
     used_on, copies = torch.cuda.current_stream(device), _copy_stream(device)
