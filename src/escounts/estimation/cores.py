@@ -38,13 +38,13 @@ class Cores:
     """
 
     def __init__(self, device: torch.device) -> None:
-        self._device = device
+        self.device = device
         self._pool: ThreadPoolExecutor | None = None
         self._waiting: deque[Future[Any]] = deque()
         self._pieces = 1
 
     def __enter__(self) -> Cores:
-        if self._device.type == "cpu":
+        if self.device.type == "cpu":
             keep_freed_memory()
             self._pool = self._started(torch.get_num_threads())
         return self
@@ -63,7 +63,7 @@ class Cores:
         """
 
         def run() -> R:
-            with torch.inference_mode(), precision(self._device):  # both hold for one thread only
+            with torch.inference_mode(), precision(self.device):  # both hold for one thread only
                 return work(*args, **options)
 
         if self._pool is None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 SHORTEST = 8
 """Cells a view needs before it says anything."""
-GPU_BATCH = 4
+GPU_BATCH = 16
 """Windows that a GPU decodes at once; of a CPU's cores, each takes one."""
 EXEMPLAR_TARGET = 14.0
 """Cells an exemplar should last at the rate that is chosen for it."""

@@ -24,8 +24,8 @@ from escounts.models.network import Network
 BASE_RATE = 30.0
 """Frames a second that are read; every view's rate divides it."""
 
-CHUNK = 8
-"""Frames that go through the frame stage at once, on one core."""
+CHUNK, GPU_CHUNK = 8, 64
+"""Frames that go through the frame stage at once, on one core and on a GPU."""
 
 MEMORY_LIMIT = 128 * 2**20
 """Bytes of tokens kept in memory before a video's tokens go to a temporary file."""
@@ -100,6 +100,7 @@ class ViewEncoder:
         self.view, self.store, self.cores = view, store, cores
         self.length = network.encoder.spec.window_frames
         self.cells = 0
+        self._chunk = CHUNK if cores.device.type == "cpu" else GPU_CHUNK
         self._seen = 0
         self._pending: list[Image] = []
         self._features: list[Features] = []
@@ -111,8 +112,8 @@ class ViewEncoder:
         """The next base frame, (S, S, 3) RGB."""
         if self._seen >= self.view.phase and (self._seen - self.view.phase) % self.view.divisor == 0:
             self._pending.append(image)
-            if len(self._pending) > CHUNK:
-                self._encode(CHUNK)
+            if len(self._pending) > self._chunk:
+                self._encode(self._chunk)
         self._seen += 1
 
     def finish(self) -> None:

@@ -86,7 +86,7 @@ class LiteEncoder(Encoder):
         CPU, moving pixels about costs a quarter of the frame stage.
         """
         device = self.reduce.weight.device
-        x_THWC = images_THWC.to(device, torch.float32)
+        x_THWC = images_THWC.to(device).float()
         x_THWC = x_THWC.sub_(255 * self.spec.mean[0]).mul_(1 / (255 * self.spec.std[0]))
         pair_THWC = x_THWC.new_empty(count, *x_THWC.shape[1:3], 6)
         pair_THWC[..., :3] = x_THWC[:count]
