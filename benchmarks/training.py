@@ -128,7 +128,8 @@ def _ours(task: StoredTokensTask, decoder: Decoder, steps: int, out: Path, devic
     trainer.fit(stop_at=untimed)
     first_losses = list(losses)
     times.clear()
-    trainer.config = replace(train, log_every=TrainConfig().log_every)
+    # As often as by default: a log waits for the device.
+    trainer.config = replace(train, log_every=min(TrainConfig().log_every, max(1, (steps - untimed) // 3)))
     trainer.fit(resume=False)
     (start, began), (end, ended) = times[0], times[-1]
     return {"speed": 8 * (end - start) / (ended - began), "peak": _peak(device), "losses": first_losses}
