@@ -37,13 +37,13 @@ import escounts
 
 HONESTY = (
     "Not held out for every choice: `spectral`'s constants were\nchosen while looking at these clips, and so were "
-    "`lite`'s gate, floor, views and the features that choose a view (its weights never saw them)."
+    "`lite`'s gate, floor, views, the features that choose a view\nand how far an exemplar's length counts (its "
+    "weights never saw them)."
 )
 HELD_OUT = (
     "Clips of the pool that no weights were trained on (their licence is not permissive), counted by eye from frames "
-    "alone,\nbefore any model was run on them. `untouched` was counted once, with the weights that ship, after every "
-    "choice\nwas made; `choosing` was in view in the third session. Left and right of an alternating motion are one. "
-    "`sure`: the labels that\nthe labeller would bet on."
+    "alone,\nbefore any model was run on them. `choosing` was in view while settings were chosen; `untouched` was not: "
+    "no choice\nwas made after it was first counted. Left and right of an alternating motion are one."
 )
 
 
@@ -53,7 +53,7 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", default=["lite", "spectral"])
     parser.add_argument("--thorough", action="store_true")
     parser.add_argument("--held-out", action="store_true", help="the clips of held_out.csv instead of dev.csv")
-    parser.add_argument("--sets", nargs="+", help="only these sets; docs/benchmarks.md is then left alone")
+    parser.add_argument("--sets", nargs="+", help="only these sets; nothing is then written but --out")
     parser.add_argument("--out", type=Path, help="JSON file of every prediction (default: beside the other results)")
     options = parser.parse_args()
     clips = list(read_held_out(options.clips) if options.held_out else read_dev(options.clips))
@@ -67,18 +67,18 @@ def main() -> None:
         tables += tables_of(name, counter, clips, answers, options)
         print("\n\n".join(tables), flush=True)
     tables.append(rules_table(clips))
-    out = options.out or HERE / "results" / ("held_out.json" if options.held_out else "real_clips.json")
-    out.parent.mkdir(exist_ok=True)
-    out.write_text(json.dumps(record, indent=1) + "\n")
-    if options.sets is None:
-        setting = "thorough" if options.thorough else "default"
-        command = "`python benchmarks/real_clips.py`; 95 % bootstrap intervals."
-        title, how = f"real clips {setting}", f"## Real clips, {setting} setting\n\n{command} {HONESTY}"
-        if options.held_out:
-            title = "held-out clips"
-            command = command.replace(".py", ".py --held-out")
-            how = f"## Held-out clips\n\n{command} {HELD_OUT}"
-        replace_section(title, "\n\n".join([how, *tables]))
+    setting = "thorough" if options.thorough else "default"
+    what = "held-out clips" if options.held_out else "real clips"
+    whole = options.sets is None
+    out = options.out or (HERE / "results" / f"{what} {setting}.json".replace(" ", "_") if whole else None)
+    if out is not None:
+        out.parent.mkdir(exist_ok=True)
+        out.write_text(json.dumps(record, indent=1) + "\n")
+    if whole:
+        command = f"python benchmarks/real_clips.py{' --held-out' if options.held_out else ''}"
+        about = HELD_OUT if options.held_out else HONESTY
+        heading = f"## {what.capitalize()}, {setting} setting\n\n`{command}`; 95 % bootstrap intervals. {about}"
+        replace_section(f"{what} {setting}", "\n\n".join([heading, *tables]))
 
 
 def tables_of(

@@ -97,24 +97,38 @@ def test_features_have_their_names_and_agreement_is_seen() -> None:
     assert values[0][place] == 1.0 and values[1][place] == 0.0
 
 
-def test_with_an_exemplar_agreement_is_that_with_the_count_without_it() -> None:
+def test_an_exemplar_may_change_the_unit_and_nothing_else() -> None:
     view = opinion(10, 8, 0.9)
     counts = (8.0, 4.0, 16.0, 6.0, 0.0)  # the same, both sides, one side, no unit, nothing
-    place = FEATURES.index("agreement")
+    place = FEATURES.index("unit")
     same, both, one, none, nothing = (
         features([view], view.density, [0], 30.0, unguided=count)[place] for count in counts
     )
     assert same == pytest.approx(1.0, abs=0.01) and min(both, one) > 0.6
     assert none < 0.25 and nothing < 0.01
+    assert features([view], view.density, [0], 30.0)[place] == 0
 
 
-def test_exemplars_have_a_confidence_of_their_own() -> None:
-    zero_shot, guided = [opinion(10, 8, 0.5)], [opinion(10, 8, 0.5)]
-    trials = [Trial(8.0, zero_shot, guided)] * 30 + [Trial(16.0, zero_shot)] * 30
-    fitted = calibrate(trials)
-    density = guided[0].density
-    assert fitted.confidence(guided, density, [0], 30.0, unguided=8.0)[0] > 0.85
-    assert fitted.confidence(zero_shot, density, [0], 30.0)[0] == pytest.approx(0.5, abs=0.05)
+def test_confidence_rises_where_the_count_without_the_exemplar_agrees() -> None:
+    view = [opinion(10, 8, 0.5)]
+    right, wrong = Trial(8.0, view, view), Trial(16.0, [opinion(10, 12, 0.5)], view)
+    fitted = calibrate([right] * 30 + [wrong] * 30)
+    agreeing, not_agreeing = (
+        fitted.confidence(view, view[0].density, [0], 30.0, unguided=count)[0] for count in (8.0, 12.0)
+    )
+    assert agreeing > 0.85 and not_agreeing < 0.3
+
+
+def test_that_nothing_repeats_has_weights_of_its_own() -> None:
+    missed, nothing, lively = ([opinion(10, 8, surety)] for surety in (0.5, 0.1, 0.6))
+    trials = [Trial(8.0, missed)] * 30 + [Trial(0.0, nothing)] * 27 + [Trial(0.0, lively)] * 3
+    fitted = calibrate(trials)  # the three lively ones lift the floor above what is missed
+    chances = []
+    for views in (missed, nothing):
+        density, chosen = choose_views(views, 30.0, fitted)
+        assert density.sum() == 0
+        chances.append(fitted.confidence(views, density, chosen, 30.0)[0])
+    assert chances[0] < 0.3 and chances[1] > 0.7
 
 
 def test_cells_of_a_repetition_are_counted_at_the_base_rate() -> None:
@@ -145,5 +159,5 @@ def test_calibration_survives_json() -> None:
     assert Calibration.from_json(calibration.to_json()) == calibration
     older = calibration.to_json().replace('"choice": [0.0, 1.0, 2.0, 3.0, 4.0]', '"view_weights": null')
     assert Calibration.from_json(older).choice == Calibration().choice
-    longer = calibration.to_json().replace('"weights": [1.0,', '"weights": [1.0, 1.0,', 1)
-    assert Calibration.from_json(longer) == calibration
+    shorter = calibration.to_json().replace('"weights": [1.0, ', '"weights": [', 1)
+    assert Calibration.from_json(shorter).weights == (*(1.0,) * (len(FEATURES) - 1), 0.0)

@@ -32,7 +32,7 @@ SAME_COUNT = 0.12
 FEW_CELLS = 6.0
 """A view that has fewer cells a repetition than this may take one rhythm for another (aliasing)."""
 
-FEATURES = ("bias", "surety", "decided", "agreement", "log_count", "cells")
+FEATURES = ("bias", "surety", "decided", "agreement", "log_count", "cells", "exemplar", "unit")
 """Of an estimate: is its count within one of the truth?"""
 UNITS = (0.5, 1.0, 2.0)
 """An exemplar may ask for one side where a full cycle is counted without it, or for both."""
@@ -73,7 +73,7 @@ class Evidence:
 class Calibration:
     """Logistic regression from FEATURES to the probability that the count is within one of the truth.
 
-    weights: without an exemplar. exemplar_weights: with one; agreement is then that with the count without it.
+    weights: of a count. nothing_weights: of the answer that nothing repeats, for which little surety is a good sign.
     choice: the same from CHOICE to the probability that a view is right; the likeliest one speaks.
     gate_bias: added to the gate's logit. Half of what a model sees in training does not repeat; what people bring
     to be counted mostly does, and more so when they mark an exemplar.
@@ -83,8 +83,8 @@ class Calibration:
     without an exemplar, nothing repeats.
     """
 
-    weights: tuple[float, ...] = (-3.0, 6.0, 1.0, 1.0, 0.0, 0.0)
-    exemplar_weights: tuple[float, ...] = (-2.5, 6.0, 1.0, 1.0, 0.0, 0.0)
+    weights: tuple[float, ...] = (-3.0, 6.0, 1.0, 1.0, 0.0, 0.0, 0.5, 0.0)
+    nothing_weights: tuple[float, ...] = (1.0, -2.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
     choice: tuple[float, ...] = (0.0, 1.0, 0.0, 0.0, 0.0)
     unsure_below: float = 0.6
     gate_bias: float = 0.0
@@ -102,7 +102,7 @@ class Calibration:
     ) -> tuple[float, dict[str, float]]:
         """Probability 0..1 and the features it came from. unguided: the count without the exemplar that was given."""
         values = features(evidence, density, chosen, base_rate, unguided=unguided)
-        logit = float(np.dot(self.weights if unguided is None else self.exemplar_weights, values))
+        logit = float(np.dot(self.nothing_weights if says_nothing(density) else self.weights, values))
         details = dict(zip(FEATURES[1:], (round(float(v), 4) for v in values[1:]), strict=True))
         return 1 / (1 + math.exp(-max(-30.0, min(30.0, logit)))), details
 
@@ -118,8 +118,9 @@ class Calibration:
         for name, value in json.loads(text).items():
             if name in known:
                 values[name] = tuple(value) if isinstance(value, list) else value
-        if "weights" in values:
-            values["weights"] = values["weights"][: len(FEATURES)]  # older files have one more, for exemplars
+        if "weights" in values:  # features are added at the end; older files know fewer
+            known_weights = values["weights"]
+            values["weights"] = (*known_weights, *(0.0,) * (len(FEATURES) - len(known_weights)))
         return cls(**values)
 
 
@@ -181,18 +182,24 @@ def features(
 ) -> npt.NDArray[np.float64]:
     """The vector FEATURES of one estimate, whose density has base_rate frames a second.
 
-    agreement, 0..1: share of the other views that count alike; with an exemplar, which only one view is asked about,
-    how near the count is to half, once or twice the one without it.
+    agreement, 0..1: share of the other views that count alike. unit, 0..1: with an exemplar, about which one view
+    only is asked, how near the count is to half, once or twice the one without it.
     """
     main = evidence[max(set(chosen), key=list(chosen).count)]
     total = float(density.sum())
     decided = float(np.abs(2 * main.gate - 1).mean()) if len(main.gate) else 0.0
-    if unguided is None:
-        near = [abs(view.count() - total) <= max(0.5, 0.1 * total) for view in evidence]
-        agreement = max(0, sum(near) - 1) / max(1, len(near) - 1)
-    else:
-        apart = min(abs(math.log((total + 0.5) / (unit * unguided + 0.5))) for unit in UNITS)
-        agreement = math.exp(-apart / SAME_COUNT)
+    near = [abs(view.count() - total) <= max(0.5, 0.1 * total) for view in evidence]
+    agreement = max(0, sum(near) - 1) / max(1, len(near) - 1)
     cells = main.rate * len(density) / base_rate / max(total, 0.5)
     log_cells = min(math.log(max(cells, 1e-3)), 5.0)
-    return np.array([1.0, main.surety(), decided, agreement, math.log1p(total), log_cells])
+    unit = 0.0
+    if unguided is not None:
+        apart = min(abs(math.log((total + 0.5) / (share * unguided + 0.5))) for share in UNITS)
+        unit = math.exp(-apart / SAME_COUNT)
+    guided = float(unguided is not None)
+    return np.array([1.0, main.surety(), decided, agreement, math.log1p(total), log_cells, guided, unit])
+
+
+def says_nothing(density: Array) -> bool:
+    """Whether a density answers that nothing repeats."""
+    return float(density.sum()) < 0.5

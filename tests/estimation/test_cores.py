@@ -80,16 +80,59 @@ def test_who_submits_faster_than_it_is_done_has_to_wait() -> None:
     assert [future.result() for future in held] == list(range(20))
 
 
-def test_an_error_reaches_who_submits_and_ends_what_has_not_begun() -> None:
-    done: list[int] = []
+@pytest.mark.usefixtures("two_cores")
+def test_threads_that_start_at_once_do_not_take_cores_from_one_another() -> None:
+    """A thread's first use of torch takes over the number for threads to come: starting changes it for a moment."""
+    for _ in range(20):
+        seen: list[int] = []
 
+        def use() -> None:
+            with Cores(CPU) as cores:
+                cores.submit(int).result()
+                seen.append(torch.get_num_threads())  # noqa: B023
+
+        users = [threading.Thread(target=use) for _ in range(4)]
+        for user in users:
+            user.start()
+        for user in users:
+            user.join(10)
+        assert seen == [2] * 4
+
+
+@pytest.mark.usefixtures("two_cores")
+def test_where_no_thread_can_be_started_nobody_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[threading.Thread] = []
+    start = threading.Thread.start
+
+    def first_only(thread: threading.Thread) -> None:
+        if started:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", first_only)
+    with pytest.raises(RuntimeError, match="new thread"), Cores(CPU):
+        pass
+    started[0].join(10)
+    assert not started[0].is_alive() and torch.get_num_threads() == 2
+
+
+def test_an_error_reaches_who_submits() -> None:
     def piece(index: int) -> None:
         if index == 0:
             raise InterruptedError
-        time.sleep(0.01)
-        done.append(index)
 
     with pytest.raises(InterruptedError), Cores(CPU) as cores:
         for index in range(50):
             cores.submit(piece, index)
-    assert len(done) <= torch.get_num_threads() * (1 + AHEAD)
+
+
+def test_what_has_not_begun_when_something_goes_wrong_never_does() -> None:
+    gate, later = threading.Event(), []
+    with pytest.raises(InterruptedError), Cores(CPU) as cores:
+        for _ in range(torch.get_num_threads()):
+            cores.submit(gate.wait, 10)
+        later = [cores.submit(int) for _ in range(AHEAD)]
+        threading.Timer(0.1, gate.set).start()
+        raise InterruptedError
+    assert all(future.cancelled() for future in later)

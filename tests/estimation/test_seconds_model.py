@@ -69,6 +69,33 @@ def test_spilling_to_a_file_changes_nothing(model: SecondsModel, monkeypatch: py
     assert np.array_equal(kept, model.encode_images(images).estimate().density.values)
 
 
+def test_two_cores_say_what_one_says(model: SecondsModel) -> None:
+    images = moving_square(700)
+    before = torch.get_num_threads()
+    said = []
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            encoding = model.encode_images(images)
+            shots = [encoding.shot(1.0, 2.0)]
+            said.append([encoding.estimate(given).density.values for given in ((), shots)])
+    finally:
+        torch.set_num_threads(before)
+    for one, two in zip(*said, strict=True):
+        assert np.allclose(one, two, atol=1e-5)
+
+
+def test_a_view_that_an_exemplar_asked_for_does_not_change_the_count_without_it() -> None:
+    torch.manual_seed(0)
+    model = SecondsModel("tiny", Network(LITE_TINY), views=(View(6),), fast_views=(View(1),))
+    encoding = SecondsEncoding(model, lambda: moving_square(300), start=0.0)
+    encoding.encode([View(6)])
+    before = encoding.estimate().density.values
+    encoding.estimate([encoding.shot(1.0, 1.4)])
+    assert View(1) in encoding.windows
+    assert np.array_equal(before, encoding.estimate().density.values)
+
+
 def test_density_of_a_range_is_a_cut_of_the_whole(model: SecondsModel) -> None:
     encoding = model.encode_images(moving_square(200), start=5.0)
     whole = encoding.evidence()

@@ -27,10 +27,11 @@ def test_rate_head_by_hand() -> None:
     output = head(torch.randn(1, 5, 2, 2, 4))
     # Gate 3/4; periods 2, 4, 8 with shares 1/4, 1/2, 1/4.
     rate = 0.25 / 2 + 0.5 / 4 + 0.25 / 8
-    assert output.rate_BT is not None and output.confidence_BT is not None
+    assert output.rate_BT is not None and output.gate_logits_BT is not None
     torch.testing.assert_close(output.rate_BT, torch.full((1, 5), rate))
     torch.testing.assert_close(output.density_BT, torch.full((1, 5), 0.75 * rate))
-    torch.testing.assert_close(output.confidence_BT, torch.full((1, 5), 0.375))
+    assert output.period_logits_BTP is not None
+    torch.testing.assert_close(read_periods(config, output.period_logits_BTP)[1], torch.full((1, 5), 0.5))
 
 
 def test_density_head_averages_over_space_and_divides_by_its_scale() -> None:

@@ -21,13 +21,17 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 MOST = 4
-"""Pieces at a time, for the sake of memory: 40 MB each. More cores than that share the pieces."""
+"""Pieces at a time, for the sake of memory: 40 MB each. From twice as many cores on, several share a piece."""
 
 AHEAD = 2
 """Pieces that may wait for each that runs: what they take (frames) is held that long."""
 
 LARGEST_BLOCK = 16 * 2**20
 """Bytes; see keep_freed_memory. Twice as much holds the activations of one piece."""
+
+
+_starting = threading.Lock()
+"""While threads start, torch's number of cores for threads to come is not the one that holds: one at a time."""
 
 
 class Cores:
@@ -46,7 +50,7 @@ class Cores:
     def __enter__(self) -> Cores:
         if self.device.type == "cpu":
             keep_freed_memory()
-            self._pool = self._started(torch.get_num_threads())
+            self._pool = self._started()
         return self
 
     def __exit__(
@@ -76,23 +80,31 @@ class Cores:
         self._waiting.append(future)
         return future
 
-    def _started(self, cores: int) -> ThreadPoolExecutor:
+    def _started(self) -> ThreadPoolExecutor:
         """All threads at once. torch keeps a number of cores for each thread, and one for threads to come: that one
         is put back."""
-        self._pieces = min(cores, MOST)
-        begun = threading.Barrier(self._pieces + 1)
+        with _starting:
+            cores = torch.get_num_threads()
+            self._pieces = min(cores, MOST)
+            begun = threading.Barrier(self._pieces + 1)
 
-        def prepare() -> None:
-            torch.get_num_threads()  # the first use in a thread takes over the number for threads to come
-            torch.set_num_threads(cores // self._pieces)
-            begun.wait()
+            def prepare() -> None:
+                torch.get_num_threads()  # the first use in a thread takes over the number for threads to come
+                torch.set_num_threads(cores // self._pieces)
+                begun.wait()
 
-        pool = ThreadPoolExecutor(self._pieces, "escounts-core", initializer=prepare)
-        for _ in range(self._pieces):
-            pool.submit(int)
-        begun.wait()
-        torch.set_num_threads(cores)
-        return pool
+            pool = ThreadPoolExecutor(self._pieces, "escounts-core", initializer=prepare)
+            try:
+                for _ in range(self._pieces):
+                    pool.submit(int)
+                begun.wait()
+            except BaseException:  # no more threads to be had, or interrupted: nobody is left waiting for the others
+                begun.abort()
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+            finally:
+                torch.set_num_threads(cores)
+            return pool
 
 
 def keep_freed_memory() -> None:

@@ -71,12 +71,18 @@ class SecondsEncoding:
         self.windows: dict[View, list[Window]] = {}
         self.frames = 0
         self.end = start
+        self._asked: list[View] = []
         self._zero_shot: dict[View, Evidence] = {}
         self._encoding = threading.Lock()
 
     @torch.inference_mode()
     def encode(self, views: Sequence[View]) -> None:
-        """Read the video and encode the views that are not there yet.
+        """Read the video and encode the views that are not there yet; a count without exemplars asks these."""
+        self._need(views)
+        self._asked = list(dict.fromkeys([*self._asked, *views]))
+
+    def _need(self, views: Sequence[View]) -> None:
+        """Encode views that are not there yet.
 
         Others may count what is there meanwhile: nothing of theirs changes before all is encoded.
         """
@@ -111,7 +117,7 @@ class SecondsEncoding:
             raise ExemplarError(
                 f"exemplar {start:g}-{end:g} s lies outside the encoded {self.start:g}-{self.end:g} s"
             )
-        self.encode([_suiting(self._all_views(), end - start)])
+        self._need([_suiting(self._all_views(), end - start)])
         tokens = {}
         for view, windows in self.windows.items():
             first, last = self._cell(view, start), self._cell(view, end)
@@ -141,7 +147,8 @@ class SecondsEncoding:
         density, chosen = choose_views(evidence, BASE_RATE, calibration, repeats=bool(shots) or assume_repeats)
         unguided = None
         if shots:
-            unguided = float(choose_views(self.evidence(first=first, last=last), BASE_RATE, calibration)[0].sum())
+            without = self.evidence(first=first, last=last)
+            unguided = float(choose_views(without, BASE_RATE, calibration, repeats=assume_repeats)[0].sum())
         confidence, details = calibration.confidence(evidence, density, chosen, BASE_RATE, unguided=unguided)
         map_ = DensityMap(density, self.start + first / BASE_RATE, 1 / BASE_RATE, "rate")
         return Estimate(map_, confidence, details)
@@ -172,16 +179,16 @@ class SecondsEncoding:
         return first, last
 
     def _suited(self, shots: Sequence[SecondsShot]) -> list[View]:
-        """Views to ask: all that are encoded, or the one at which the exemplars last about EXEMPLAR_TARGET cells."""
+        """Views to ask: those encoded for it, or the one at which the exemplars last about EXEMPLAR_TARGET cells."""
         if not shots:
-            views = [view for view, windows in self.windows.items() if windows]
+            views = [view for view in self._asked if self.windows[view]]
             return [v for v in views if self.windows[v][0].cells >= SHORTEST] or views[-1:]
         fitting = [view for view in self._all_views() if all(view in shot.tokens for shot in shots)]
         if not fitting:
             raise ExemplarError("the exemplars were encoded at other rates; encode both with the same setting")
         seconds = math.exp(sum(math.log(shot.seconds) for shot in shots) / len(shots))
         view = _suiting(fitting, seconds)
-        self.encode([view])
+        self._need([view])
         return [view]
 
     def _all_views(self) -> list[View]:

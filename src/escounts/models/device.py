@@ -37,7 +37,8 @@ def to_device(tensor: Tensor, device: torch.device) -> Tensor:
     the GPU has in hand. (Pinning memory for it costs more: half a millisecond for every new size.)"""
     if device.type != "cuda" or tensor.device.type != "cpu":
         return tensor.to(device)
-    used_on, copies = torch.cuda.current_stream(device), _copy_stream(device)
+    index = torch.cuda.current_device() if device.index is None else device.index
+    used_on, copies = torch.cuda.current_stream(index), _copy_stream(index)
     with torch.cuda.stream(copies):
         moved = tensor.to(device, non_blocking=True)
     used_on.wait_stream(copies)
@@ -46,8 +47,8 @@ def to_device(tensor: Tensor, device: torch.device) -> Tensor:
 
 
 @lru_cache(maxsize=16)
-def _copy_stream(device: torch.device) -> torch.cuda.Stream:
-    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+def _copy_stream(index: int) -> torch.cuda.Stream:
+    return torch.cuda.Stream(index)  # type: ignore[no-untyped-call]
 
 
 def as_layers_take_it(x: Tensor, otherwise: torch.dtype | None = None) -> Tensor:

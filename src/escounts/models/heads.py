@@ -44,15 +44,13 @@ class HeadOutput:
     """A density map and, from the rate head, what it was made of. All float32; padded cells hold 0 density.
 
     density_BT: repetitions per cell. gate_logits_BT: is the cell inside a repetition. period_logits_BTP:
-    over log-spaced periods. rate_BT: E[1/period], repetitions per cell if the gate is open. confidence_BT:
-    gate times the largest period probability, 0..1.
+    over log-spaced periods. rate_BT: E[1/period], repetitions per cell if the gate is open.
     """
 
     density_BT: Tensor
     gate_logits_BT: Tensor | None = None
     period_logits_BTP: Tensor | None = None
     rate_BT: Tensor | None = None
-    confidence_BT: Tensor | None = None
 
 
 class DensityHead(nn.Module):
@@ -86,13 +84,12 @@ class RateHead(nn.Module):
         logits_BTP = self.linear(x_BTHWC).float().mean((2, 3))
         gate_logits_BT, period_logits_BTP = logits_BTP[..., 0], logits_BTP[..., 1:]
         gate_BT = gate_logits_BT.sigmoid()
-        rate_BT, sharpness_BT = read_periods(self.config, period_logits_BTP)
+        rate_BT, _ = read_periods(self.config, period_logits_BTP)
         return HeadOutput(
             density_BT=gate_BT * rate_BT,
             gate_logits_BT=gate_logits_BT,
             period_logits_BTP=period_logits_BTP,
             rate_BT=rate_BT,
-            confidence_BT=gate_BT * sharpness_BT,
         )
 
 

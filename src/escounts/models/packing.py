@@ -19,7 +19,7 @@ IntArray = npt.NDArray[np.int64]
 
 
 def on_device(array: npt.NDArray[np.generic], device: torch.device) -> Tensor:
-    """An array as a tensor there."""
+    """An array as a tensor on a device."""
     return to_device(torch.from_numpy(np.ascontiguousarray(array)), device)
 
 

@@ -282,7 +282,7 @@ class Worker:
         text = text.replace(os.path.basename(source.path), source.name)
         if isinstance(error, EscountsError):
             return text
-        if isinstance(error, MemoryError) or "allocate memory" in text:
+        if isinstance(error, MemoryError) or "allocate memory" in text or "start new thread" in text:
             self._cache.clear()
             self.report("cached", "", [])
             limit = f"{self._options.memory / 2**30:.1f} GiB"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from escounts.confidence import Calibration, Evidence, choice_features, choose_views, features
+from escounts.confidence import Calibration, Evidence, choice_features, choose_views, features, says_nothing
 from escounts.data.synthetic import Generator
 from escounts.estimation.seconds import SecondsModel
 from escounts.estimation.views import BASE_RATE
@@ -72,24 +73,41 @@ def calibrate(trials: Sequence[Trial], start: Calibration | None = None) -> Cali
     start = start or Calibration()
     start = replace(start, choice=fit_choice(trials, start))
     start = replace(start, nothing_below=fit_floor(trials, start))
-    unguided = [(trial.evidence, None, trial.truth) for trial in trials]
-    guided = [(trial.guided, _count(trial.evidence, start), trial.truth) for trial in trials if trial.guided]
+    counted: list[tuple[Array, bool]] = []
+    nothing: list[tuple[Array, bool]] = []
+    for trial in trials:
+        zero_shot = _judged(trial.evidence, trial.truth, start)
+        (nothing if zero_shot.says_nothing else counted).append((zero_shot.features, zero_shot.right))
+        if trial.guided:
+            guided = _judged(trial.guided, trial.truth, start, unguided=zero_shot.counted)
+            counted.append((guided.features, guided.right))
     return replace(
         start,
-        weights=fit_confidence(unguided, start),
-        exemplar_weights=fit_confidence(guided, start) if guided else start.exemplar_weights,
+        weights=_fit(counted) if counted else start.weights,
+        nothing_weights=_fit(nothing) if nothing else start.nothing_weights,
     )
 
 
-def fit_confidence(
-    counted: Sequence[tuple[Sequence[Evidence], float | None, float]], start: Calibration
-) -> tuple[float, ...]:
-    """Weights of FEATURES from (evidence, count without the exemplar where one was given, truth)."""
-    rows, right = [], []
-    for evidence, unguided, truth in counted:
-        density, chosen = choose_views(evidence, BASE_RATE, start, repeats=unguided is not None)
-        rows.append(features(evidence, density, chosen, BASE_RATE, unguided=unguided))
-        right.append(abs(round(float(density.sum())) - truth) <= 1.0)
+class _Judged(NamedTuple):
+    """An estimate, its features, and whether its count is within one of the truth."""
+
+    counted: float
+    features: Array
+    right: bool
+    says_nothing: bool
+
+
+def _judged(
+    evidence: Sequence[Evidence], truth: float, calibration: Calibration, *, unguided: float | None = None
+) -> _Judged:
+    density, chosen = choose_views(evidence, BASE_RATE, calibration, repeats=unguided is not None)
+    count = float(density.sum())
+    values = features(evidence, density, chosen, BASE_RATE, unguided=unguided)
+    return _Judged(count, values, abs(round(count) - truth) <= 1.0, says_nothing(density))
+
+
+def _fit(judged: Sequence[tuple[Array, bool]]) -> tuple[float, ...]:
+    rows, right = zip(*judged, strict=True)
     return _rounded(logistic(np.stack(rows), np.array(right, dtype=np.float64)))
 
 
