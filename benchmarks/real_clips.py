@@ -41,9 +41,9 @@ HONESTY = (
     "weights never saw them)."
 )
 HELD_OUT = (
-    "Clips of the pool that no weights were trained on (their licence is not permissive), counted by eye from frames "
-    "alone,\nbefore any model was run on them. `choosing` was in view while settings were chosen; `untouched` was not: "
-    "no choice\nwas made after it was first counted. Left and right of an alternating motion are one."
+    "Clips of the pool that no weights were trained on (their licence is not permissive), counted by eye from\n"
+    "frames alone, before any model was run on them. `choosing` was in view while settings were chosen, `untouched`\n"
+    "was not: no choice was made after it was first counted. Left and right of an alternating motion are one."
 )
 
 
