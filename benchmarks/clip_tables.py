@@ -129,22 +129,23 @@ def rules_table(clips: Sequence[Clip]) -> str:
 
 def confidence_table(name: str, clips: Sequence[Clip], answers: Answers) -> str:
     """How many clips are called sure, and how many of these are within one."""
-    lines = [
-        f"### `{name}`: confidence",
-        "",
-        "The last column takes half the label for right on `rope`, as the unit's choice.",
-        "",
-        "| asked | called sure | of these within one | or half the label on `rope` |",
-        "|---|---|---|---|",
-    ]
+    ropes = any(clip.set == "rope" for clip in clips)
+    note = ["The last column takes half the label for right on `rope`, as the unit's choice.", ""]
+    head = ["asked", "called sure", "of these within one", *(["or half the label on `rope`"] if ropes else [])]
+    lines = [f"### `{name}`: confidence", "", *(note if ropes else []), _row(head), _row(["---"] * len(head))]
     for way in ("zero-shot", "one exemplar"):
         counted = {name: result.count for name, result in answers.results[way].items()}
         sure = [c for c in clips if not answers.results[way][c.path.name].unsure]
         right = {c for c in sure if abs(counted[c.path.name] - c.count) <= 1}
         halves = {c for c in sure if c.set == "rope" and abs(2 * counted[c.path.name] - c.count) <= 1}
-        shares = " | ".join(f"{len(p)} ({len(p) / max(1, len(sure)):.0%})" for p in (right, right | halves))
-        lines.append(f"| {way} | {len(sure)} of {len(clips)} | {shares} |")
+        parts = [right, right | halves] if ropes else [right]
+        shares = [f"{len(part)} ({len(part) / max(1, len(sure)):.0%})" for part in parts]
+        lines.append(_row([way, f"{len(sure)} of {len(clips)}", *shares]))
     return "\n".join(lines)
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def times_table(name: str, clips: Sequence[Clip], answers: Answers) -> str:

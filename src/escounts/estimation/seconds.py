@@ -28,8 +28,6 @@ FAST_VIEWS = (View(1),)
 THOROUGH_VIEWS = (View(6), View(6, 3), View(4), View(3), View(3, 1), View(2), View(1))
 SLOW_SHARE = 0.5
 """Of the time that reading and encoding at all views takes."""
-
-
 KEPT_IMAGES = 128 * 2**20
 """Bytes of images that are kept between the slow views and the fast one; a longer video (90 s) is read again."""
 
