@@ -74,7 +74,7 @@ def plain_window_attention(part: WindowAttention, x: Tensor) -> Tensor:
     bias = part.bias_table[plan.groups[0].bias_index_nn].permute(2, 0, 1)
     masks = []
     for group in plan.groups:
-        mask = bias if group.forbidden_nn is None else bias.masked_fill(group.forbidden_nn, -30000.0)
+        mask = bias if group.forbidden_K1nn is None else bias.masked_fill(group.forbidden_K1nn, -30000.0)
         masks.append(mask.expand(group.windows, -1, -1, -1))
     cells = plan.rows.far(part.norm(x).flatten(0, 3)).unflatten(0, (-1, plan.groups[0].cells))
     q, k, v = (heads_of(y, part.heads) for y in part.qkv(cells).chunk(3, -1))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from escounts.models.window_attention import PaddingRule, Size, WindowAttention, plan_windows, relative_index
+from escounts.models import window_attention
+from escounts.models.window_attention import (
+    PaddingRule,
+    Size,
+    WindowAttention,
+    WindowPlan,
+    plan_windows,
+    relative_index,
+)
 
 
 def cell_by_cell(part: WindowAttention, x_THWC: Tensor) -> Tensor:
@@ -89,16 +99,17 @@ CPU = torch.device("cpu")
 
 def test_plan_groups_windows_by_rule() -> None:
     plan = plan_windows((128,), (2, 2), (16, 2, 2), shifted=True, padding="masked", bias="true", device=CPU)
-    assert [(g.windows, g.cells, g.forbidden_nn is None) for g in plan.groups] == [(7, 64, True), (1, 64, False)]
+    assert [(g.windows, g.cells, g.forbidden_K1nn is None) for g in plan.groups] == [(7, 64, True), (1, 64, False)]
     # Windows of one rule are one group, whichever video they are of: only the last one of each needs a mask.
     two = plan_windows((128, 64), (2, 2), (16, 2, 2), shifted=True, padding="masked", bias="true", device=CPU)
-    assert [(g.windows, g.forbidden_nn is None) for g in two.groups] == [(10, True), (2, False)]
+    assert [(g.windows, g.forbidden_K1nn is None) for g in two.groups] == [(10, True), (2, False)]
     paper = plan_windows((16,), (14, 14), (4, 7, 7), shifted=True, padding="masked", bias="true", device=CPU)
     assert len(paper.groups) == 8 and sum(g.windows for g in paper.groups) == 16
     again = plan_windows((16,), (14, 14), (4, 7, 7), shifted=True, padding="masked", bias="true", device=CPU)
     assert again is paper
 
 
+@pytest.mark.parametrize("few_calls", [False, True])
 @pytest.mark.parametrize("padding", ["masked", "released"])
 @pytest.mark.parametrize("shifted", [False, True])
 @given(
@@ -108,9 +119,18 @@ def test_plan_groups_windows_by_rule() -> None:
 )
 @settings(max_examples=20, deadline=None)
 def test_plan_puts_every_token_in_one_cell(
-    shifted: bool, padding: PaddingRule, lengths: list[int], space: tuple[int, int], window: Size
+    shifted: bool, padding: PaddingRule, few_calls: bool, lengths: list[int], space: tuple[int, int], window: Size
 ) -> None:
-    plan = plan_windows(tuple(lengths), space, window, shifted=shifted, padding=padding, bias="true", device=CPU)
+    plan = plan_windows(
+        tuple(lengths),
+        space,
+        window,
+        shifted=shifted,
+        padding=padding,
+        bias="true",
+        device=CPU,
+        few_calls=few_calls,
+    )
     tokens = sum(lengths) * space[0] * space[1]
     number = torch.arange(1.0, tokens + 1)
     cells = plan.rows.far(number)
@@ -130,6 +150,31 @@ def test_videos_one_after_another_are_as_if_alone(shifted: bool, padding: Paddin
         together = part(torch.cat(videos, dim=1), lengths)
         alone = torch.cat([part(video) for video in videos], dim=1)
     torch.testing.assert_close(together, alone, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("padding", ["masked", "released"])
+@pytest.mark.parametrize("shifted", [False, True])
+def test_few_calls_say_what_many_say(shifted: bool, padding: PaddingRule, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As training on a GPU takes them: all windows of one size in one call, each with its mask."""
+    torch.manual_seed(0)
+    part = WindowAttention(8, 2, (4, 3, 3), shifted=shifted, bias=True, padding=padding)
+    x = torch.randn(1, 16, 4, 5, 8, requires_grad=True)
+    results, calls = [], []
+    for few in (False, True):
+        plans = []
+
+        def planned(*args: Any, few: bool = few, plans: list[WindowPlan] = plans, **options: Any) -> WindowPlan:
+            plans.append(plan_windows(*args, **{**options, "few_calls": few}))
+            return plans[-1]
+
+        monkeypatch.setattr(window_attention, "plan_windows", planned)
+        out = part(x, (5, 2, 8, 1))
+        results.append([out, *torch.autograd.grad(out.square().sum(), [x, *part.parameters()])])
+        calls.append(len(plans[0].groups))
+    assert calls[1] == (1 if padding == "masked" else 3)  # "released": windows of 4, 2 and 1 cells in time
+    assert calls[0] > calls[1] or (padding == "released" and not shifted)  # which has no masks
+    for many, once in zip(*results, strict=True):
+        torch.testing.assert_close(once, many, atol=1e-5, rtol=1e-4)
 
 
 def test_gradients_are_those_of_finite_differences() -> None:

@@ -3,7 +3,8 @@
 The map is padded to whole windows and, in shifted blocks, rolled by half a window. A window at the border
 then holds cells that are padding or that come from the far side. Which cells may see which is the same for
 whole groups of windows, of one video or of many, so each group is one attention call with a mask the size of one
-window. Padding, rolling, cutting and grouping are one move of the tokens' rows, and one back.
+window. (Training on a GPU, where calls cost more than memory, takes all windows of one size in one call, with a mask
+for each.) Padding, rolling, cutting and grouping are one move of the tokens' rows, and one back.
 
 Two rules for padding:
 - "masked": padded cells are never attended to. Time is never clipped, so that a window always has the cells the
@@ -43,11 +44,14 @@ class Rule(NamedTuple):
 
 
 class WindowGroup(NamedTuple):
-    """Neighbouring windows of a plan with one rule. cells: n of a window; forbidden: None when all cells see all."""
+    """Neighbouring windows of a plan that one call serves. windows: K of them; cells: n of each.
+
+    forbidden_K1nn: a mask for each window, or one for all (K = 1); None when all cells see all.
+    """
 
     windows: int
     cells: int
-    forbidden_nn: Tensor | None
+    forbidden_K1nn: Tensor | None
     bias_index_nn: Tensor
 
 
@@ -68,8 +72,12 @@ def plan_windows(
     padding: PaddingRule,
     bias: BiasRule,
     device: torch.device,
+    few_calls: bool = False,
 ) -> WindowPlan:
-    """The plan for videos of so many time cells, one after another, each of space (height, width) tokens a cell."""
+    """The plan for videos of so many time cells, one after another, each of space (height, width) tokens a cell.
+
+    few_calls: a group is all windows of one size, not all of one rule.
+    """
     grouped: dict[Rule, list[IntArray]] = {}
     begin = 0
     for length in lengths:
@@ -77,12 +85,16 @@ def plan_windows(
         for rule, cells_Kn in cut_video(size, window, shifted=shifted, padding=padding).items():
             grouped.setdefault(rule, []).append(np.where(cells_Kn < 0, -1, cells_Kn + begin).ravel())
         begin += length * space[0] * space[1]
+    calls: dict[Size | Rule, list[Rule]] = {}
+    for rule in grouped:
+        calls.setdefault(rule.used if few_calls else rule, []).append(rule)
     groups = []
-    for rule, parts in grouped.items():
-        cells = int(np.prod(rule.used))
-        forbidden_nn, bias_index_nn = _forbidden(rule, device), _bias_index(window, rule.used, bias, device)
-        groups.append(WindowGroup(sum(map(len, parts)) // cells, cells, forbidden_nn, bias_index_nn))
-    token_of_cell = np.concatenate([part for parts in grouped.values() for part in parts])
+    for rules in calls.values():
+        used, cells = rules[0].used, int(np.prod(rules[0].used))
+        windows = [sum(map(len, grouped[rule])) // cells for rule in rules]
+        bias_index_nn = _bias_index(window, used, bias, device)
+        groups.append(WindowGroup(sum(windows), cells, _masks(rules, windows, device), bias_index_nn))
+    token_of_cell = np.concatenate([part for rules in calls.values() for rule in rules for part in grouped[rule]])
     return WindowPlan(RowMap.of(token_of_cell, begin, device), tuple(groups))
 
 
@@ -141,9 +153,11 @@ def _cell_labels(
     return list(label.reshape(-1, window))
 
 
-def _allowed(t: npt.NDArray[np.int64], h: npt.NDArray[np.int64], w: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+@lru_cache(maxsize=512)
+def _allowed(rule: Rule) -> npt.NDArray[np.bool_]:
     """May cell i of the window see cell j? Both from the same side in every dimension, and j not padding."""
-    cells = np.stack(np.meshgrid(t, h, w, indexing="ij")).reshape(3, -1)
+    labels = (np.frombuffer(label, np.int64) for label in rule.labels)
+    cells = np.stack(np.meshgrid(*labels, indexing="ij")).reshape(3, -1)
     same = np.logical_and.reduce(cells[:, :, None] == cells[:, None, :])
     real = np.logical_and.reduce(cells >= 0)
     if not real.any():
@@ -161,13 +175,22 @@ def _places_by_labels(labels: list[npt.NDArray[np.int64]]) -> dict[bytes, list[i
     return places
 
 
-@lru_cache(maxsize=512)
-def _forbidden(rule: Rule, device: torch.device) -> Tensor | None:
-    t, h, w = (np.frombuffer(label, np.int64) for label in rule.labels)
-    allowed = _allowed(t, h, w)
+def _masks(rules: list[Rule], windows: list[int], device: torch.device) -> Tensor | None:
+    """forbidden_K1nn of so many windows of each rule, one after another."""
+    if all(_allowed(rule).all() for rule in rules):
+        return None
     # Cached tensors must be ordinary ones: those made in inference mode cannot serve a later training step.
     with torch.inference_mode(False):
-        return None if allowed.all() else on_device(~allowed, device)
+        if len(rules) == 1:
+            return _forbidden(rules[0], device)
+        which_K = on_device(np.repeat(np.arange(len(rules)), windows), device)
+        return torch.cat([_forbidden(rule, device) for rule in rules])[which_K]
+
+
+@lru_cache(maxsize=512)
+def _forbidden(rule: Rule, device: torch.device) -> Tensor:
+    """May cell i not see cell j, (1, 1, n, n)?"""
+    return on_device(~_allowed(rule)[None, None], device)
 
 
 @lru_cache(maxsize=64)
@@ -213,25 +236,29 @@ class WindowAttention(nn.Module):
             padding=self.padding,
             bias=self.bias_rule,
             device=x_BTHWC.device,
+            few_calls=x_BTHWC.is_cuda and torch.is_grad_enabled(),
         )
         # Moved after the norm, so that under the "released" rule a padded cell is the bias of qkv alone.
         cells_RC = plan.rows.far(as_layers_take_it(self.norm(x_BTHWC)).flatten(0, 3))
         qkv = torch.split(self.qkv(cells_RC), [group.windows * group.cells for group in plan.groups])
-        biases: dict[int, Tensor] = {}  # by cells of a window: videos differ in time alone, and so do windows
-        seen = []
-        for group, rows in zip(plan.groups, qkv, strict=True):
-            if group.cells not in biases:
-                bias_nnh = self.bias_table[group.bias_index_nn]
-                # In one piece, or no fused kernel takes it and torch quietly falls back on explicit softmax.
-                biases[group.cells] = bias_nnh.permute(2, 0, 1).to(rows.dtype).contiguous()[None]
-            seen.append(self._attend(rows, biases[group.cells], group))
+        # By cells of a window: videos differ in time alone, and so do windows.
+        alike = {group.cells: group for group in plan.groups}
+        biases = {cells: self._bias(group, qkv[0].dtype) for cells, group in alike.items()}
+        seen = [self._attend(rows, biases[group.cells], group) for group, rows in zip(plan.groups, qkv, strict=True)]
         seen_RC = seen[0] if len(seen) == 1 else torch.cat(seen)
         return self.out(plan.rows.near(seen_RC)).view(x_BTHWC.shape)  # type: ignore[no-any-return]
 
+    def _bias(self, group: WindowGroup, dtype: torch.dtype) -> Tensor:
+        """(1, heads, n, n). In one piece, or no fused kernel takes it and torch quietly falls back on explicit
+        softmax."""
+        # Not bias_table[index]: to add up its gradient torch sorts the index, in a dozen launches.
+        bias_nnh = self.bias_table.index_select(0, group.bias_index_nn.flatten()).view(group.cells, group.cells, -1)
+        return bias_nnh.permute(2, 0, 1)[None].to(dtype).contiguous()
+
     def _attend(self, qkv_RC: Tensor, bias_1hnn: Tensor, group: WindowGroup) -> Tensor:
         """One group of windows: rows of 3C channels -> rows of C."""
-        if group.forbidden_nn is not None:
-            bias_1hnn = bias_1hnn.masked_fill(group.forbidden_nn, FORBIDDEN)
+        if group.forbidden_K1nn is not None:
+            bias_1hnn = bias_1hnn.masked_fill(group.forbidden_K1nn, FORBIDDEN)
         shape = (group.windows, group.cells, 3, self.heads, -1)
         q_Khnd, k_Khnd, v_Khnd = qkv_RC.view(shape).permute(2, 0, 3, 1, 4)
         seen_Khnd = F.scaled_dot_product_attention(q_Khnd, k_Khnd, v_Khnd, attn_mask=bias_1hnn)
