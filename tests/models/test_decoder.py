@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from escounts.errors import ExemplarError, ModelError
-from escounts.models import attention
+from escounts.models import attention, packing
 from escounts.models.decoder import COMPAT, PAPER, Decoder, DecoderConfig, check_tokens
 from escounts.models.heads import RateHeadConfig
 from escounts.models.released import released_key
@@ -207,7 +207,8 @@ def test_one_packed_call_is_a_call_a_sample(name: str, monkeypatch: pytest.Monke
     valid = torch.arange(12) < torch.tensor([7, 12, 3])[:, None]
     results = []
     for kernel in (None, by_mask):
-        monkeypatch.setattr(attention, "packed_kernel", lambda q, kernel=kernel: kernel)
+        monkeypatch.setattr(packing, "packed_kernel", lambda device, kernel=kernel: kernel)
+        monkeypatch.setattr(attention, "_narrow", lambda q: True)
         model.zero_grad()
         video = tokens(3, 12, 4, 4, 12).requires_grad_()
         density = model(video, tokens(3, 2, 2, 4, 4, 12), shots_B=torch.tensor([1, 0, 2]), valid_BT=valid).density_BT

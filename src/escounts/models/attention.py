@@ -7,8 +7,6 @@ Shapes: B batch, N video tokens, M exemplar tokens, C channels, h heads, d chann
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import lru_cache
 from typing import NamedTuple
 
 import torch
@@ -31,54 +29,6 @@ def merge_heads(x_BhNd: Tensor) -> Tensor:
     return x_BhNd.transpose(1, 2).flatten(2)
 
 
-class Segments(NamedTuple):
-    """Tokens of several samples one after another: how many of each, and where each starts (then the end), int32."""
-
-    lengths: tuple[int, ...]
-    starts: Tensor
-
-
-PackedKernel = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, int, int], Tensor]
-"""q_Nhd, k_Mhd, v_Mhd, starts of both, longest of both -> (N, h, d)."""
-
-
-def packed_kernel(q: Tensor) -> PackedKernel | None:
-    """The one call that attends in all segments at once, where torch and the device have it for such a q."""
-    narrow = q.dtype in (torch.bfloat16, torch.float16) and q.shape[-1] % 8 == 0 and q.shape[-1] <= 256
-    return _varlen(q.device) if q.is_cuda and narrow else None
-
-
-@lru_cache(maxsize=16)
-def _varlen(device: torch.device) -> PackedKernel | None:
-    if torch.version.hip or torch.cuda.get_device_capability(device) < (8, 0):
-        return None
-    try:
-        from torch.nn.attention.varlen import varlen_attn
-    except ImportError:
-        return None
-    return varlen_attn  # type: ignore[return-value]
-
-
-def attend_in_segments(q_Nhd: Tensor, k_Mhd: Tensor, v_Mhd: Tensor, queries: Segments, keys: Segments) -> Tensor:
-    """Every token attends to the keys of its own sample, (N, h, d)."""
-    kernel = packed_kernel(q_Nhd)
-    if kernel is not None:
-        most = max(queries.lengths), max(keys.lengths)
-        return kernel(q_Nhd, k_Mhd, v_Mhd, queries.starts, keys.starts, *most)
-    samples = zip(
-        torch.split(q_Nhd, list(queries.lengths)),
-        torch.split(k_Mhd, list(keys.lengths)),
-        torch.split(v_Mhd, list(keys.lengths)),
-        strict=True,
-    )
-    seen = []
-    for sample in samples:
-        q_1hnd, k_1hmd, v_1hmd = (x.transpose(0, 1)[None] for x in sample)
-        seen_1hnd = F.scaled_dot_product_attention(q_1hnd, k_1hmd, v_1hmd)
-        seen.append(seen_1hnd[0].transpose(0, 1))
-    return torch.cat(seen)
-
-
 def attend(
     q_BhNd: Tensor, k_BhMd: Tensor, v_BhMd: Tensor, packing: Packing | None, *, keys_packed: bool = True
 ) -> Tensor:
@@ -88,13 +38,34 @@ def attend(
     """
     if packing is None:
         return F.scaled_dot_product_attention(q_BhNd, k_BhMd, v_BhMd)
-    queries = keys = Segments(packing.tokens, packing.starts)
-    if not keys_packed:
-        samples, _, each, _ = k_BhMd.shape
-        starts = torch.arange(samples + 1, device=k_BhMd.device, dtype=torch.int32) * each
-        keys = Segments((each,) * samples, starts)
+    samples, _, each, _ = k_BhMd.shape
     q_Nhd, k_Mhd, v_Mhd = (x.transpose(1, 2).flatten(0, 1) for x in (q_BhNd, k_BhMd, v_BhMd))
-    return attend_in_segments(q_Nhd, k_Mhd, v_Mhd, queries, keys).transpose(0, 1)[None]
+    if packing.kernel is not None and _narrow(q_BhNd):
+        starts, most = packing.starts, packing.most
+        if not keys_packed:
+            starts, most = torch.arange(samples + 1, device=starts.device, dtype=torch.int32) * each, each
+        seen_Nhd = packing.kernel(q_Nhd, k_Mhd, v_Mhd, packing.starts, starts, packing.most, most)
+    else:
+        keys = packing.tokens if keys_packed else (each,) * samples
+        seen_Nhd = _attend_one_by_one(q_Nhd, k_Mhd, v_Mhd, packing.tokens, keys)
+    return seen_Nhd.transpose(0, 1)[None]
+
+
+def _narrow(q: Tensor) -> bool:
+    """Does the packed kernel take such a q?"""
+    return q.dtype in (torch.bfloat16, torch.float16) and q.shape[-1] % 8 == 0 and q.shape[-1] <= 256
+
+
+def _attend_one_by_one(
+    q_Nhd: Tensor, k_Mhd: Tensor, v_Mhd: Tensor, queries: tuple[int, ...], keys: tuple[int, ...]
+) -> Tensor:
+    """A call a sample; queries, keys: how many each sample has."""
+    samples = (torch.split(x, list(lengths)) for x, lengths in ((q_Nhd, queries), (k_Mhd, keys), (v_Mhd, keys)))
+    seen = []
+    for sample in zip(*samples, strict=True):
+        q_1hnd, k_1hmd, v_1hmd = (x.transpose(0, 1)[None] for x in sample)
+        seen.append(F.scaled_dot_product_attention(q_1hnd, k_1hmd, v_1hmd)[0].transpose(0, 1))
+    return torch.cat(seen)
 
 
 class SelfAttention(nn.Module):
@@ -156,7 +127,7 @@ class CrossAttention(nn.Module):
         """The increment. weights: share of each shot, rows summing to one, of every token or (N = 1) of every sample;
         None means equal shares."""
         q_BhNd = split_heads(self.query(self.norm(x_BNC)), self.heads)
-        samples = len(x_BNC) if packing is None else len(packing.cells)
+        samples = len(x_BNC) if packing is None else len(packing.starts) - 1
         mixed_BhNd: Tensor | None = None
         for slot, shot in enumerate(shots):
             key, value = shot.expand(samples)

@@ -6,6 +6,8 @@ one token at a time need not know; attention is told where each video begins and
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,11 +18,18 @@ from torch import Tensor
 from escounts.models.device import to_device
 
 IntArray = npt.NDArray[np.int64]
+PackedKernel = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, int, int], Tensor]
+"""q_Nhd, k_Mhd, v_Mhd, starts of both, longest of both -> (N, h, d)."""
 
 
 def on_device(array: npt.NDArray[np.generic], device: torch.device) -> Tensor:
     """An array as a tensor on a device."""
     return to_device(torch.from_numpy(np.ascontiguousarray(array)), device)
+
+
+def _moved(x: Tensor, source: Tensor, empty: Tensor | None) -> Tensor:
+    moved = x.index_select(0, source)
+    return moved if empty is None else moved.index_fill(0, empty, 0)
 
 
 class _Moved(torch.autograd.Function):
@@ -30,13 +39,12 @@ class _Moved(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, source: Tensor, empty: Tensor | None, back: Tensor, back_empty: Tensor | None
     ) -> Tensor:
-        ctx.back = back, back_empty, source, empty
-        moved = x.index_select(0, source)
-        return moved if empty is None else moved.index_fill_(0, empty, 0)
+        ctx.back, ctx.back_empty = back, back_empty
+        return _moved(x, source, empty)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None, None]:
-        return _Moved.apply(grad, *ctx.back), None, None, None, None  # type: ignore[no-untyped-call]
+        return _moved(grad, ctx.back, ctx.back_empty), None, None, None, None
 
 
 class RowMap(NamedTuple):
@@ -80,15 +88,18 @@ class RowMap(NamedTuple):
 class Packing(NamedTuple):
     """Where the videos of a packed batch lie. cells: of each video, tokens: of each (cells × places).
 
-    starts: first token of each video and the end of the last, int32. padded: rows of the padded batch (near) and of
-    the packed one (far), a row being a cell. shape: (B, T) of the padded batch.
+    most: tokens of the longest. starts: first token of each video and the end of the last, int32. padded: rows of the
+    padded batch (near) and of the packed one (far), a row being a cell. shape: (B, T) of the padded batch. kernel:
+    the one call that attends in all videos at once, where torch and the device have it.
     """
 
     cells: tuple[int, ...]
     tokens: tuple[int, ...]
+    most: int
     starts: Tensor
     padded: RowMap
     shape: tuple[int, int]
+    kernel: PackedKernel | None
 
     @classmethod
     def of(cls, cells: tuple[int, ...], longest: int, places: int, device: torch.device) -> Packing:
@@ -98,9 +109,11 @@ class Packing(NamedTuple):
         return cls(
             cells=cells,
             tokens=tuple(n * places for n in cells),
+            most=max(cells) * places,
             starts=on_device(starts, device),
             padded=RowMap.of(near, len(cells) * longest, device),
             shape=(len(cells), longest),
+            kernel=packed_kernel(device),
         )
 
     def pack(self, x_BT: Tensor) -> Tensor:
@@ -110,6 +123,27 @@ class Packing(NamedTuple):
     def unpack(self, x_1T: Tensor) -> Tensor:
         """The inverse of `pack`; padding is 0."""
         return self.padded.near(x_1T[0]).view(*self.shape, *x_1T.shape[2:])
+
+
+FLASH_ARGUMENTS = (
+    "query", "key", "value", "cum_seq_q", "cum_seq_k", "max_q", "max_k",
+    "dropout_p", "is_causal", "return_debug_mask",
+)  # fmt: skip
+"""What the operator behind torch's `varlen_attn` takes first, as far as we know it."""
+
+
+@lru_cache(maxsize=16)
+def packed_kernel(device: torch.device) -> PackedKernel | None:
+    """Attention in segments in one call: on NVIDIA GPUs from Ampere on."""
+    if device.type != "cuda" or torch.version.hip or torch.cuda.get_device_capability(device) < (8, 0):
+        return None
+    flash = torch.ops.aten._flash_attention_forward.default
+    if tuple(argument.name for argument in flash._schema.arguments[: len(FLASH_ARGUMENTS)]) == FLASH_ARGUMENTS:
+        # Its gradient is torch's own. `varlen_attn` takes the host half a millisecond a call more, there and back.
+        return lambda q, k, v, *segments: flash(q, k, v, *segments, 0.0, False, False)[0]
+    from torch.nn.attention.varlen import varlen_attn
+
+    return varlen_attn  # type: ignore[return-value]
 
 
 def real_cells(valid_BT: Tensor) -> tuple[int, ...]:
