@@ -51,12 +51,16 @@ def _copy_stream(index: int) -> torch.cuda.Stream:
     return torch.cuda.Stream(index)  # type: ignore[no-untyped-call]
 
 
+def autocast_type(kind: str) -> torch.dtype | None:
+    """What autocast casts to on such a device ("cpu", "cuda"); None where it is off."""
+    if not torch.amp.is_autocast_available(kind) or not torch.is_autocast_enabled(kind):
+        return None
+    return torch.get_autocast_dtype(kind)
+
+
 def as_layers_take_it(x: Tensor, otherwise: torch.dtype | None = None) -> Tensor:
     """x in autocast's type, where that is on: a linear layer would cast it anyway, after larger moves and copies.
 
     otherwise: its type where autocast is off; None leaves it as it is.
     """
-    kind = x.device.type
-    if not torch.amp.is_autocast_available(kind) or not torch.is_autocast_enabled(kind):
-        return x if otherwise is None else x.to(otherwise)
-    return x.to(torch.get_autocast_dtype(kind))
+    return x.to(autocast_type(x.device.type) or otherwise or x.dtype)
