@@ -148,6 +148,33 @@ def test_the_default_models_recipe_is_a_command(
     assert asked == [second, synthetic_recipe()]
 
 
+def test_the_generators_choices_are_options(
+    escounts,  # type: ignore[no-untyped-def]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from escounts.data.synthetic import GeneratorConfig
+    from escounts.training import synthetic_run
+
+    asked: list[GeneratorConfig] = []
+    monkeypatch.setattr(synthetic_run, "train_synthetic", lambda run, **_: asked.append(run.generator) or {})
+    train = ("train", "synthetic", "--out", tmp_path / "run", "--device", "cpu")
+    choices = ("clips=0.48", "period=3,60", "subframes=2")
+    outcome = escounts(*train, *(word for choice in choices for word in ("--generator", choice)))
+    assert outcome.code == 0, outcome.err
+    assert asked == [GeneratorConfig(clips=0.48, period=(3.0, 60.0), subframes=2)]
+    for choice, said in {
+        "clip=1": "the generator has no 'clip'; it has clips",
+        "clips": "clips takes a number, not ''",
+        "period=3": "period takes two numbers with a comma, not '3'",
+        "subframes=1.5": "subframes takes a whole number, not '1.5'",
+        "negative=0.9": "siblings always repeat",
+    }.items():
+        refused = escounts(*train, "--generator", choice)
+        assert refused.code == 2
+        assert said in " ".join(refused.err.split()), refused.err
+
+
 def test_encode_states_the_disk_and_resumes(escounts, mine: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     arguments = ("encode", "folder", "--root", mine, "--tokens", tmp_path, "--encoder", "patches", "--device", "cpu")
     estimate = escounts(*arguments, "--estimate")

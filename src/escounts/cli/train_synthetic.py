@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from escounts.cli.counting_display import counting_display
 from escounts.cli.training_display import training_display
 
 if TYPE_CHECKING:
-    from escounts.data.synthetic import ClipBank, MotionBank
+    from escounts.data.synthetic import ClipBank, GeneratorConfig, MotionBank
 
 MODELS = ("lite", "lite-tiny")
 
@@ -68,6 +69,13 @@ def _footage_options(function: Callable[..., None]) -> Callable[..., None]:
     show_default=True,
     help="Fuse the encoder's frame stage with torch.compile: pays on a GPU that trains for minutes.",
 )
+@click.option(
+    "--generator",
+    "choices",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Another value for a choice of the generator, such as clips=0.48 or period=3,60; may be given often.",
+)
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--init", "initial", type=click.Path(path_type=Path, exists=True), help="Start from this checkpoint.")
 @click.option("--smoke", is_flag=True, help="A minute on a CPU: a tiny model, short videos, few steps.")
@@ -81,6 +89,7 @@ def synthetic(
     warmup: int,
     ema: float,
     compiled: bool,
+    choices: tuple[str, ...],
     seed: int,
     initial: Path | None,
     smoke: bool,
@@ -106,9 +115,10 @@ def synthetic(
         compile=compiled,
         seed=seed,
     )
-    run = SyntheticRun(network=NETWORKS[model], train=train)
+    generator = _generator(choices)
+    run = SyntheticRun(network=NETWORKS[model], train=train, generator=generator)
     if smoke:
-        run = replace(SMOKE, train=replace(SMOKE.train, seed=seed))
+        run = replace(SMOKE, train=replace(SMOKE.train, seed=seed), generator=generator)
     bank, motion, provenance = _footage(workers=workers, **footage)
     with training_display() as report:
         figures = train_synthetic(
@@ -126,6 +136,38 @@ def synthetic(
         if name.startswith("val_"):
             click.echo(f"{name.removeprefix('val_'):10s} {value:.3f}")
     click.echo(f"wrote {out / 'last.safetensors'}")
+
+
+def _generator(choices: tuple[str, ...]) -> GeneratorConfig:
+    """The generator's own values with those of NAME=VALUE in their place; a range is two numbers with a comma."""
+    from escounts.data.synthetic import GeneratorConfig
+
+    own = asdict(GeneratorConfig())
+    changed: dict[str, Any] = {}
+    try:
+        for choice in choices:
+            name, _, text = choice.partition("=")
+            if name not in own:
+                near = get_close_matches(name, own) or own
+                raise ValueError(f"the generator has no {name!r}; it has {', '.join(near)}")
+            changed[name] = _like(own[name], text, name)
+        return GeneratorConfig(**changed)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--generator") from None
+
+
+def _like(own: int | float | tuple[float, float], text: str, name: str) -> int | float | tuple[float, ...]:
+    """The text as a value of the same kind."""
+    kind = int if isinstance(own, int) else float
+    wanted = 2 if isinstance(own, tuple) else 1
+    try:
+        numbers = tuple(kind(part) for part in text.split(","))
+    except ValueError:
+        numbers = ()
+    if len(numbers) != wanted:
+        what = "two numbers with a comma" if wanted == 2 else "a whole number" if kind is int else "a number"
+        raise ValueError(f"{name} takes {what}, not {text!r}")
+    return numbers if wanted == 2 else numbers[0]
 
 
 @click.command("mean")
