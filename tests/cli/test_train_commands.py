@@ -10,6 +10,7 @@ import pytest
 import torch
 from command import Outcome, run
 from movies import bouncing, write_movie
+from stores import store, video
 
 from escounts.confidence import Calibration
 from escounts.evaluation.predictions import load_predictions
@@ -146,6 +147,28 @@ def test_the_default_models_recipe_is_a_command(
         assert outcome.code == 0, outcome.err
     second = synthetic_recipe(seed=11, seconds=460.0, lr=5e-4, warmup_steps=100, ema=0.999, compile=True)
     assert asked == [second, synthetic_recipe()]
+
+
+def test_the_released_objective_is_an_option(
+    escounts,  # type: ignore[no-untyped-def]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from escounts.data.annotations import Dataset
+    from escounts.data.labels import save_labels
+    from escounts.training import token_run
+    from escounts.training.objective import RELEASED_OBJECTIVE, DensityObjectiveConfig
+
+    videos = (video("t0", count=2, cells=20, action="a"),)
+    store(tmp_path, videos)
+    save_labels(tmp_path, Dataset("repcount", videos, {"train": 1}))
+    asked = []
+    monkeypatch.setattr(token_run, "train_on_tokens", lambda run, *_, **__: asked.append(run.objective) or {})
+    train = ("train", "repcount", "--tokens", tmp_path, "--out", tmp_path / "run", "--device", "cpu")
+    for options in ((), ("--objective", "released")):
+        outcome = escounts(*train, *options)
+        assert outcome.code == 0, outcome.err
+    assert asked == [DensityObjectiveConfig(), RELEASED_OBJECTIVE]
 
 
 def test_the_generators_choices_are_options(

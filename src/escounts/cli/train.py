@@ -65,6 +65,13 @@ def _dataset_command(group_name: str, datasets: tuple[str, ...]) -> None:
     @click.option("--shots", default="0,1,2", show_default=True, help="Numbers of exemplars drawn from.")
     @click.option("--other-video", type=float, default=0.4, show_default=True, help="p of the paper.")
     @click.option("--sigma", default="0.5", show_default=True, help="Width of the peaks in cells, or variable.")
+    @click.option(
+        "--objective",
+        type=click.Choice(["paper", "released"]),
+        default="paper",
+        show_default=True,
+        help="eq. 6, or the released code's arithmetic of it.",
+    )
     @click.option("--self-attention-only", is_flag=True, help="No exemplars in the decoder (Table 3a).")
     @_run_options
     def train(
@@ -74,6 +81,7 @@ def _dataset_command(group_name: str, datasets: tuple[str, ...]) -> None:
         shots: str,
         other_video: float,
         sigma: str,
+        objective: str,
         self_attention_only: bool,
         **options: Any,
     ) -> None:
@@ -81,6 +89,7 @@ def _dataset_command(group_name: str, datasets: tuple[str, ...]) -> None:
         from escounts.data.labels import load_labels
         from escounts.data.tokens import TokenStore
         from escounts.evaluation.recipes import Recipe
+        from escounts.training.objective import RELEASED_OBJECTIVE
 
         path = find_store(tokens, form, encoder)
         store, dataset = TokenStore(path), load_labels(path)
@@ -91,7 +100,10 @@ def _dataset_command(group_name: str, datasets: tuple[str, ...]) -> None:
             sigma="variable" if sigma == "variable" else float(sigma),
             self_attention_only=self_attention_only,
         )
-        _fit(recipe.paper_run(store.layout, options["seed"]), dataset, store, None, options)
+        run = recipe.paper_run(store.layout, options["seed"])
+        if objective == "released":
+            run = replace(run, objective=RELEASED_OBJECTIVE)
+        _fit(run, dataset, store, None, options)
 
 
 _dataset_command("repcount", ("repcount", "repcount-open"))
