@@ -23,8 +23,9 @@ R = TypeVar("R")
 MOST = 4
 """Pieces at a time, for the sake of memory: 40 MB each. From twice as many cores on, several share a piece."""
 
-AHEAD = 2
-"""Pieces that may wait for each that runs: what they take (frames) is held that long."""
+AHEAD = 8
+"""Pieces that may wait for each that runs: what they take is held that long, half a megabyte of frames each. Enough
+to read on while windows are in hand, which take three times as long as a chunk of frames."""
 
 LARGEST_BLOCK = 16 * 2**20
 """Bytes; see keep_freed_memory. Twice as much holds the activations of one piece."""
