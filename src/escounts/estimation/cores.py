@@ -23,9 +23,8 @@ R = TypeVar("R")
 MOST = 4
 """Pieces at a time, for the sake of memory: 40 MB each. From twice as many cores on, several share a piece."""
 
-AHEAD = 8
-"""Pieces that may wait for each that runs: what they take is held that long, half a megabyte of frames each. Enough
-to read on while windows are in hand, which take three times as long as a chunk of frames."""
+AHEAD = 2
+"""Pieces that may wait for each that runs: what they take (frames) is held that long."""
 
 LARGEST_BLOCK = 16 * 2**20
 """Bytes; see keep_freed_memory. Twice as much holds the activations of one piece."""
