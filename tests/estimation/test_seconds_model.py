@@ -12,9 +12,10 @@ from movies import write_movie
 from escounts.confidence import Calibration, Evidence, wants_faster
 from escounts.errors import ExemplarError, ModelError
 from escounts.estimation import seconds, views
+from escounts.estimation.cores import Cores
 from escounts.estimation.seconds import SecondsModel
 from escounts.estimation.seconds_encoding import SecondsEncoding
-from escounts.estimation.views import BASE_RATE, View
+from escounts.estimation.views import BASE_RATE, CHUNK, View, ViewEncoder, WindowStore
 from escounts.models.lite import LITE_TINY
 from escounts.models.network import Network
 from escounts.video import Frame, Video
@@ -52,6 +53,28 @@ def test_windows_cover_every_cell_and_the_last_ends_with_the_video(model: Second
         assert windows[-1].start + windows[-1].cells == cells
     fast = encoding.windows[View(1)]
     assert [w.start for w in fast] == [0, 64, 128, 192, 256, 272]
+
+
+def test_a_window_waits_for_no_chunk_that_has_just_begun(model: SecondsModel) -> None:
+    begun: list[tuple[int, int]] = []  # chunks and windows that had been submitted before a window
+
+    class Listed(Cores):
+        chunks = windows = 0
+
+        def submit(self, work: Any, *args: Any, **options: Any) -> Any:
+            if args:
+                begun.append((self.chunks, self.windows))
+            self.windows, self.chunks = self.windows + bool(args), self.chunks + (not args)
+            return super().submit(work, *args, **options)
+
+    network = model.network
+    decoder = network.decoder.config
+    encoder = ViewEncoder(network, View(1), WindowStore(decoder.grid, decoder.channels), Listed(model.device))
+    for image in moving_square(400):
+        encoder.push(image)
+    needed = [(encoder.length + encoder.length // 2 * window) // CHUNK for _, window in begun]
+    assert len(begun) == 5
+    assert [chunks for chunks, _ in begun] == [chunks + 1 for chunks in needed]
 
 
 def test_chunk_size_does_not_change_the_density(model: SecondsModel, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,6 +120,7 @@ class ViewEncoder:
         """The video is over: encode what is left and the last window."""
         if self._pending:
             self._encode(len(self._pending))
+        self._keep_whole(self.cells)
         if self._covered < self.cells:
             self._keep(max(0, self.cells - self.length))
         self._features = []
@@ -134,12 +135,17 @@ class ViewEncoder:
         features = self.cores.submit(lambda: self.encoder.image_features(torch.from_numpy(np.stack(images)), count))
         self._features.append(Features(self.cells, self.cells + count, features))
         self._pending = self._pending[count:]
+        # A window comes a chunk late: what it needs is encoded by then, and no core waits for another.
+        self._keep_whole(self.cells)
         self.cells += count
-        while self._next + self.length <= self.cells:
+
+    def _keep_whole(self, cells: int) -> None:
+        """Have all windows kept that are whole with so many cells."""
+        while self._next + self.length <= cells:
             self._keep(self._next)
             self._next += self.length // 2
             # The last window may reach back by a whole length.
-            needed = min(self._next, self.cells - self.length)
+            needed = min(self._next, cells - self.length)
             self._features = [part for part in self._features if part.end > needed]
 
     def _keep(self, start: int) -> None:
