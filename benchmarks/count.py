@@ -2,7 +2,7 @@
 
     python benchmarks/count.py [--rounds 3] [--models spectral lite] [--device cuda]
 
-Decoding and counting take turns, each in a process of its own; the median round is shown. Processor time is
+Decoding and `escounts count` take turns, each in a process of its own; the median round is shown. Processor time is
 what others on the machine disturb least. On a GPU the count is warm: loading is not in it.
 """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -106,14 +108,25 @@ def decode(path: str) -> float:
 
 
 def counting(path: str, model: str, device: str, *, thorough: bool = False) -> Callable[[], float]:
-    """The work of counting a video with a model. On a GPU loading and a first count are done before."""
+    """The work of counting a video with a model: `escounts count`. On a GPU loading and a first count are done
+    before."""
+    if device == "cpu":
+        options = ["--model", model, "--device", device, *["--thorough"] * thorough]
+        return lambda: _command("count", path, "--json", *options)
     from escounts.counter import load
 
-    if device == "cpu":
-        return lambda: load(model, device=device).count(path, thorough=thorough).count
     counter = load(model, device=device)
     counter.count(path, thorough=thorough)
     return lambda: counter.count(path, thorough=thorough).count
+
+
+def _command(*arguments: str) -> float:
+    """The count that the command prints."""
+    from escounts.cli import app
+
+    with redirect_stdout(io.StringIO()) as printed:
+        app(list(arguments), standalone_mode=False)
+    return float(json.loads(printed.getvalue())["count"])
 
 
 def replace_section(name: str, text: str) -> None:

@@ -16,6 +16,7 @@ import click
 
 from escounts import __version__
 from escounts.cli.inputs import output_names, videos_among
+from escounts.cli.loading import lasting
 from escounts.errors import EscountsError, OutputError
 from escounts.exemplars import parse_exemplar
 from escounts.models import catalogue
@@ -184,7 +185,8 @@ def _load(job: Job) -> Counter:
     from escounts.counter import load
 
     try:
-        return load(job.model, device=job.device)
+        with lasting():
+            return load(job.model, device=job.device)
     except EscountsError as error:
         raise click.UsageError(str(error)) from error  # no video can be counted: not one file's fault
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -128,24 +125,4 @@ def build(name: str = "default", device: str = "auto") -> CountingModel:
     state = entry.state()
     if state != "ready":
         raise ModelError(f"model {entry.name!r} is {state}")
-    with _lasting():
-        return entry.build(device)
-
-
-@contextmanager
-def _lasting() -> Iterator[None]:
-    """Where a process imports torch: what is made meanwhile stays, and Python need not look for garbage in it.
-
-    torch's modules are a quarter of a million objects, gone through several times while they are made and again
-    afterwards: 0.2 s, a sixth of what loading takes.
-    """
-    if "torch" in sys.modules or not gc.isenabled():
-        yield
-        return
-    gc.collect()  # what is garbage already is not to stay
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        gc.enable()
+    return entry.build(device)
