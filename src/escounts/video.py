@@ -19,10 +19,6 @@ from escounts.errors import VideoError
 
 Image = npt.NDArray[np.uint8]
 
-_ONE_THREAD: dict[str, Any] = {"threads": 1} if int(av.__version__.split(".")[0]) >= 17 else {}
-"""Of the scaler, which cuts a picture into slices, one a core, from PyAV 17 on: handing them out costs a quarter of
-the work, and the cores have frames to decode."""
-
 VIDEO_SUFFIXES = frozenset(
     {
         ".3gp",
@@ -202,7 +198,6 @@ class _Converter:
                 height=self._height,
                 format="rgba" if alpha else "rgb24",
                 interpolation=Interpolation.AREA,
-                **_ONE_THREAD,
             )
         except (av.error.FFmpegError, ValueError) as error:
             raise VideoError(f"a frame cannot be converted from {picture.format.name}: {error}") from error
