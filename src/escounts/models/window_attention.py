@@ -16,7 +16,7 @@ Two rules for padding:
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -199,6 +199,19 @@ def _bias_index(window: Size, used: Size, rule: BiasRule, device: torch.device) 
         return on_device(relative_index(window, used, rule), device)
 
 
+class _Masked(torch.autograd.Function):
+    """The bias of every window, FORBIDDEN where it may not look. There nothing is seen and the gradient is 0 as it
+    is: backward need not mask it again, which would be one more pass over all windows' biases."""
+
+    @staticmethod
+    def forward(ctx: Any, bias_1hnn: Tensor, forbidden_K1nn: Tensor) -> Tensor:
+        return torch.where(forbidden_K1nn, FORBIDDEN, bias_1hnn)
+
+    @staticmethod
+    def backward(ctx: Any, grad_Khnn: Tensor) -> tuple[Tensor, None]:
+        return grad_Khnn.sum(0, keepdim=True), None
+
+
 class WindowAttention(nn.Module):
     """Self-attention inside windows; returns the increment, no residual. Shapes: n cells of a window."""
 
@@ -257,9 +270,10 @@ class WindowAttention(nn.Module):
 
     def _attend(self, qkv_RC: Tensor, bias_1hnn: Tensor, group: WindowGroup) -> Tensor:
         """One group of windows: rows of 3C channels -> rows of C."""
+        bias_Khnn = bias_1hnn
         if group.forbidden_K1nn is not None:
-            bias_1hnn = bias_1hnn.masked_fill(group.forbidden_K1nn, FORBIDDEN)
-        shape = (group.windows, group.cells, 3, self.heads, -1)
-        q_Khnd, k_Khnd, v_Khnd = qkv_RC.view(shape).permute(2, 0, 3, 1, 4)
-        seen_Khnd = F.scaled_dot_product_attention(q_Khnd, k_Khnd, v_Khnd, attn_mask=bias_1hnn)
+            bias_Khnn = _Masked.apply(bias_1hnn, group.forbidden_K1nn)  # type: ignore[no-untyped-call]
+        shape = (group.windows, group.cells, self.heads, -1)
+        q_Khnd, k_Khnd, v_Khnd = (part.view(shape).transpose(1, 2) for part in qkv_RC.chunk(3, dim=-1))
+        seen_Khnd = F.scaled_dot_product_attention(q_Khnd, k_Khnd, v_Khnd, attn_mask=bias_Khnn)
         return seen_Khnd.transpose(1, 2).flatten(2).flatten(0, 1)
