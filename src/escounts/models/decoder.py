@@ -231,11 +231,6 @@ class Decoder(nn.Module):
         memory = self.remember(exemplars, shots_B=shots_B, cells_BS=cells_BS, batch=tokens_BTHWC.shape[0])
         return self.decode(projected, memory, valid_BT=valid_BT, lengths=lengths, time_offset=time_offset)
 
-    @property
-    def _summed_in(self) -> torch.dtype:
-        """Type of the tokens between blocks: that of the norms (linear layers may wear a narrower one)."""
-        return next(layer.weight.dtype for layer in self.modules() if isinstance(layer, nn.LayerNorm))
-
     def _embed(self, tokens: Tensor) -> Tensor:
         x: Tensor = self.embed(tokens)
         return x if self.embed_norm is None else self.embed_norm(x)
@@ -249,7 +244,7 @@ class Decoder(nn.Module):
         else:
             cells_T = cells_T + time_offset
         time = time_position(cells_T, self.config.channels)[..., None, None, :]
-        placed: Tensor = self.space(x + time.to(self._summed_in))
+        placed: Tensor = self.space(x + time.to(self.embed.weight.dtype))
         if projected.similarity_BTC is not None:
             placed = placed + projected.similarity_BTC[:, :, None, None, :]
         return placed
@@ -265,7 +260,7 @@ class Decoder(nn.Module):
         if self.config.exemplar_position:
             steps = torch.arange(x.shape[2], device=x.device, dtype=torch.float32)
             phase = time_position(steps * (EXEMPLAR_PHASE / x.shape[2]), self.config.channels)
-            x = self.space(x + phase[:, None, None, :].to(self._summed_in))
+            x = self.space(x + phase[:, None, None, :].to(self.embed.weight.dtype))
         if self.length is not None:
             if cells_BS is None:
                 raise ExemplarError("this decoder needs the length of every exemplar: give cells_BS (time cells)")

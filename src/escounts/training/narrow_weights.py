@@ -1,4 +1,4 @@
-"""Weights of linear layers in autocast's type, all of them in one go.
+"""Weights of the decoder's blocks in autocast's type, all of them in one go.
 
 Autocast casts each weight by itself before its layer and each gradient by itself after it: a hundred small kernels
 a step, which cost the host more to issue than the GPU to run. The arithmetic here is the same.
@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from escounts.models.attention import CrossBlock
+from escounts.models.decoder import WindowBlock
 from escounts.models.device import autocast_type
 
 
@@ -43,10 +45,14 @@ def _cast(tensors: Sequence[Tensor], kind: torch.dtype) -> tuple[Tensor, ...]:
 
 
 class NarrowWeights:
-    """The linear layers of a network, dressed for one pass after another."""
+    """The linear layers of a network's cross and window blocks, dressed for one pass after another.
+
+    Not of other parts: some (self-similarity) turn autocast off where they need every digit.
+    """
 
     def __init__(self, network: nn.Module) -> None:
-        layers = [layer for layer in network.modules() if isinstance(layer, nn.Linear)]
+        blocks = [block for block in network.modules() if isinstance(block, (CrossBlock, WindowBlock))]
+        layers = [layer for block in blocks for layer in block.modules() if isinstance(layer, nn.Linear)]
         self._places: list[tuple[dict[str, Any], str]] = [
             (layer._parameters, name)
             for layer in layers
