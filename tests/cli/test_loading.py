@@ -1,6 +1,7 @@
 """Python's garbage collector while a command imports torch."""
 
 import gc
+import subprocess
 import sys
 from collections.abc import Iterator
 
@@ -32,6 +33,18 @@ def test_a_model_that_cannot_be_built_leaves_the_collector_on(frozen: int, monke
     with pytest.raises(ValueError), lasting():
         raise ValueError
     assert gc.isenabled()
+
+
+def test_count_loads_its_model_so() -> None:
+    """In a process of its own: this one has torch already."""
+    code = "import gc; from escounts.cli.count import Job, _load; job = Job('spectral', None, 'cpu', *[None] * 10); "
+    check = subprocess.run(
+        [sys.executable, "-c", code + "_load(job); print(gc.get_freeze_count() > 0, gc.isenabled())"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert check.stdout.split() == ["True", "True"]
 
 
 def test_a_process_that_has_torch_already_is_left_alone(frozen: int, monkeypatch: pytest.MonkeyPatch) -> None:

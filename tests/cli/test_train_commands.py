@@ -192,6 +192,11 @@ def test_the_generators_choices_are_options(
         "period=3": "period takes two numbers with a comma, not '3'",
         "subframes=1.5": "subframes takes a whole number, not '1.5'",
         "negative=0.9": "siblings always repeat",
+        "clips=48": "clips is 48.0, expected a share from 0 to 1",
+        "clips=nan": "clips is nan, expected a finite number",
+        "clips=-0.1": "clips is -0.1, expected nothing below 0",
+        "jitter=0.5,0.1": "expected the smaller number first",
+        "few_most=0": "few_most is 0, expected at least 1",
     }.items():
         refused = escounts(*train, "--generator", choice)
         assert refused.code == 2

@@ -220,6 +220,19 @@ def test_one_packed_call_is_a_call_a_sample(name: str, monkeypatch: pytest.Monke
         torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
 
 
+def test_float32_goes_one_by_one_whatever_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU's packed kernel takes 16 bits only."""
+
+    def refuses(*_: object) -> Tensor:
+        raise AssertionError("float32 was given to the packed kernel")
+
+    model = build(SMALL)
+    valid = torch.arange(12) < torch.tensor([7, 12, 3])[:, None]
+    without = run(model, tokens(3, 12, 4, 4, 12), valid_BT=valid)
+    monkeypatch.setattr(packing, "packed_kernel", lambda device: refuses)
+    assert torch.equal(run(model, tokens(3, 12, 4, 4, 12), valid_BT=valid), without)
+
+
 def test_gaps_in_a_sample_are_refused() -> None:
     valid = torch.tensor([[True, False, True]])
     with pytest.raises(ValueError, match="first cells of every sample"):

@@ -78,6 +78,8 @@ def test_images_go_the_short_way_to_the_same_features() -> None:
             encoder.image_features(images, 6), encoder.frame_features(frames[:, :6], frames[:, 6])[0], atol=1e-4
         )
         assert torch.allclose(encoder.image_features(images, 7), encoder.frame_features(frames)[0], atol=1e-4)
+        alone = encoder.frame_features(frames[:, :1])[0]
+        assert torch.allclose(encoder.image_features(images[:1], 1), alone, atol=1e-4)
 
 
 def test_a_compiled_frame_stage_is_compiled_and_says_the_same() -> None:

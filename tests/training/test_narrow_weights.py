@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from escounts.models.attention import CrossBlock
-from escounts.models.decoder import PAPER, Decoder
+from escounts.models.decoder import PAPER, Decoder, DecoderConfig
 from escounts.models.lite import LITE_TINY
 from escounts.training.narrow_weights import NarrowWeights
 
@@ -28,10 +28,10 @@ def block() -> CrossBlock:
 
 @pytest.mark.parametrize("config", [SMALL, LITE_TINY.decoder], ids=["paper", "lite"])
 @pytest.mark.parametrize("shots", [0, 1])
-def test_the_same_as_autocast_alone(shots: int, config: object) -> None:
+def test_the_same_as_autocast_alone(shots: int, config: DecoderConfig) -> None:
     """Of the paper's decoder, and of the default model's, part of which turns autocast off."""
     torch.manual_seed(0)
-    decoder = Decoder(config)  # type: ignore[arg-type]
+    decoder = Decoder(config)
     narrow = NarrowWeights(decoder)
     channels = decoder.config.in_channels
     video, exemplar = torch.randn(2, 9, 4, 4, channels), torch.randn(2, 1, 4, 4, 4, channels) if shots else None

@@ -13,7 +13,7 @@ import torch
 
 from escounts.confidence import Calibration
 from escounts.data.synthetic import GeneratorConfig
-from escounts.errors import ModelError
+from escounts.errors import DataError, ModelError
 from escounts.models.checkpoint import read_checkpoint, save_network
 from escounts.models.lite import LITE_TINY
 from escounts.models.network import Network
@@ -43,6 +43,8 @@ def test_the_last_checkpoint_is_calibrated(tmp_path: Path, monkeypatch: pytest.M
     assert fitted.weights != UNCALIBRATED.weights
     kept = ("unsure_below", "gate_bias", "gate_sharpness")
     assert all(getattr(fitted, name) == getattr(UNCALIBRATED, name) for name in kept)
+    with pytest.raises(DataError, match=r"holds another run \(its generator differ\)"):
+        train_synthetic(replace(SHORT, generator=replace(SHORT.generator, dark=0.5)), out=tmp_path)
 
 
 def test_clips_for_training_are_permissive_and_not_held_out(tmp_path: Path) -> None:

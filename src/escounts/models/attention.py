@@ -43,7 +43,8 @@ def attend(
     if packing.kernel is not None and _narrow(q_BhNd):
         starts, most = packing.starts, packing.most
         if not keys_packed:
-            starts, most = torch.arange(samples + 1, device=starts.device, dtype=torch.int32) * each, each
+            starts = torch.arange(0, (samples + 1) * each, each, device=starts.device, dtype=torch.int32)
+            most = each
         seen_Nhd = packing.kernel(q_Nhd, k_Mhd, v_Mhd, packing.starts, starts, packing.most, most)
     else:
         keys = packing.tokens if keys_packed else (each,) * samples
@@ -127,7 +128,7 @@ class CrossAttention(nn.Module):
         """The increment. weights: share of each shot, rows summing to one, of every token or (N = 1) of every sample;
         None means equal shares."""
         q_BhNd = split_heads(self.query(self.norm(x_BNC)), self.heads)
-        samples = len(x_BNC) if packing is None else len(packing.starts) - 1
+        samples = len(x_BNC) if packing is None else len(packing.cells)
         mixed_BhNd: Tensor | None = None
         for slot, shot in enumerate(shots):
             key, value = shot.expand(samples)

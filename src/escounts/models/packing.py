@@ -28,12 +28,13 @@ def on_device(array: npt.NDArray[np.generic], device: torch.device) -> Tensor:
 
 
 def _moved(x: Tensor, source: Tensor, empty: Tensor | None) -> Tensor:
+    """y[i] = x[source[i]], 0 where empty."""
     moved = x.index_select(0, source)
-    return moved if empty is None else moved.index_fill(0, empty, 0)
+    return moved if empty is None else moved.index_fill_(0, empty, 0)
 
 
 class _Moved(torch.autograd.Function):
-    """y[i] = x[source[i]], 0 where empty. One to one, so the gradient is such a move, too: nothing is added up."""
+    """A move of rows, one to one: its gradient is such a move, too, and nothing is added up."""
 
     @staticmethod
     def forward(
@@ -141,8 +142,10 @@ def packed_kernel(device: torch.device) -> PackedKernel | None:
     if tuple(argument.name for argument in flash._schema.arguments[: len(FLASH_ARGUMENTS)]) == FLASH_ARGUMENTS:
         # Its gradient is torch's own. `varlen_attn` takes the host half a millisecond a call more, there and back.
         return lambda q, k, v, *segments: flash(q, k, v, *segments, 0.0, False, False)[0]
-    from torch.nn.attention.varlen import varlen_attn
-
+    try:
+        from torch.nn.attention.varlen import varlen_attn
+    except ImportError:
+        return None
     return varlen_attn  # type: ignore[return-value]
 
 

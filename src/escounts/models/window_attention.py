@@ -35,6 +35,10 @@ FORBIDDEN = -30000.0
 """Added to a logit that must not count. Finite, so that a window of nothing but padding stays a number."""
 
 
+MASKS_AT_ONCE = 2**27
+"""Numbers in the masks of all windows of one call (256 MB in bf16); more, and each rule has a call of its own."""
+
+
 class Rule(NamedTuple):
     """What windows of a group share. used: the window, clipped or not. labels: of its cells along time, height and
     width, as bytes (see `_cell_labels`)."""
@@ -249,7 +253,7 @@ class WindowAttention(nn.Module):
             padding=self.padding,
             bias=self.bias_rule,
             device=x_BTHWC.device,
-            few_calls=x_BTHWC.is_cuda and torch.is_grad_enabled(),
+            few_calls=x_BTHWC.is_cuda and torch.is_grad_enabled() and self._masks_are_cheap(x_BTHWC),
         )
         # Moved after the norm, so that under the "released" rule a padded cell is the bias of qkv alone.
         cells_RC = plan.rows.far(as_layers_take_it(self.norm(x_BTHWC)).flatten(0, 3))
@@ -260,6 +264,13 @@ class WindowAttention(nn.Module):
         seen = [self._attend(rows, biases[group.cells], group) for group, rows in zip(plan.groups, qkv, strict=True)]
         seen_RC = seen[0] if len(seen) == 1 else torch.cat(seen)
         return self.out(plan.rows.near(seen_RC)).view(x_BTHWC.shape)  # type: ignore[no-any-return]
+
+    def _masks_are_cheap(self, x_BTHWC: Tensor) -> bool:
+        """Is a mask for every window small, and such as fused kernels take without padding it?"""
+        space = [min(size, window) for size, window in zip(x_BTHWC.shape[2:4], self.window[1:], strict=True)]
+        cells = self.window[0] * space[0] * space[1]
+        rows = x_BTHWC[..., 0].numel()
+        return cells % 8 == 0 and rows * cells * self.heads <= MASKS_AT_ONCE
 
     def _bias(self, group: WindowGroup, dtype: torch.dtype) -> Tensor:
         """(1, heads, n, n). In one piece, or no fused kernel takes it and torch quietly falls back on explicit

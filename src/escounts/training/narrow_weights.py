@@ -1,7 +1,8 @@
 """Weights of the decoder's blocks in autocast's type, all of them in one go.
 
 Autocast casts each weight by itself before its layer and each gradient by itself after it: a hundred small kernels
-a step, which cost the host more to issue than the GPU to run. The arithmetic here is the same.
+a step, which cost the host more to issue than the GPU to run. The arithmetic here is the same. Gradients are there
+when backward ends, not as it goes: several processes exchange them then.
 """
 
 from __future__ import annotations

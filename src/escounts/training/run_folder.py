@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
@@ -12,6 +13,21 @@ import torch
 
 from escounts.errors import DataError
 from escounts.whole_files import sweep, whole_file, write_text
+
+ABOUT = "run.json"
+"""What a run folder says of its run."""
+
+
+def claim(out: Path, about: Mapping[str, Any]) -> None:
+    """Make `out` the folder of the run that `about` describes (JSON values); another run's is refused."""
+    file, mine = out / ABOUT, json.loads(json.dumps(about))
+    if file.exists():
+        there = json.loads(file.read_text())
+        changed = [key for key in mine if there.get(key) != mine[key]]
+        if changed:
+            raise DataError(f"{out} holds another run (its {', '.join(changed)} differ); choose another --out")
+    out.mkdir(parents=True, exist_ok=True)
+    write_text(file, json.dumps(mine, indent=1, sort_keys=True) + "\n")
 
 
 class RunFolder:

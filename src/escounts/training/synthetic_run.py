@@ -31,6 +31,7 @@ from escounts.training.calibration import Progress, calibrate, collect
 from escounts.training.config import TrainConfig, synthetic_recipe
 from escounts.training.objective import Objective, RateObjectiveConfig
 from escounts.training.pixels import PixelConfig, PixelTask
+from escounts.training.run_folder import claim
 from escounts.training.trainer import Report, Trainer, start_distributed
 
 VALIDATION_SEED = 990_001
@@ -123,6 +124,9 @@ def train_synthetic(
 
     objective = Objective(RateObjectiveConfig())
     trainer = Trainer(run.train, network, task, objective, out, save=save, device=where, report=report)
+    if trainer.rank == 0:
+        recipe = {part: json.loads(metadata[part]) for part in ("train", "generator", "pixels")}
+        claim(out, {"network": run.network.to_dict(), **recipe})
     figures = trainer.fit()
     if trainer.rank == 0 and run.calibration_videos:
         videos = calibration_videos(run.generator, clips=clips, motion=motion)

@@ -36,12 +36,10 @@ from escounts.training.objective import (
     ObjectiveConfig,
     RateObjectiveConfig,
 )
+from escounts.training.run_folder import ABOUT, claim
 from escounts.training.sampling import ExemplarSampling
 from escounts.training.stored_tokens import StoredTokensConfig, StoredTokensTask
 from escounts.training.trainer import Report, Trainer, start_distributed
-from escounts.whole_files import write_text
-
-ABOUT = "run.json"
 
 
 @dataclass(frozen=True)
@@ -145,9 +143,7 @@ def train_on_tokens(
         report=report,
     )
     if trainer.rank == 0:
-        _refuse_another(out, about)
-        out.mkdir(parents=True, exist_ok=True)
-        write_text(out / ABOUT, json.dumps(about, indent=1, sort_keys=True) + "\n")
+        claim(out, about)
     return trainer.fit(resume=resume)
 
 
@@ -214,23 +210,9 @@ def _saver(run: TokenRun, dataset: str, encoder: str, initial: Path | None) -> A
     return save
 
 
-def _refuse_another(out: Path, about: Mapping[str, Any]) -> None:
-    """A run folder is one run's: another recipe may not continue in it."""
-    if not (out / ABOUT).exists():
-        return
-    there = json.loads((out / ABOUT).read_text())
-    changed = [key for key in ("dataset", "run", "layout", "trained") if there.get(key) != _plain(about[key])]
-    if changed:
-        raise DataError(f"{out} holds another run (its {', '.join(changed)} differ); choose another --out")
-
-
 def _validation(dataset: Dataset) -> tuple[VideoAnnotation, ...]:
     return dataset.split("valid") if "valid" in dataset.splits else ()
 
 
 def _tuples(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
-
-
-def _plain(value: Any) -> Any:
-    return json.loads(json.dumps(value))

@@ -112,3 +112,5 @@ def test_config_refuses_what_cannot_be() -> None:
         GeneratorConfig(period=(9.0, 4.0))
     with pytest.raises(ValueError, match="siblings always repeat"):
         GeneratorConfig(negative=0.5, sibling=0.6)
+    with pytest.raises(ValueError, match="nothing is left to draw"):
+        GeneratorConfig(clips=0.0, motion=0.0, procedural=0.0)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import asdict, dataclass
 
 Range = tuple[float, float]
+
+SIZES = ("drift_size", "one_sided", "blur_below")
+"""Numbers of the recipe that are no shares; `negative_…` are not, either, but weights beside each other."""
 
 
 @dataclass(frozen=True)
@@ -163,6 +167,21 @@ class GeneratorConfig:
     def __post_init__(self) -> None:
         if not 0 < self.period[0] < self.period[1]:
             raise ValueError(f"period is {self.period}, expected 0 < shortest < longest, in frames")
+        for name, value in asdict(self).items():
+            numbers = value if isinstance(value, tuple) else (value,)
+            if not all(math.isfinite(number) for number in numbers):
+                raise ValueError(f"{name} is {value}, expected a finite number")
+            if len(numbers) == 2 and numbers[0] > numbers[1]:
+                raise ValueError(f"{name} is {value}, expected the smaller number first")
+            if min(numbers) < 0 and name != "phase_warp":
+                raise ValueError(f"{name} is {value}, expected nothing below 0")
+            share = isinstance(value, float) and name not in SIZES and not name.startswith("negative_")
+            if share and value > 1:
+                raise ValueError(f"{name} is {value}, expected a share from 0 to 1")
+        if self.clips + self.motion + self.procedural <= 0:
+            raise ValueError("clips, motion and procedural are all 0: nothing is left to draw")
+        if self.few_most < 1:
+            raise ValueError(f"few_most is {self.few_most}, expected at least 1")
         if self.negative + self.single + self.sibling > 1:
             raise ValueError(
                 f"negative + single + sibling is {self.negative + self.single + self.sibling:.2f}, "
