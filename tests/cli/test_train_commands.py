@@ -188,7 +188,8 @@ def test_the_generators_choices_are_options(
     assert asked == [GeneratorConfig(clips=0.48, period=(3.0, 60.0), subframes=2)]
     for choice, said in {
         "clip=1": "the generator has no 'clip'; it has clips",
-        "clips": "clips takes a number, not ''",
+        "clips": "'clips': write NAME=VALUE",
+        "clips=": "clips takes a number, not ''",
         "period=3": "period takes two numbers with a comma, not '3'",
         "subframes=1.5": "subframes takes a whole number, not '1.5'",
         "negative=0.9": "siblings always repeat",

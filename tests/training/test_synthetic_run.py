@@ -43,7 +43,7 @@ def test_the_last_checkpoint_is_calibrated(tmp_path: Path, monkeypatch: pytest.M
     assert fitted.weights != UNCALIBRATED.weights
     kept = ("unsure_below", "gate_bias", "gate_sharpness")
     assert all(getattr(fitted, name) == getattr(UNCALIBRATED, name) for name in kept)
-    with pytest.raises(DataError, match=r"holds another run \(its generator differ\)"):
+    with pytest.raises(DataError, match=r"holds another run \(another generator\)"):
         train_synthetic(replace(SHORT, generator=replace(SHORT.generator, dark=0.5)), out=tmp_path)
 
 

@@ -86,7 +86,8 @@ def _formats(ctx: click.Context, param: click.Parameter, value: str | None) -> t
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder for the files (default: here).")
 @click.option("-f", "--format", "formats", callback=_formats, help=f"Comma-separated: {', '.join(FORMATS)}.")
 @click.option("--exemplar", "exemplars", multiple=True, metavar="[VIDEO@]START-END",
-              help="One repetition to look for, in seconds; may be given several times.")  # fmt: skip
+              help="One repetition to look for, in seconds; may be given several times. Without VIDEO@ it is "
+              "looked up in each video that is counted.")  # fmt: skip
 @click.option("--from", "start", type=click.FloatRange(min=0), default=0.0, help="Count from this second.")
 @click.option("--to", "end", type=click.FloatRange(min=0), help="Count up to this second.")
 @click.option("--model", default="default", show_default=True, help="A name of `escounts models`.")

@@ -74,7 +74,7 @@ def _footage_options(function: Callable[..., None]) -> Callable[..., None]:
     "choices",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Another value for a choice of the generator, such as clips=0.48 or period=3,60; may be given often.",
+    help="Another value for a choice of the generator, such as dark=0.3 or period=3,60; may be given often.",
 )
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--init", "initial", type=click.Path(path_type=Path, exists=True), help="Start from this checkpoint.")
@@ -118,7 +118,7 @@ def synthetic(
     generator = _generator(choices)
     run = SyntheticRun(network=NETWORKS[model], train=train, generator=generator)
     if smoke:
-        run = replace(SMOKE, train=replace(SMOKE.train, seed=seed), generator=generator)
+        run = replace(SMOKE, train=replace(SMOKE.train, seed=seed, seconds=seconds), generator=generator)
     bank, motion, provenance = _footage(workers=workers, **footage)
     with training_display() as report:
         figures = train_synthetic(
@@ -146,9 +146,11 @@ def _generator(choices: tuple[str, ...]) -> GeneratorConfig:
     changed: dict[str, Any] = {}
     try:
         for choice in choices:
-            name, _, text = choice.partition("=")
+            name, equals, text = choice.partition("=")
+            if not equals:
+                raise ValueError(f"{choice!r}: write NAME=VALUE")
             if name not in own:
-                near = get_close_matches(name, own) or own
+                near = get_close_matches(name, own, cutoff=0.4) or own
                 raise ValueError(f"the generator has no {name!r}; it has {', '.join(near)}")
             changed[name] = _like(own[name], text, name)
         return GeneratorConfig(**changed)

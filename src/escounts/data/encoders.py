@@ -64,7 +64,8 @@ def find_store(tokens: Path, dataset: str, encoder: str | None = None) -> Path:
         names = ", ".join(path.name.removeprefix(f"{dataset}-") for path in found)
         raise DataError(f"{tokens} holds {dataset} of several encoders ({names}); choose one with --encoder")
     if not found or not (found[0] / "layout.json").exists():
-        raise DataError(f"{tokens} holds no tokens of {dataset}; make them with: escounts encode {dataset}")
+        command = f"escounts encode {dataset} --root FOLDER"
+        raise DataError(f"folder {tokens} holds no tokens of {dataset}; make them with: {command}")
     return found[0]
 
 

@@ -25,7 +25,7 @@ def claim(out: Path, about: Mapping[str, Any]) -> None:
         there = json.loads(file.read_text())
         changed = [key for key in mine if there.get(key) != mine[key]]
         if changed:
-            raise DataError(f"{out} holds another run (its {', '.join(changed)} differ); choose another --out")
+            raise DataError(f"{out} holds another run (another {', another '.join(changed)}); choose another --out")
     out.mkdir(parents=True, exist_ok=True)
     write_text(file, json.dumps(mine, indent=1, sort_keys=True) + "\n")
 
