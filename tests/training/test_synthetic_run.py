@@ -19,6 +19,7 @@ from escounts.models.lite import LITE_TINY
 from escounts.models.network import Network
 from escounts.training import synthetic_run
 from escounts.training.synthetic_run import SMOKE, UNCALIBRATED, clip_files, mean_of_runs, train_synthetic
+from escounts.training.token_run import RunAbout
 
 SHORT = replace(
     SMOKE,
@@ -45,6 +46,8 @@ def test_the_last_checkpoint_is_calibrated(tmp_path: Path, monkeypatch: pytest.M
     assert all(getattr(fitted, name) == getattr(UNCALIBRATED, name) for name in kept)
     with pytest.raises(DataError, match=r"holds another run \(another generator\)"):
         train_synthetic(replace(SHORT, generator=replace(SHORT.generator, dark=0.5)), out=tmp_path)
+    with pytest.raises(DataError, match="is no run on stored tokens"):
+        RunAbout.read(tmp_path)
 
 
 def test_clips_for_training_are_permissive_and_not_held_out(tmp_path: Path) -> None:

@@ -269,7 +269,7 @@ class WindowAttention(nn.Module):
         """Is a mask for every window small, and such as fused kernels take without padding it?"""
         space = [min(size, window) for size, window in zip(x_BTHWC.shape[2:4], self.window[1:], strict=True)]
         cells = self.window[0] * space[0] * space[1]
-        rows = x_BTHWC[..., 0].numel()
+        rows = x_BTHWC.numel() // x_BTHWC.shape[-1]
         return cells % 8 == 0 and rows * cells * self.heads <= MASKS_AT_ONCE
 
     def _bias(self, group: WindowGroup, dtype: torch.dtype) -> Tensor:

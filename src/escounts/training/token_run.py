@@ -101,7 +101,9 @@ class RunAbout:
             )
         except FileNotFoundError:
             raise DataError(f"{folder} is no run on stored tokens: it has no {ABOUT}") from None
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except KeyError as error:
+            raise DataError(f"{folder} is no run on stored tokens: its {ABOUT} has no {error}") from None
+        except (OSError, ValueError, TypeError) as error:
             raise DataError(f"{folder / ABOUT} cannot be read: {error}") from error
 
 
