@@ -12,7 +12,7 @@ import numpy as np
 import escounts
 from escounts.confidence import UNITS
 from escounts.errors import EscountsError
-from escounts.evaluation.metrics import Score, evaluate
+from escounts.metrics import Score, evaluate
 from escounts.results import CountResult
 
 HERE = Path(__file__).resolve().parent
@@ -193,7 +193,7 @@ def other_exemplars_table(name: str, clips: Sequence[Clip], answers: Answers) ->
 
 def nothing_table(name: str, counter: escounts.Counter, folder: Path) -> str:
     """Stretches in which nothing repeats: real ones, single actions, generated ones."""
-    from escounts.data.synthetic import Generator, GeneratorConfig
+    from escounts.synthetic import Generator, GeneratorConfig
 
     counts: dict[str, list[int]] = {"nothing": [], "single": []}
     minutes = 0.0

@@ -48,7 +48,7 @@ def main() -> None:
         else:
             answer(counting(video, model, options.device, thorough=setting == THOROUGH))
         return
-    from escounts.models import catalogue
+    from escounts.zoo import catalogue
 
     models = options.models or list(dict.fromkeys(["spectral", catalogue.default_name()]))
     folder = Path(tempfile.gettempdir()) / "escounts-benchmarks"

@@ -26,10 +26,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from escounts.models.attention import CrossBlock
-from escounts.models.decoder import PAPER, Decoder, WindowBlock
-from escounts.models.decoder_config import DecoderConfig
-from escounts.models.window_attention import WindowAttention, plan_windows
+from escounts.nn.attention import CrossBlock
+from escounts.nn.decoder import PAPER, Decoder, WindowBlock
+from escounts.nn.decoder_config import DecoderConfig
+from escounts.nn.window_attention import WindowAttention, plan_windows
 
 CELLS_A_WINDOW = 8
 QUIET = {**os.environ, "OMP_WAIT_POLICY": "PASSIVE"}
@@ -190,7 +190,7 @@ def measure(form: str, grid: int, windows: int, device: str, result: Path) -> di
     model, tokens = model.to(dtype), tokens.to(dtype)
     with torch.inference_mode():
         rate = matrix_rate(device, dtype)
-        memory = None if form == "plain" else model.remember()
+        memory = None if form == "plain" else model.encode_exemplars()
 
         def call() -> Tensor:
             if memory is None:

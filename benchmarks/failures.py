@@ -20,7 +20,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import escounts
-from escounts.data.synthetic import Generator, GeneratorConfig
+from escounts.synthetic import Generator, GeneratorConfig
 
 SECONDS, RATE, FRAMES_SHOWN = 8, 30, 12
 PICTURE = Path(__file__).resolve().parents[1] / "docs" / "images" / "lite-failures.png"

@@ -34,11 +34,11 @@ from torch.utils.flop_counter import FlopCounterMode
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
-from escounts.data.annotations import Dataset, VideoAnnotation
-from escounts.data.tokens import TokenLayout, TokenStore, TokenWriter, VideoTokens
-from escounts.models.attention import attend
-from escounts.models.decoder import PAPER, Decoder
-from escounts.models.packing import Packing
+from escounts.datasets.annotations import Dataset, VideoAnnotation
+from escounts.datasets.tokens import TokenLayout, TokenStore, TokenWriter, VideoTokens
+from escounts.nn.attention import attend
+from escounts.nn.decoder import PAPER, Decoder
+from escounts.nn.packing import Packing
 from escounts.training.config import TrainConfig
 from escounts.training.objective import DensityObjectiveConfig, Objective
 from escounts.training.stored_tokens import StoredTokensConfig, StoredTokensTask
@@ -339,7 +339,7 @@ def _frames(path: Path | None, videos: int) -> list[int]:
 
 
 def _write_lengths(annotations: Path, out: Path) -> None:
-    from escounts.data.repcount import load
+    from escounts.datasets.repcount import load
 
     videos = load(annotations).split("train")
     out.parent.mkdir(parents=True, exist_ok=True)

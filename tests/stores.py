@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from escounts.data.annotations import Dataset, VideoAnnotation, assemble
-from escounts.data.labels import save_labels
-from escounts.data.tokens import TokenLayout, TokenStore, TokenWriter, VideoTokens
+from escounts.datasets.annotations import Dataset, VideoAnnotation, assemble
+from escounts.datasets.labels import save_labels
+from escounts.datasets.tokens import TokenLayout, TokenStore, TokenWriter, VideoTokens
 
 LAYOUT = TokenLayout(
     encoder="patches",

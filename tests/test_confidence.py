@@ -56,7 +56,7 @@ def test_the_floor_answers_nothing_to_what_does_not_repeat() -> None:
 
 
 def test_the_floor_counts_what_stands_behind_a_view() -> None:
-    floor = Calibration(nothing_below=0.35)  # surety of opinion(…, 0.55) is 0.30
+    floor = Calibration(nothing_below=0.35)  # certainty of opinion(…, 0.55) is 0.30
     agree = [opinion(5, 8, 0.55), opinion(10, 8, 0.55)]
     differ = [opinion(5, 3, 0.55), opinion(10, 8, 0.55)]
     assert choose_views(agree, 30.0, floor)[0].sum() == pytest.approx(8, rel=1e-3)
@@ -102,7 +102,7 @@ def test_an_exemplar_may_change_the_unit_and_nothing_else() -> None:
     counts = (8.0, 4.0, 16.0, 6.0, 0.0)  # the same, both sides, one side, no unit, nothing
     place = FEATURES.index("unit")
     same, both, one, none, nothing = (
-        features([view], view.density, [0], 30.0, unguided=count)[place] for count in counts
+        features([view], view.density, [0], 30.0, zero_shot_count=count)[place] for count in counts
     )
     assert same == pytest.approx(1.0, abs=0.01) and min(both, one) > 0.6
     assert none < 0.25 and nothing < 0.01
@@ -114,13 +114,13 @@ def test_confidence_rises_where_the_count_without_the_exemplar_agrees() -> None:
     right, wrong = Trial(8.0, view, view), Trial(16.0, [opinion(10, 12, 0.5)], view)
     fitted = calibrate([right] * 30 + [wrong] * 30)
     agreeing, not_agreeing = (
-        fitted.confidence(view, view[0].density, [0], 30.0, unguided=count)[0] for count in (8.0, 12.0)
+        fitted.confidence(view, view[0].density, [0], 30.0, zero_shot_count=count)[0] for count in (8.0, 12.0)
     )
     assert agreeing > 0.85 and not_agreeing < 0.3
 
 
 def test_that_nothing_repeats_has_weights_of_its_own() -> None:
-    missed, nothing, lively = ([opinion(10, 8, surety)] for surety in (0.5, 0.1, 0.6))
+    missed, nothing, lively = ([opinion(10, 8, certainty)] for certainty in (0.5, 0.1, 0.6))
     trials = [Trial(8.0, missed)] * 30 + [Trial(0.0, nothing)] * 27 + [Trial(0.0, lively)] * 3
     fitted = calibrate(trials)  # the three lively ones lift the floor above what is missed
     chances = []

@@ -12,11 +12,11 @@ from movies import bouncing, noise, write_movie
 import escounts
 from escounts.counter import REFERENCES, Counter
 from escounts.errors import ExemplarError, ModelError, VideoError
-from escounts.estimation.seconds import SecondsModel
-from escounts.estimation.views import View
-from escounts.models.decoder import Memory
-from escounts.models.lite import LITE_TINY
-from escounts.models.network import Network
+from escounts.inference.multi_rate import MultiRateModel
+from escounts.inference.views import View
+from escounts.nn.decoder import Memory
+from escounts.nn.lite import LITE_TINY
+from escounts.nn.network import Network
 from escounts.results import ExemplarSpan
 
 SECONDS = 12.0
@@ -111,16 +111,16 @@ def test_the_length_of_an_exemplar_counts_in_its_own_file_and_nowhere_else(
 ) -> None:
     """Also where it lies outside the encoded stretch, and so comes from an encoding of its own."""
     torch.manual_seed(0)
-    model = SecondsModel("tiny", Network(LITE_TINY), views=(View(3),), fast_views=())
+    model = MultiRateModel("tiny", Network(LITE_TINY), views=(View(3),), fast_views=())
     lengths: list[float] = []
     decoder = model.network.decoder
-    remember = decoder.remember
+    encode_exemplars = decoder.encode_exemplars
 
     def spy(*exemplars: torch.Tensor, cells_BS: torch.Tensor | None = None) -> Memory:
         lengths.extend([] if cells_BS is None else cells_BS.flatten().tolist())
-        return remember(*exemplars, cells_BS=cells_BS)
+        return encode_exemplars(*exemplars, cells_BS=cells_BS)
 
-    monkeypatch.setattr(decoder, "remember", spy)
+    monkeypatch.setattr(decoder, "encode_exemplars", spy)
     copy = tmp_path / "copy.mp4"
     copy.write_bytes(eight.read_bytes())
     encoded = Counter(model).encode(eight, start=12.0)

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 
+from escounts import metrics
 from escounts.density import released_density_map
-from escounts.evaluation import metrics
-from escounts.models.heads import HeadOutput
+from escounts.nn.heads import HeadOutput
 from escounts.training.objective import RELEASED_OBJECTIVE, Objective, Target
 from escounts.windows import Stitcher
 

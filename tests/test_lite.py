@@ -10,8 +10,8 @@ from safetensors import safe_open
 
 import escounts
 from escounts.counter import Counter
-from escounts.data.synthetic import Generator, GeneratorConfig
-from escounts.models import catalogue
+from escounts.synthetic import Generator, GeneratorConfig
+from escounts.zoo import catalogue
 
 CALM = GeneratorConfig(
     clips=0.0,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import escounts
-from escounts.data.synthetic.sample import RATE, sample_plan
+from escounts.synthetic.sample import RATE, sample_plan
 from escounts.video import Video
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"

@@ -32,11 +32,11 @@ SAME_COUNT = 0.12
 FEW_CELLS = 6.0
 """A view that has fewer cells a repetition than this may take one rhythm for another (aliasing)."""
 
-FEATURES = ("bias", "surety", "decided", "agreement", "log_count", "cells", "exemplar", "unit")
+FEATURES = ("bias", "certainty", "decided", "agreement", "log_count", "cells", "exemplar", "unit")
 """Of an estimate: is its count within one of the truth?"""
 UNITS = (0.5, 1.0, 2.0)
 """An exemplar may ask for one side where a full cycle is counted without it, or for both."""
-CHOICE = ("bias", "surety", "support", "others", "few_cells")
+CHOICE = ("bias", "certainty", "support", "others", "few_cells")
 """Of one view among several: is it right?"""
 
 
@@ -49,7 +49,7 @@ class Evidence:
     gate: Array
     sharpness: Array
 
-    def surety(self, part: slice = slice(None)) -> float:
+    def certainty(self, part: slice = slice(None)) -> float:
         """Mean of gate × sharpness where the repetitions are; little where the view sees none."""
         density = self.density[part]
         weighted = float((self.gate[part] * self.sharpness[part] * density).sum())
@@ -73,13 +73,13 @@ class Evidence:
 class Calibration:
     """Logistic regression from FEATURES to the probability that the count is within one of the truth.
 
-    weights: of a count. nothing_weights: of the answer that nothing repeats, for which little surety is a good sign.
+    weights: of a count. nothing_weights: of the answer "no repetitions", for which little certainty is a good sign.
     choice: the same from CHOICE to the probability that a view is right; the likeliest one speaks.
     gate_bias: added to the gate's logit. Half of what a model sees in training does not repeat; what people bring
     to be counted mostly does, and more so when they mark an exemplar.
     gate_sharpness: what the sum is multiplied by. A gate at 0.8 throughout means "I think so", not "four fifths of it
     repeats": the sharper it is, the less a doubt takes off the count.
-    nothing_below: the least that the chosen view's surety and half of the others' support must come to; under it,
+    nothing_below: the least that the chosen view's certainty and half of the others' support must come to; under it,
     without an exemplar, nothing repeats.
     """
 
@@ -98,11 +98,11 @@ class Calibration:
         chosen: Sequence[int],
         base_rate: float,
         *,
-        unguided: float | None = None,
+        zero_shot_count: float | None = None,
     ) -> tuple[float, dict[str, float]]:
-        """Probability 0..1 and the features it came from. unguided: the count without the exemplar that was given."""
-        values = features(evidence, density, chosen, base_rate, unguided=unguided)
-        logit = float(np.dot(self.nothing_weights if says_nothing(density) else self.weights, values))
+        """Probability 0..1 and the features it came from. zero_shot_count: the count without the exemplar."""
+        values = features(evidence, density, chosen, base_rate, zero_shot_count=zero_shot_count)
+        logit = float(np.dot(self.nothing_weights if is_zero(density) else self.weights, values))
         details = dict(zip(FEATURES[1:], (round(float(v), 4) for v in values[1:]), strict=True))
         return 1 / (1 + math.exp(-max(-30.0, min(30.0, logit)))), details
 
@@ -127,24 +127,24 @@ class Calibration:
 def wants_faster(evidence: Sequence[Evidence], base_rate: float) -> bool:
     """Whether a faster view may say more: the best of these is unsure, or one that is nearly as sure sees short
     periods. (A slow view that misses every other repetition sees long ones, and may be sure of them.)"""
-    best = max(view.surety() for view in evidence)
-    near = [view for view in evidence if view.surety() > NEARLY * best]
+    best = max(view.certainty() for view in evidence)
+    near = [view for view in evidence if view.certainty() > NEARLY * best]
     return best < SURE_ENOUGH or min(view.cells(base_rate) / view.rate for view in near) < SHORT_PERIOD
 
 
 def choice_features(
     evidence: Sequence[Evidence], base_rate: float, part: slice = slice(None)
 ) -> npt.NDArray[np.float64]:
-    """(V, CHOICE) of every view: its own surety, how much of the others' stands behind its count, all of theirs (both
+    """(V, CHOICE) of every view: its certainty, how much of the others' stands behind its count, all of theirs (both
     a mean over the others), and how far it is below FEW_CELLS."""
-    surety = np.array([view.surety(part) for view in evidence])
+    certainty = np.array([view.certainty(part) for view in evidence])
     count = np.array([view.count(part) for view in evidence])
     cells = np.array([view.cells(base_rate, part) for view in evidence])
     apart = np.abs(np.log((count[:, None] + 0.5) / (count[None] + 0.5)))
     among_others = (1 - np.eye(len(evidence))) / max(1, len(evidence) - 1)
-    support = (np.exp(-apart / SAME_COUNT) * among_others) @ surety
+    support = (np.exp(-apart / SAME_COUNT) * among_others) @ certainty
     few = np.maximum(0.0, np.log(FEW_CELLS / np.maximum(cells, 0.5)))
-    return np.stack([np.ones(len(evidence)), surety, support, among_others @ surety, few], -1)
+    return np.stack([np.ones(len(evidence)), certainty, support, among_others @ certainty, few], -1)
 
 
 def choose_views(
@@ -165,8 +165,8 @@ def choose_views(
         around = slice(max(0, first - block // 2), last + block // 2)
         values = choice_features(evidence, base_rate, around)
         best = int(np.argmax(values @ np.array(calibration.choice)))
-        _, surety, support, *_ = values[best]
-        if repeats or surety + 0.5 * support >= calibration.nothing_below:
+        _, certainty, support, *_ = values[best]
+        if repeats or certainty + 0.5 * support >= calibration.nothing_below:
             density[first:last] = evidence[best].density[first:last]
         chosen.append(best)
     return density, chosen
@@ -178,7 +178,7 @@ def features(
     chosen: Sequence[int],
     base_rate: float,
     *,
-    unguided: float | None = None,
+    zero_shot_count: float | None = None,
 ) -> npt.NDArray[np.float64]:
     """The vector FEATURES of one estimate, whose density has base_rate frames a second.
 
@@ -193,13 +193,13 @@ def features(
     cells = main.rate * len(density) / base_rate / max(total, 0.5)
     log_cells = min(math.log(max(cells, 1e-3)), 5.0)
     unit = 0.0
-    if unguided is not None:
-        apart = min(abs(math.log((total + 0.5) / (share * unguided + 0.5))) for share in UNITS)
+    if zero_shot_count is not None:
+        apart = min(abs(math.log((total + 0.5) / (share * zero_shot_count + 0.5))) for share in UNITS)
         unit = math.exp(-apart / SAME_COUNT)
-    guided = float(unguided is not None)
-    return np.array([1.0, main.surety(), decided, agreement, math.log1p(total), log_cells, guided, unit])
+    guided = float(zero_shot_count is not None)
+    return np.array([1.0, main.certainty(), decided, agreement, math.log1p(total), log_cells, guided, unit])
 
 
-def says_nothing(density: Array) -> bool:
+def is_zero(density: Array) -> bool:
     """Whether a density answers that nothing repeats."""
     return float(density.sum()) < 0.5

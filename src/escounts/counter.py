@@ -9,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from escounts.counting_model import CountingModel, Encoding, Progress, Shot
 from escounts.density import repetitions
 from escounts.errors import ExemplarError, VideoError
 from escounts.exemplars import check_exemplar, parse_exemplar
-from escounts.models import catalogue
-from escounts.models.interface import CountingModel, Encoding, Progress, Shot
 from escounts.results import CountResult, ExemplarSpan
+from escounts.zoo import catalogue
 
 if TYPE_CHECKING:
     from escounts.video import Video, VideoInfo

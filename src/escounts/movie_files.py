@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from escounts.whole_files import whole_file
+from escounts.atomic_files import atomic_file
 
 
 def writes_h264() -> bool:
@@ -38,7 +38,7 @@ def write_movie(
     import av.error
 
     codec = "libx264" if writes_h264() else "mpeg4"
-    with whole_file(path) as partial:
+    with atomic_file(path) as partial:
         try:
             with av.open(str(partial), "w", format="mp4", options={"movflags": "+faststart"}) as container:
                 stream: Any = container.add_stream(codec, rate=rate, options=options if codec == "libx264" else {})

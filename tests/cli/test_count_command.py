@@ -14,9 +14,9 @@ from command import finish, run, spawn
 from movies import bouncing, write_movie
 
 from escounts.cli.inputs import output_names, videos_among
-from escounts.models.checkpoint import save_network
-from escounts.models.lite import LITE_TINY
-from escounts.models.network import Network
+from escounts.nn.lite import LITE_TINY
+from escounts.nn.network import Network
+from escounts.zoo.checkpoint import save_network
 
 
 @pytest.fixture(scope="module")

@@ -13,10 +13,10 @@ from movies import bouncing, write_movie
 from stores import store, video
 
 from escounts.confidence import Calibration
-from escounts.evaluation.predictions import load_predictions
-from escounts.models.checkpoint import read_checkpoint, read_tensors, save_network
-from escounts.models.lite import LITE_TINY
-from escounts.models.network import Network
+from escounts.nn.lite import LITE_TINY
+from escounts.nn.network import Network
+from escounts.training.predictions import load_predictions
+from escounts.zoo.checkpoint import read_checkpoint, read_tensors, save_network
 
 
 @pytest.fixture
@@ -136,11 +136,11 @@ def test_the_default_models_recipe_is_a_command(
 
     asked: list[TrainConfig] = []
 
-    def remember(run: synthetic_run.SyntheticRun, **_: object) -> dict[str, float]:
+    def encode_exemplars(run: synthetic_run.SyntheticRun, **_: object) -> dict[str, float]:
         asked.append(run.train)
         return {}
 
-    monkeypatch.setattr(synthetic_run, "train_synthetic", remember)
+    monkeypatch.setattr(synthetic_run, "train_synthetic", encode_exemplars)
     options = ["--seed", "11", "--seconds", "460", "--lr", "5e-4", "--warmup", "100", "--ema", "0.999", "--compile"]
     for arguments in (options, []):
         outcome = escounts("train", "synthetic", "--out", tmp_path / "run", "--device", "cpu", *arguments)
@@ -154,8 +154,8 @@ def test_the_released_objective_is_an_option(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from escounts.data.annotations import Dataset
-    from escounts.data.labels import save_labels
+    from escounts.datasets.annotations import Dataset
+    from escounts.datasets.labels import save_labels
     from escounts.training import token_run
     from escounts.training.objective import RELEASED_OBJECTIVE, DensityObjectiveConfig
 
@@ -176,7 +176,7 @@ def test_the_generators_choices_are_options(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from escounts.data.synthetic import GeneratorConfig
+    from escounts.synthetic import GeneratorConfig
     from escounts.training import synthetic_run
 
     asked: list[GeneratorConfig] = []

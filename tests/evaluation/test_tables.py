@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from stores import LAYOUT, store, video
 
-from escounts.data.encoders import find_store, store_path
+from escounts.datasets.encoders import find_store, store_path
 from escounts.errors import DataError
-from escounts.evaluation.recipes import METRICS, Cells, Group, Recipe, Row, Table, Test
 from escounts.evaluation.rendering import fill
 from escounts.evaluation.tables import TABLES
-from escounts.evaluation.workbench import Absent, Source, Workbench, stored_source
-from escounts.models.decoder import PAPER
+from escounts.evaluation.workbench import Source, TableRunner, Unavailable, stored_source
+from escounts.nn.decoder import PAPER
 from escounts.training.config import TrainConfig
+from escounts.training.recipes import METRICS, Cells, Group, Recipe, Row, Table, Test
 from escounts.training.token_run import TokenRun
 
 NAMES = [
@@ -74,7 +74,7 @@ def test_recipes_become_the_decoder_they_name() -> None:
 
 
 def test_absent_data_shows_the_papers_row_only(tmp_path: Path) -> None:
-    bench = Workbench(tmp_path, stored_source(tmp_path / "nowhere"), lambda *_: pytest.fail("nothing to train on"))
+    bench = TableRunner(tmp_path, stored_source(tmp_path / "nowhere"), lambda *_: pytest.fail("nothing to train on"))
     for name in NAMES:
         filled = fill(TABLES[name], bench)
         assert all(line.source == "paper" for line in filled.lines), name
@@ -100,10 +100,10 @@ def test_a_table_trains_what_is_missing_once_and_shows_the_spread(tmp_path: Path
     ours = Row(("ours",), (Cells((1.0, None, 0.5, 0.5), Recipe()), Cells((None,), Recipe(), Test("gone"))))
     table = Table("t", "Title", ("Method",), (Group("here"), Group("there", ("MAE",))), (ours,))
 
-    def source(name: str, encoder: str, every: int) -> Source | Absent:
-        return Absent("gone is not here") if name == "gone" else Source(dataset, made, "test")
+    def source(name: str, encoder: str, every: int) -> Source | Unavailable:
+        return Unavailable("gone is not here") if name == "gone" else Source(dataset, made, "test")
 
-    bench = Workbench(tmp_path / "out", source, plan, seeds=(0, 1))
+    bench = TableRunner(tmp_path / "out", source, plan, seeds=(0, 1))
     filled = fill(table, bench)
     assert filled.headers == ("Method", "source", "here RMSE", "here MAE", "here OBZ", "here OBO", "there MAE")
     paper, mine = filled.texts()

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from serving import Client
 
-from escounts.data import folder
+from escounts.datasets import folder
 from escounts.serve.app import Service
 from escounts.serve.labels import LabelError, from_label_studio, to_csv, to_label_studio, write_csv
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import nn
 
-from escounts.models.attention import CrossBlock
-from escounts.models.decoder import PAPER, Decoder, DecoderConfig
-from escounts.models.lite import LITE_TINY
+from escounts.nn.attention import CrossBlock
+from escounts.nn.decoder import PAPER, Decoder, DecoderConfig
+from escounts.nn.lite import LITE_TINY
 from escounts.training.narrow_weights import NarrowWeights
 
 SMALL = replace(

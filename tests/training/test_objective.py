@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from escounts.models.heads import HeadOutput, RateHeadConfig
+from escounts.nn.heads import HeadOutput, RateHeadConfig
 from escounts.training.objective import DensityObjectiveConfig, Objective, RateObjectiveConfig, Target
 
 PERIODS = RateHeadConfig(min_period=2, max_period=8, bins=3)  # 2, 4, 8

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from escounts.data.synthetic import GeneratedBatch, Generator, GeneratorConfig
-from escounts.models.lite import LITE_TINY
-from escounts.models.network import Network
+from escounts.nn.lite import LITE_TINY
+from escounts.nn.network import Network
+from escounts.synthetic import GeneratedBatch, Generator, GeneratorConfig
 from escounts.training.pixels import PixelConfig, PixelTask, choose_exemplars
 
 CODE_ONLY = GeneratorConfig(clips=0.0, motion=0.0, procedural=1.0)

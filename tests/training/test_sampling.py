@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from escounts.data.annotations import VideoAnnotation
+from escounts.datasets.annotations import VideoAnnotation
 from escounts.training.sampling import ExemplarSampler, ExemplarSampling, LengthBatches, share
 
 

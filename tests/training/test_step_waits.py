@@ -13,9 +13,9 @@ from torch import Tensor
 from torch.backends.cuda import cudnn_sdp_enabled
 from torch.nn import functional as F
 
-from escounts.data.tokens import TokenStore
-from escounts.models import window_attention
-from escounts.models.decoder import PAPER, Decoder
+from escounts.datasets.tokens import TokenStore
+from escounts.nn import window_attention
+from escounts.nn.decoder import PAPER, Decoder
 from escounts.training.config import TrainConfig
 from escounts.training.objective import DensityObjectiveConfig, Objective
 from escounts.training.optimisation import step_if_finite
@@ -35,14 +35,16 @@ def task(tmp_path: Path) -> StoredTokensTask:
     return StoredTokensTask(TokenStore(tmp_path), videos, (), StoredTokensConfig(batch_size=4))
 
 
-@pytest.mark.parametrize("few_calls", [False, True])
+@pytest.mark.parametrize("merge_masks", [False, True])
 @pytest.mark.parametrize("window", [(4, 2, 2), "full"])
 def test_no_value_is_asked_of_the_device(
-    task: StoredTokensTask, window: object, few_calls: bool, monkeypatch: pytest.MonkeyPatch
+    task: StoredTokensTask, window: object, merge_masks: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On the meta device nothing has a value: whatever would wait for one raises."""
     plan = window_attention.plan_windows
-    monkeypatch.setattr(window_attention, "plan_windows", lambda *a, **o: plan(*a, **{**o, "few_calls": few_calls}))
+    monkeypatch.setattr(
+        window_attention, "plan_windows", lambda *a, **o: plan(*a, **{**o, "merge_masks": merge_masks})
+    )
     decoder = Decoder(replace(SMALL, window=window)).to("meta")
     padded = 0
     for step in range(6):

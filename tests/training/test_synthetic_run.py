@@ -12,14 +12,14 @@ import pytest
 import torch
 
 from escounts.confidence import Calibration
-from escounts.data.synthetic import GeneratorConfig
 from escounts.errors import DataError, ModelError
-from escounts.models.checkpoint import read_checkpoint, save_network
-from escounts.models.lite import LITE_TINY
-from escounts.models.network import Network
+from escounts.nn.lite import LITE_TINY
+from escounts.nn.network import Network
+from escounts.synthetic import GeneratorConfig
 from escounts.training import synthetic_run
 from escounts.training.synthetic_run import SMOKE, UNCALIBRATED, clip_files, mean_of_runs, train_synthetic
-from escounts.training.token_run import RunAbout
+from escounts.training.token_run import RunMetadata
+from escounts.zoo.checkpoint import read_checkpoint, save_network
 
 SHORT = replace(
     SMOKE,
@@ -47,7 +47,7 @@ def test_the_last_checkpoint_is_calibrated(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(DataError, match=r"holds another run \(another generator\)"):
         train_synthetic(replace(SHORT, generator=replace(SHORT.generator, dark=0.5)), out=tmp_path)
     with pytest.raises(DataError, match="is no run on stored tokens"):
-        RunAbout.read(tmp_path)
+        RunMetadata.read(tmp_path)
 
 
 def test_clips_for_training_are_permissive_and_not_held_out(tmp_path: Path) -> None:

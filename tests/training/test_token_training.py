@@ -18,22 +18,22 @@ import pytest
 import torch
 from stores import LAYOUT, STEP, store, video
 
-from escounts.data.tokens import TokenStore
+from escounts.datasets.tokens import TokenStore
 from escounts.errors import DataError, ModelError
-from escounts.evaluation.predictions import predict
-from escounts.models.checkpoint import load_decoder, read_tensors
-from escounts.models.decoder import PAPER, Decoder, DecoderConfig
+from escounts.nn.decoder import PAPER, Decoder, DecoderConfig
 from escounts.training.config import TrainConfig
 from escounts.training.objective import Objective
+from escounts.training.predictions import predict
 from escounts.training.sampling import ExemplarSampling
 from escounts.training.stored_tokens import StepDraw, StoredTokensConfig, StoredTokensTask
 from escounts.training.token_run import (
-    RunAbout,
+    RunMetadata,
     TokenRun,
     load_trained,
     refuse_leakage,
     train_on_tokens,
 )
+from escounts.zoo.checkpoint import load_decoder, read_tensors
 
 SMALL = replace(
     PAPER, in_channels=8, channels=32, heads=2, cross_blocks=1, window_blocks=1, window=(4, 2, 2), grid=(2, 2),
@@ -54,7 +54,7 @@ def toys(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def dataset_of(folder: Path):  # type: ignore[no-untyped-def]
-    from escounts.data.labels import load_labels
+    from escounts.datasets.labels import load_labels
 
     return load_labels(folder)
 
@@ -136,7 +136,7 @@ sys.path[:0] = {paths!r}
 torch.set_num_threads(1)
 from pathlib import Path
 from test_token_training import RUN, dataset_of
-from escounts.data.tokens import TokenStore
+from escounts.datasets.tokens import TokenStore
 from escounts.training.token_run import train_on_tokens
 toys = Path({toys!r})
 def report(step, total, figures):
@@ -174,7 +174,7 @@ sys.path[:0] = {paths!r}
 torch.set_num_threads(1)
 from pathlib import Path
 from test_token_training import RUN, dataset_of
-from escounts.data.tokens import TokenStore
+from escounts.datasets.tokens import TokenStore
 from escounts.training.token_run import train_on_tokens
 toys = Path({toys!r})
 train_on_tokens(RUN, dataset_of(toys), TokenStore(toys), Path({out!r}))
@@ -207,7 +207,7 @@ def test_the_guard_refuses_videos_that_were_trained_on(toys: Path, tmp_path: Pat
     dataset = dataset_of(toys)
     run = replace(RUN, train=replace(TRAIN, steps=1))
     train_on_tokens(run, dataset, TokenStore(toys), tmp_path / "run")
-    about = RunAbout.read(tmp_path / "run")
+    about = RunMetadata.read(tmp_path / "run")
     assert about.run == run
     assert about.layout == LAYOUT
     refuse_leakage(about, "toy", dataset.split("test"))
@@ -244,4 +244,4 @@ def test_what_cannot_be_trained_is_said(toys: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"the tokens of b \(1 in all\) are damaged or missing"):
         StoredTokensTask(broken, [video("a"), video("b")], ())
     with pytest.raises(DataError, match="no run on stored tokens"):
-        RunAbout.read(tmp_path)
+        RunMetadata.read(tmp_path)

@@ -27,8 +27,8 @@ from escounts.baselines.periodicity import (
     settled,
     template_match,
 )
+from escounts.counting_model import Progress
 from escounts.errors import ExemplarError, VideoError
-from escounts.models.interface import Progress
 from escounts.results import DensityMap, Estimate
 from escounts.video import Video
 

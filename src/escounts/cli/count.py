@@ -19,7 +19,7 @@ from escounts.cli.inputs import output_names, videos_among
 from escounts.cli.loading import lasting
 from escounts.errors import EscountsError, OutputError
 from escounts.exemplars import parse_exemplar
-from escounts.models import catalogue
+from escounts.zoo import catalogue
 
 if TYPE_CHECKING:
     from escounts.counter import Counter
@@ -145,8 +145,8 @@ def command(
 
 
 def _weights(model: str) -> list[Any] | None:
-    from escounts.models.weights import stored_path
     from escounts.output.finished import stamp
+    from escounts.zoo.store import stored_path
 
     # os.path: a store that this user may not look into is a store without the model, not an error.
     path = Path(model) if os.path.isfile(model) else stored_path(model)
@@ -250,11 +250,11 @@ def _file_names(name: str, job: Job) -> list[str]:
 
 def _check_writable(folder: Path) -> None:
     """Find out before hours of work, not after."""
-    from escounts.whole_files import whole_file
+    from escounts.atomic_files import atomic_file
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with whole_file(folder / ".escounts-check") as temporary:
+        with atomic_file(folder / ".escounts-check") as temporary:
             temporary.touch()
         (folder / ".escounts-check").unlink()
     except OSError as error:

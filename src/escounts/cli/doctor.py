@@ -108,7 +108,7 @@ def _reads_video() -> Iterator[Finding]:
 
 def _models() -> Iterator[Finding]:
     from escounts.cli.models import size
-    from escounts.models import catalogue
+    from escounts.zoo import catalogue
 
     default = catalogue.default_name()
     for entry in catalogue.entries():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from escounts.data.datasets import DATASETS
+from escounts.datasets.registry import DATASETS
 
 
 @click.command()
@@ -38,11 +38,11 @@ def command(
 ) -> None:
     """Encode DATASET once, for training and evaluation. A stopped run goes on when called again."""
     from escounts.cli.counting_display import counting_display
-    from escounts.data.datasets import load_dataset
-    from escounts.data.encoders import open_encoder, store_path
-    from escounts.data.encoding import disk_need, encode_dataset, layout_for
-    from escounts.data.labels import save_labels
-    from escounts.models.device import choose_device
+    from escounts.datasets.encoders import open_encoder, store_path
+    from escounts.datasets.encoding import disk_need, encode_dataset, layout_for
+    from escounts.datasets.labels import save_labels
+    from escounts.datasets.registry import load_dataset
+    from escounts.nn.device import choose_device
 
     labels = load_dataset(dataset, root)
     model, identity = open_encoder(encoder, every=every, device=choose_device(device))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from escounts.data.datasets import DATASETS
+from escounts.datasets.registry import DATASETS
 
 SOURCES = ("same", "other")
 
@@ -37,18 +37,18 @@ def command(
     device: str,
 ) -> None:
     """Evaluate RUN. Predictions go to RUN/predictions, one row a video, so any number can be recomputed."""
-    from escounts.data.datasets import dataset_entry
-    from escounts.data.encoders import find_store
-    from escounts.data.labels import load_labels
-    from escounts.data.tokens import TokenStore
-    from escounts.evaluation.predictions import save_predictions
-    from escounts.evaluation.recipes import Test
+    from escounts.datasets.encoders import find_store
+    from escounts.datasets.labels import load_labels
+    from escounts.datasets.registry import dataset_entry
+    from escounts.datasets.tokens import TokenStore
     from escounts.evaluation.report import group_report, metric_report
     from escounts.evaluation.workbench import Source, evaluate_videos
-    from escounts.models.device import choose_device
-    from escounts.training.token_run import RunAbout, load_trained, refuse_leakage
+    from escounts.nn.device import choose_device
+    from escounts.training.predictions import save_predictions
+    from escounts.training.recipes import Test
+    from escounts.training.token_run import RunMetadata, load_trained, refuse_leakage
 
-    about = RunAbout.read(run)
+    about = RunMetadata.read(run)
     name = dataset or about.dataset
     path = find_store(tokens, name, about.layout.encoder)
     store, labels = TokenStore(path), load_labels(path)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from escounts.evaluation.predictions import Prediction
+    from escounts.training.predictions import Prediction
 
 KINDS = ("groups", "classes", "off-by-n", "scatter", "qualitative", "localisation", "compilation")
 
@@ -31,7 +31,7 @@ def command(
     videos: Path | None,
 ) -> None:
     """Draw KIND from the predictions that `escounts evaluate` or `escounts table` kept."""
-    from escounts.evaluation.predictions import load_predictions
+    from escounts.training.predictions import load_predictions
 
     source = predictions or _predictions(run)
     rows = load_predictions(source)
@@ -59,7 +59,7 @@ def _predictions(run: Path | None) -> Path:
 
 
 def _compile(rows: list[Prediction], dataset: str | None, root: Path | None, videos: Path | None, path: Path) -> int:
-    from escounts.data.datasets import load_dataset
+    from escounts.datasets.registry import load_dataset
     from escounts.evaluation.compilation import write_compilation
 
     if root is None:

@@ -6,7 +6,7 @@ import json
 
 import click
 
-from escounts.models import catalogue
+from escounts.zoo import catalogue
 
 
 @click.command()
@@ -45,7 +45,7 @@ def command(as_json: bool) -> None:
 
 
 def size(entry: catalogue.ModelEntry) -> str:
-    """"8.4 MB", "no weights" where none are needed, "not here" where they are missing."""
+    """ "8.4 MB", "no weights" where none are needed, "not here" where they are missing."""
     if entry.size_bytes:
         return f"{entry.size_bytes / 1e6:.1f} MB"
     return "no weights" if entry.state() == "ready" else "not here"

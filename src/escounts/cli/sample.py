@@ -15,10 +15,10 @@ import click
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed draws the same video.")
 def command(output: Path, repetitions: int, seed: int) -> None:
     """Draw a figure doing squats; the true repetition times go into a .json file beside the video."""
-    from escounts.data.synthetic.render import render
-    from escounts.data.synthetic.sample import RATE, SIZE, sample_plan
+    from escounts.atomic_files import write_text
     from escounts.movie_files import write_movie
-    from escounts.whole_files import write_text
+    from escounts.synthetic.render import render
+    from escounts.synthetic.sample import RATE, SIZE, sample_plan
 
     plan = sample_plan(repetitions=repetitions, seed=seed)
     frames_THWC = render([plan], device="cpu", size=SIZE).frames_BTCHW[0].permute(0, 2, 3, 1).numpy()

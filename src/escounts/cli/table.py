@@ -29,12 +29,12 @@ def command(
         return
     if name not in TABLES:
         raise click.BadParameter(f"no table {name!r}; there are {', '.join(TABLES)}")
+    from escounts.atomic_files import write_text
     from escounts.cli.training_display import training_display
     from escounts.evaluation.rendering import fill
     from escounts.evaluation.synthetic_bench import synthetic_table
-    from escounts.evaluation.workbench import Workbench, stored_source
-    from escounts.models.device import choose_device
-    from escounts.whole_files import write_text
+    from escounts.evaluation.workbench import TableRunner, stored_source
+    from escounts.nn.device import choose_device
 
     where = str(choose_device(device))
     out.mkdir(parents=True, exist_ok=True)
@@ -43,7 +43,7 @@ def command(
             numbers = range(seeds or 2)
             filled = synthetic_table(TABLES[name], out, quick=quick, seeds=numbers, device=where, report=report)
         else:
-            bench = Workbench(
+            bench = TableRunner(
                 out,
                 stored_source(tokens),
                 lambda recipe, layout, seed: recipe.paper_run(layout, seed),

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from escounts.data.annotations import Dataset
-    from escounts.data.tokens import TokenStore
+    from escounts.datasets.annotations import Dataset
+    from escounts.datasets.tokens import TokenStore
     from escounts.training.token_run import TokenRun
 
 PATH = click.Path(path_type=Path)
@@ -85,11 +85,11 @@ def _dataset_command(group_name: str, datasets: tuple[str, ...]) -> None:
         self_attention_only: bool,
         **options: Any,
     ) -> None:
-        from escounts.data.encoders import find_store
-        from escounts.data.labels import load_labels
-        from escounts.data.tokens import TokenStore
-        from escounts.evaluation.recipes import Recipe
+        from escounts.datasets.encoders import find_store
+        from escounts.datasets.labels import load_labels
+        from escounts.datasets.tokens import TokenStore
         from escounts.training.objective import RELEASED_OBJECTIVE
+        from escounts.training.recipes import Recipe
 
         path = find_store(tokens, form, encoder)
         store, dataset = TokenStore(path), load_labels(path)
@@ -120,14 +120,14 @@ _dataset_command("ovr", ("ovr-ego4d", "ovr-kinetics"))
 def folder(root: Path, tokens: Path | None, initial: str, **options: Any) -> None:
     """Train on your own videos: labels.csv has file, start_s, end_s, [class] a repetition, or file, count."""
     from escounts.cli.counting_display import counting_display
-    from escounts.data.datasets import load_dataset
-    from escounts.data.encoders import network_encoder, open_encoder, store_path
-    from escounts.data.encoding import encode_dataset, layout_for
-    from escounts.data.labels import save_labels
+    from escounts.datasets.encoders import network_encoder, open_encoder, store_path
+    from escounts.datasets.encoding import encode_dataset, layout_for
+    from escounts.datasets.labels import save_labels
+    from escounts.datasets.registry import load_dataset
     from escounts.errors import DataError
-    from escounts.models.catalogue import LITE_WEIGHTS
-    from escounts.models.device import choose_device
+    from escounts.nn.device import choose_device
     from escounts.training.own_videos import folder_run
+    from escounts.zoo.catalogue import LITE_WEIGHTS
 
     dataset = load_dataset("folder", root)
     for problem in dataset.problems:
@@ -155,7 +155,7 @@ def folder(root: Path, tokens: Path | None, initial: str, **options: Any) -> Non
 def _fit(run: TokenRun, dataset: Dataset, store: TokenStore, initial: Path | None, options: dict[str, Any]) -> None:
     """Train as the options say and print the last validation."""
     from escounts.cli.training_display import training_display
-    from escounts.models.device import choose_device
+    from escounts.nn.device import choose_device
     from escounts.training.token_run import train_on_tokens
 
     names = ("epochs", "steps", "batch_size", "lr", "ema")

@@ -15,7 +15,7 @@ from escounts.cli.counting_display import counting_display
 from escounts.cli.training_display import training_display
 
 if TYPE_CHECKING:
-    from escounts.data.synthetic import ClipBank, GeneratorConfig, MotionBank
+    from escounts.synthetic import ClipBank, GeneratorConfig, MotionBank
 
 MODELS = ("lite", "lite-tiny")
 
@@ -101,7 +101,7 @@ def synthetic(
 
     A run that was stopped goes on where it was when the same command is given again.
     """
-    from escounts.models.device import choose_device
+    from escounts.nn.device import choose_device
     from escounts.training.config import synthetic_recipe
     from escounts.training.synthetic_run import NETWORKS, SMOKE, SyntheticRun, train_synthetic
 
@@ -140,7 +140,7 @@ def synthetic(
 
 def _generator(choices: tuple[str, ...]) -> GeneratorConfig:
     """The generator's own values with those of NAME=VALUE in their place; a range is two numbers with a comma."""
-    from escounts.data.synthetic import GeneratorConfig
+    from escounts.synthetic import GeneratorConfig
 
     own = asdict(GeneratorConfig())
     changed: dict[str, Any] = {}
@@ -184,7 +184,7 @@ def mean(checkpoints: tuple[Path, ...], out: Path, videos: int, device: str, wor
 
     Two seeds that went different ways from the same start agree on what is not chance.
     """
-    from escounts.models.device import choose_device
+    from escounts.nn.device import choose_device
     from escounts.training.synthetic_run import calibrate_checkpoint, calibration_videos, mean_of_runs
 
     bank, motion, provenance = _footage(workers=workers, **footage)
@@ -206,7 +206,7 @@ def _footage(
     workers: int,
 ) -> tuple[ClipBank | None, MotionBank | None, dict[str, str]]:
     """The banks that the options name, and what a checkpoint says of them."""
-    from escounts.data.synthetic import ClipBank, MotionBank
+    from escounts.synthetic import ClipBank, MotionBank
     from escounts.training.synthetic_run import clip_files
 
     bank = None

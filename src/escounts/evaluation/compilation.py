@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from escounts.errors import OutputError
 from escounts.evaluation.figures import COUNTED, TRUE, examples, true_map
-from escounts.evaluation.predictions import Prediction
 from escounts.movie_files import write_movie
+from escounts.training.predictions import Prediction
 from escounts.video import Video
 
 Image = npt.NDArray[np.uint8]

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from escounts.atomic_files import atomic_file
 from escounts.density import density_map, rate_map
 from escounts.errors import OutputError
 from escounts.evaluation.groups import GroupResult, by_action, by_count, by_duration, by_repetition_length
 from escounts.evaluation.localisation import THRESHOLDS, jaccard, threshold
-from escounts.evaluation.metrics import off_by_curve
-from escounts.evaluation.predictions import Prediction
+from escounts.metrics import off_by_curve
 from escounts.spans import find_peaks
-from escounts.whole_files import whole_file
+from escounts.training.predictions import Prediction
 
 TRUE, COUNTED, GREY = "#2f6f4f", "#c8642c", "#8a8f98"
 Rows = Sequence[Prediction]
@@ -131,7 +131,7 @@ def save_figure(name: str, rows: Rows, path: Path) -> None:
     if not rows:
         raise OutputError("no predictions to draw")
     figure = FIGURES[name](rows)
-    with whole_file(path) as partial:
+    with atomic_file(path) as partial:
         figure.savefig(partial, format=path.suffix.lstrip(".") or "png", dpi=150, bbox_inches="tight")
 
 

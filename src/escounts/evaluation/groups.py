@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from escounts.evaluation.metrics import mae, obo, obz, rmse
-from escounts.evaluation.predictions import Prediction
+from escounts.metrics import mae, obo, obz, rmse
+from escounts.training.predictions import Prediction
 
 SIZES = ("XS", "S", "M", "L", "XL")
 LENGTH_EDGES = (0.96, 1.53, 2.29, 3.09)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from escounts.density import find_peaks
-from escounts.evaluation.metrics import Score, bootstrap
+from escounts.metrics import Score, bootstrap
 from escounts.results import DensityMap
 
 Span: TypeAlias = tuple[float, float]

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import mean, stdev
 
-from escounts.evaluation.recipes import Row, Table
-from escounts.evaluation.workbench import Absent, Measured, Workbench
+from escounts.evaluation.workbench import Measured, TableRunner, Unavailable
+from escounts.training.recipes import Row, Table
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class FilledTable:
 
 def fill(
     table: Table,
-    bench: Workbench,
+    bench: TableRunner,
     *,
     ours: str = "ours",
     paper: str = "paper",
@@ -70,10 +70,10 @@ def fill(
         lines.append(Line(row.labels, paper, _published(row)))
         values: list[tuple[float, ...]] = []
         for cells, group in zip(row.cells, table.groups, strict=True):
-            found: Measured | Absent = Absent("")
+            found: Measured | Unavailable = Unavailable("")
             if cells.recipe is not None:
                 found = bench.measure(cells, group.columns)
-            if isinstance(found, Absent):
+            if isinstance(found, Unavailable):
                 missing[found.reason] = None
                 values += [()] * len(group.columns)
             else:

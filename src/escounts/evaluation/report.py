@@ -8,8 +8,8 @@ import numpy as np
 
 from escounts.evaluation.groups import GroupResult, by_action, by_count, by_duration, by_repetition_length
 from escounts.evaluation.localisation import localise
-from escounts.evaluation.metrics import evaluate, off_by_curve
-from escounts.evaluation.predictions import Prediction
+from escounts.metrics import evaluate, off_by_curve
+from escounts.training.predictions import Prediction
 
 NAMES = {
     "rmse": "RMSE",

@@ -7,9 +7,9 @@ from zlib import crc32
 
 import numpy as np
 
-from escounts.data.annotations import VideoAnnotation
-from escounts.data.tokens import TokenStore
-from escounts.evaluation.predictions import Exemplars, ExemplarSource
+from escounts.datasets.annotations import VideoAnnotation
+from escounts.datasets.tokens import TokenStore
+from escounts.training.predictions import Exemplars, ExemplarSource
 from escounts.training.sampling import ExemplarSampler, ExemplarSampling
 
 

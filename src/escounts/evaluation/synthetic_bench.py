@@ -9,18 +9,18 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from escounts.data import synthetic_set
-from escounts.data.annotations import Dataset, VideoAnnotation
-from escounts.data.encoders import open_encoder, quick_encoder, store_path
-from escounts.data.encoding import encode_dataset, layout_for
-from escounts.data.labels import save_labels
-from escounts.data.tokens import TokenLayout
+from escounts.datasets import generated as synthetic_set
+from escounts.datasets.annotations import Dataset, VideoAnnotation
+from escounts.datasets.encoders import open_encoder, quick_encoder, store_path
+from escounts.datasets.encoding import encode_dataset, layout_for
+from escounts.datasets.labels import save_labels
+from escounts.datasets.tokens import TokenLayout
 from escounts.errors import DataError
-from escounts.evaluation.metrics import mae, obo, obz, rmse
-from escounts.evaluation.predictions import Prediction, load_predictions, save_predictions
-from escounts.evaluation.recipes import METRICS, Recipe, Table
 from escounts.evaluation.rendering import FilledTable, Line, fill
-from escounts.evaluation.workbench import Source, Workbench
+from escounts.evaluation.workbench import Source, TableRunner
+from escounts.metrics import mae, obo, obz, rmse
+from escounts.training.predictions import Prediction, load_predictions, save_predictions
+from escounts.training.recipes import METRICS, Recipe, Table
 from escounts.training.token_run import TokenRun
 from escounts.training.trainer import Report
 
@@ -68,7 +68,7 @@ def _synthetic_table(
     def plan(recipe: Recipe, layout: TokenLayout, seed: int) -> TokenRun:
         return recipe.quick_run(layout, seed, steps=None if quick else 4000)
 
-    bench = Workbench(out, lambda *_: source, plan, seeds=seeds, device=device, report=report)
+    bench = TableRunner(out, lambda *_: source, plan, seeds=seeds, device=device, report=report)
     columns = table.groups[0].columns
     extra = []
     if set(columns) <= set(METRICS):

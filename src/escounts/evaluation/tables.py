@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from escounts.evaluation.recipes import Cells, Group, Number, Recipe, Row, Table, Test
+from escounts.training.recipes import Cells, Group, Number, Recipe, Row, Table, Test
 
 OURS = Recipe()
 FULL = (4.455, 0.213, 0.245, 0.563)

@@ -15,26 +15,26 @@ import numpy as np
 import torch
 from torch import nn
 
-from escounts.data.annotations import Dataset, VideoAnnotation
-from escounts.data.datasets import dataset_entry
-from escounts.data.encoders import find_store, store_path
-from escounts.data.labels import load_labels
-from escounts.data.tokens import TokenLayout, TokenStore
+from escounts.atomic_files import write_text
+from escounts.datasets.annotations import Dataset, VideoAnnotation
+from escounts.datasets.encoders import find_store, store_path
+from escounts.datasets.labels import load_labels
+from escounts.datasets.registry import dataset_entry
+from escounts.datasets.tokens import TokenLayout, TokenStore
 from escounts.errors import DataError
 from escounts.evaluation.localisation import localise
-from escounts.evaluation.metrics import mae, obo, obz, rmse
-from escounts.evaluation.predictions import (
+from escounts.evaluation.shots import exemplars_for
+from escounts.metrics import mae, obo, obz, rmse
+from escounts.training.predictions import (
     Prediction,
     decoder_of,
     load_predictions,
     predict,
     save_predictions,
 )
-from escounts.evaluation.recipes import Cells, Recipe, Test
-from escounts.evaluation.shots import exemplars_for
-from escounts.training.token_run import RunAbout, TokenRun, load_trained, refuse_leakage, train_on_tokens
+from escounts.training.recipes import Cells, Recipe, Test
+from escounts.training.token_run import RunMetadata, TokenRun, load_trained, refuse_leakage, train_on_tokens
 from escounts.training.trainer import Report
-from escounts.whole_files import write_text
 
 DONE = "done.json"
 
@@ -49,13 +49,13 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Absent:
+class Unavailable:
     """Why something cannot be measured here."""
 
     reason: str
 
 
-FindSource = Callable[[str, str, int], "Source | Absent"]
+FindSource = Callable[[str, str, int], "Source | Unavailable"]
 """From (dataset, encoder, every) to its tokens."""
 PlanRun = Callable[[Recipe, TokenLayout, int], TokenRun]
 """From (recipe, layout, seed) to the run that is trained."""
@@ -66,19 +66,19 @@ Measured = Mapping[str, Sequence[float]]
 def stored_source(tokens: Path) -> FindSource:
     """Sources from a folder of token stores."""
 
-    def find(dataset: str, encoder: str, every: int) -> Source | Absent:
+    def find(dataset: str, encoder: str, every: int) -> Source | Unavailable:
         try:
             special = store_path(tokens, dataset, encoder, every)
             path = special if every != 4 else find_store(tokens, dataset, encoder)
             store = TokenStore(path)
         except DataError as error:
-            return Absent(str(error))
+            return Unavailable(str(error))
         return Source(load_labels(path), store, dataset_entry(dataset).test)
 
     return find
 
 
-class Workbench:
+class TableRunner:
     """Where tables are made: a folder of runs, a way to find tokens, a way to plan runs, some seeds."""
 
     def __init__(
@@ -98,17 +98,17 @@ class Workbench:
         self.device = torch.device(device)
         self.report = report
 
-    def measure(self, cells: Cells, columns: Sequence[str]) -> Measured | Absent:
+    def measure(self, cells: Cells, columns: Sequence[str]) -> Measured | Unavailable:
         """Our values for the cells of a row, one a seed; or why there are none."""
         assert cells.recipe is not None
         source = self.find_source(cells.recipe.dataset, cells.recipe.encoder, cells.recipe.every)
-        if isinstance(source, Absent):
+        if isinstance(source, Unavailable):
             return source
         found: dict[str, list[float]] = {column: [] for column in columns}
         for seed in self.seeds:
             folder = self.trained(cells.recipe, source, seed)
             rows = self.predictions(folder, cells.recipe, cells.test, source)
-            if isinstance(rows, Absent):
+            if isinstance(rows, Unavailable):
                 return rows
             for column in columns:
                 found[column].append(self.value(column, rows, folder))
@@ -129,11 +129,11 @@ class Workbench:
             write_text(folder / DONE, json.dumps(figures, indent=1) + "\n")
         return folder
 
-    def predictions(self, folder: Path, recipe: Recipe, test: Test, source: Source) -> list[Prediction] | Absent:
+    def predictions(self, folder: Path, recipe: Recipe, test: Test, source: Source) -> list[Prediction] | Unavailable:
         """What the run says of the test videos, from disk when it was asked before."""
         if test.dataset is not None:
             other = self.find_source(test.dataset, recipe.encoder, recipe.every)
-            if isinstance(other, Absent):
+            if isinstance(other, Unavailable):
                 return other
             source = other
         name = f"{source.dataset.name}-{source.test}-{test.shots}-{test.exemplars}-K{test.shifts}.csv"
@@ -144,7 +144,7 @@ class Workbench:
         return load_predictions(path)
 
     def _predict(self, folder: Path, test: Test, source: Source) -> list[Prediction]:
-        about = RunAbout.read(folder)
+        about = RunMetadata.read(folder)
         videos = source.dataset.split(source.test)
         refuse_leakage(about, source.dataset.name, videos)
         source.store.require(about.layout)

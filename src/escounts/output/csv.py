@@ -6,8 +6,8 @@ import csv
 import io
 from pathlib import Path
 
+from escounts.atomic_files import write_text
 from escounts.results import CountResult
-from escounts.whole_files import write_text
 
 COLUMNS = ("video", "model", "count", "confidence", "unsure", "repetition", "start_s", "end_s", "score")
 

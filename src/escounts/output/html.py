@@ -9,10 +9,10 @@ from string import Template
 
 import numpy as np
 
+from escounts.atomic_files import write_text
 from escounts.output.pictures import frames_at, jpeg, telling_times
 from escounts.output.text import clock
 from escounts.results import CountResult
-from escounts.whole_files import write_text
 
 _WIDTH, _HEIGHT = 1000, 220
 _COLUMNS = 1000

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from escounts.atomic_files import write_text
 from escounts.errors import OutputError
 from escounts.results import CountResult, DensityMap, ExemplarSpan, Repetition
-from escounts.whole_files import write_text
 
 SCHEMA = "escounts.result"
 VERSION = "1.0"

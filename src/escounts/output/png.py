@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from escounts.atomic_files import atomic_file
 from escounts.errors import OutputError
 from escounts.output.pictures import frames_at, telling_times
 from escounts.output.text import clock
 from escounts.results import CountResult
-from escounts.whole_files import whole_file
 
 INK, BLUE, ORANGE, GREY = "#1d2733", "#2f6fb5", "#d9772b", "#8a94a0"
 
@@ -22,7 +22,7 @@ def write(result: CountResult, path: Path, *, video: Path | None = None) -> None
         from matplotlib.figure import Figure
     except ImportError as error:
         raise OutputError(f"{path}: png needs matplotlib; install it with: pip install 'escounts[plot]'") from error
-    with whole_file(path) as temporary:
+    with atomic_file(path) as temporary:
         figure = draw(Figure(figsize=(10, 4 if video else 2.8), dpi=150, facecolor="white"), result, video)
         figure.savefig(temporary, format="png")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 from pathlib import Path
 
+from escounts.atomic_files import write_text
 from escounts.results import CountResult
-from escounts.whole_files import write_text
 
 
 def write(result: CountResult, path: Path, *, video: Path | None = None) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
+from escounts.atomic_files import write_text
 from escounts.results import CountResult
-from escounts.whole_files import write_text
 
 _BARS = " ▁▂▃▄▅▆▇█"
 

@@ -92,7 +92,7 @@ class WorkerHandle:
         }
 
 
-class Crew:
+class WorkerPool:
     """One worker for each device, replaced when it dies. Called under the job runner's lock."""
 
     def __init__(self, settings: Settings) -> None:
@@ -103,7 +103,7 @@ class Crew:
         self.workers: list[WorkerHandle] = []
         self.unusable: str | None = None
 
-    def keep_manned(self) -> None:
+    def ensure_running(self) -> None:
         """Start a worker for every device that has none."""
         manned = {worker.device for worker in self.workers}
         for device in self._settings.devices:
@@ -129,7 +129,7 @@ class Crew:
         theirs.close()
         return WorkerHandle(device, process, ours, failures=self._failures.get(device, 0))
 
-    def bury(self, worker: WorkerHandle) -> None:
+    def remove_dead(self, worker: WorkerHandle) -> None:
         """Forget a dead worker. One that never got ready counts against its device."""
         worker.connection.close()
         self.workers.remove(worker)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any
 
-from escounts.serve.crew import Crew, Running, WorkerHandle
+from escounts.serve.crew import Running, WorkerHandle, WorkerPool
 from escounts.serve.database import Database, JobRow, VideoRow
 from escounts.serve.events import EventHub
 from escounts.serve.promises import JobError, Render, settle
@@ -65,7 +65,7 @@ class JobRunner:
         self._locate = locate
         self._sweep = sweep
         self._lock = threading.RLock()
-        self._crew = Crew(settings)
+        self._crew = WorkerPool(settings)
         self._renders: list[Render] = []
         self._rendering: dict[str, Render] = {}
         self._waiters: dict[str, list[Future[JobRow | None]]] = {}
@@ -184,7 +184,7 @@ class JobRunner:
             self._wake_out.recv_bytes()
         with self._lock:
             self._handle_heard()
-            self._crew.keep_manned()
+            self._crew.ensure_running()
             self._watch_clocks()
             self._dispatch()
             watched = [self._wake_out, *self._crew.connections()]
@@ -312,7 +312,7 @@ class JobRunner:
                 self._database.end_job(task_id, "failed", error=f"counting it {reason}, twice")
             del worker.tasks[task_id]  # only now: what could not be written is tried again
             self._announce(task_id)
-        self._crew.bury(worker)
+        self._crew.remove_dead(worker)
 
     def _dispatch(self) -> None:
         """Give waiting work to free lanes: recounts of kept encodings first, then drawings, then counts."""

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from escounts.atomic_files import write_text
 from escounts.errors import EscountsError
-from escounts.whole_files import write_text
 
 Spans = Sequence[tuple[float, float]]
 LABEL = "Repetition"

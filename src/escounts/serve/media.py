@@ -13,11 +13,11 @@ import unicodedata
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from escounts.atomic_files import sweep
 from escounts.errors import EscountsError
 from escounts.serve.database import Database, VideoRow
 from escounts.serve.settings import MEBIBYTE, Settings
 from escounts.serve.worker import Source
-from escounts.whole_files import sweep
 
 SUFFIXES = frozenset(
     {

@@ -9,10 +9,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from escounts.confidence import Calibration, Evidence, choice_features, choose_views, features, says_nothing
-from escounts.data.synthetic import Generator
-from escounts.estimation.seconds import SecondsModel
-from escounts.estimation.views import BASE_RATE
+from escounts.confidence import Calibration, Evidence, choice_features, choose_views, features, is_zero
+from escounts.inference.multi_rate import MultiRateModel
+from escounts.inference.views import BASE_RATE
+from escounts.synthetic import Generator
 
 Array = npt.NDArray[np.float64]
 Progress = Callable[[int, int, str], None]
@@ -41,7 +41,7 @@ class Trial:
 
 
 def collect(
-    model: SecondsModel,
+    model: MultiRateModel,
     generator: Generator,
     videos: int,
     *,
@@ -77,9 +77,9 @@ def calibrate(trials: Sequence[Trial], start: Calibration | None = None) -> Cali
     nothing: list[tuple[Array, bool]] = []
     for trial in trials:
         zero_shot = _judged(trial.evidence, trial.truth, start)
-        (nothing if zero_shot.says_nothing else counted).append((zero_shot.features, zero_shot.right))
+        (nothing if zero_shot.is_zero else counted).append((zero_shot.features, zero_shot.right))
         if trial.guided:
-            guided = _judged(trial.guided, trial.truth, start, unguided=zero_shot.counted)
+            guided = _judged(trial.guided, trial.truth, start, zero_shot_count=zero_shot.counted)
             counted.append((guided.features, guided.right))
     return replace(
         start,
@@ -94,16 +94,16 @@ class _Judged(NamedTuple):
     counted: float
     features: Array
     right: bool
-    says_nothing: bool
+    is_zero: bool
 
 
 def _judged(
-    evidence: Sequence[Evidence], truth: float, calibration: Calibration, *, unguided: float | None = None
+    evidence: Sequence[Evidence], truth: float, calibration: Calibration, *, zero_shot_count: float | None = None
 ) -> _Judged:
-    density, chosen = choose_views(evidence, BASE_RATE, calibration, repeats=unguided is not None)
+    density, chosen = choose_views(evidence, BASE_RATE, calibration, repeats=zero_shot_count is not None)
     count = float(density.sum())
-    values = features(evidence, density, chosen, BASE_RATE, unguided=unguided)
-    return _Judged(count, values, abs(round(count) - truth) <= 1.0, says_nothing(density))
+    values = features(evidence, density, chosen, BASE_RATE, zero_shot_count=zero_shot_count)
+    return _Judged(count, values, abs(round(count) - truth) <= 1.0, is_zero(density))
 
 
 def _fit(judged: Sequence[tuple[Array, bool]]) -> tuple[float, ...]:

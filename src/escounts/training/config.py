@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from escounts.models.device import Precision
-from escounts.whole_files import write_text
+from escounts.atomic_files import write_text
+from escounts.nn.device import Precision
 
 Schedule = Literal["steps", "cosine"]
 

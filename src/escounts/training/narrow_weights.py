@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from escounts.models.attention import CrossBlock
-from escounts.models.decoder import WindowBlock
-from escounts.models.device import autocast_type
+from escounts.nn.attention import CrossBlock
+from escounts.nn.decoder import WindowBlock
+from escounts.nn.device import autocast_type
 
 
 class _Narrowed(torch.autograd.Function):

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from escounts.models.heads import HeadOutput, RateHeadConfig
+from escounts.nn.heads import HeadOutput, RateHeadConfig
 
 INSIDE = 1e-4
 """A cell whose target density is above this lies inside a repetition."""

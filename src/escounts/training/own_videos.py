@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from escounts.data.tokens import TokenLayout
-from escounts.models.checkpoint import read_checkpoint
-from escounts.models.heads import RateHeadConfig
-from escounts.models.lite import NARROW_DECODER
-from escounts.models.network import NetworkConfig
+from escounts.datasets.tokens import TokenLayout
+from escounts.nn.heads import RateHeadConfig
+from escounts.nn.lite import NARROW_DECODER
+from escounts.nn.network import NetworkConfig
 from escounts.training.config import TrainConfig
 from escounts.training.objective import RateObjectiveConfig
 from escounts.training.stored_tokens import StoredTokensConfig
 from escounts.training.token_run import TokenRun
+from escounts.zoo.checkpoint import read_checkpoint
 
 OWN_TRAIN = TrainConfig(
     steps=400,

@@ -15,13 +15,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from escounts.data.synthetic import GeneratedBatch, Generator, Plan
 from escounts.density import period_map, rate_map
-from escounts.evaluation.metrics import mae, obo
-from escounts.models.encoders.lite import LiteEncoder
-from escounts.models.heads import HeadOutput
-from escounts.models.lite import EXEMPLAR_CELLS, exemplar_cells
-from escounts.models.network import Network
+from escounts.metrics import mae, obo
+from escounts.nn.encoders.lite import LiteEncoder
+from escounts.nn.heads import HeadOutput
+from escounts.nn.lite import EXEMPLAR_CELLS, exemplar_cells
+from escounts.nn.network import Network
+from escounts.synthetic import GeneratedBatch, Generator, Plan
 from escounts.training.objective import Target
 
 Spans = Sequence[tuple[float, float]]
@@ -124,7 +124,7 @@ class PixelTask:
         projected = decoder.project(encoder(encoder.normalise(batch.frames_BTCHW)))
         chosen = batch.exemplars
         exemplars_BSTHWC = projected.tokens_BTHWC[chosen.source_BS[..., None], chosen.cell_BSE]
-        memory = decoder.remember(exemplars_BSTHWC, shots_B=chosen.shots_B, cells_BS=chosen.cells_BS)
+        memory = decoder.encode_exemplars(exemplars_BSTHWC, shots_B=chosen.shots_B, cells_BS=chosen.cells_BS)
         # A random start in time: a window may lie anywhere in its video.
         offset = float(torch.randint(0, 200, (1,))) if network.training else 0.0
         return decoder.decode(projected, memory, time_offset=offset), batch.target

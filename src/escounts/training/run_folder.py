@@ -11,14 +11,14 @@ from typing import Any, TextIO
 
 import torch
 
+from escounts.atomic_files import atomic_file, sweep, write_text
 from escounts.errors import DataError
-from escounts.whole_files import sweep, whole_file, write_text
 
 ABOUT = "run.json"
 """What a run folder says of its run."""
 
 
-def claim(out: Path, about: Mapping[str, Any]) -> None:
+def reserve_run_folder(out: Path, about: Mapping[str, Any]) -> None:
     """Make `out` the folder of the run that `about` describes (JSON values); another run's is refused."""
     file, mine = out / ABOUT, json.loads(json.dumps(about))
     if file.exists():
@@ -76,7 +76,7 @@ class RunFolder:
 
     def save_state(self, state: dict[str, Any]) -> None:
         """The state that resuming needs, written whole or not at all."""
-        with whole_file(self.path / "last.pt") as partial:
+        with atomic_file(self.path / "last.pt") as partial:
             torch.save(state, partial)
 
     def load_state(self) -> dict[str, Any] | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from escounts.data.annotations import VideoAnnotation
+from escounts.datasets.annotations import VideoAnnotation
 
 Rng = np.random.Generator
 

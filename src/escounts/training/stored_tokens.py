@@ -16,16 +16,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from escounts.data.annotations import Span, VideoAnnotation
-from escounts.data.tokens import TokenStore
+from escounts.datasets.annotations import Span, VideoAnnotation
+from escounts.datasets.tokens import TokenStore
 from escounts.density import KAPPA, density_map, period_map, rate_map
 from escounts.errors import DataError
-from escounts.evaluation.metrics import mae, obo
-from escounts.evaluation.predictions import decoder_of, predict
-from escounts.models.device import as_layers_take_it, to_device
-from escounts.models.heads import HeadOutput
+from escounts.metrics import mae, obo
+from escounts.nn.device import as_layers_take_it, to_device
+from escounts.nn.heads import HeadOutput
 from escounts.results import FloatArray
 from escounts.training.objective import Target
+from escounts.training.predictions import decoder_of, predict
 from escounts.training.sampling import ExemplarSampler, ExemplarSampling, LengthBatches, Rng, share
 from escounts.training.token_cache import TokenCache
 

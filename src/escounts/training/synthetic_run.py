@@ -12,11 +12,20 @@ import torch
 from torch import nn
 
 from escounts.confidence import Calibration
-from escounts.data.synthetic import ClipBank, Generator, GeneratorConfig, MotionBank
-from escounts.data.synthetic.clips import permissive, pool_rows
 from escounts.errors import DataError, ModelError
-from escounts.estimation.seconds import SecondsModel
-from escounts.models.checkpoint import (
+from escounts.inference.multi_rate import MultiRateModel
+from escounts.nn.encoders.lite import LiteEncoder
+from escounts.nn.lite import LITE, LITE_TINY
+from escounts.nn.network import Network, NetworkConfig
+from escounts.synthetic import ClipBank, Generator, GeneratorConfig, MotionBank
+from escounts.synthetic.clips import permissive, pool_rows
+from escounts.training.calibration import Progress, calibrate, collect
+from escounts.training.config import TrainConfig, synthetic_recipe
+from escounts.training.objective import Objective, RateObjectiveConfig
+from escounts.training.pixels import PixelConfig, PixelTask
+from escounts.training.run_folder import reserve_run_folder
+from escounts.training.trainer import Report, Trainer, start_distributed
+from escounts.zoo.checkpoint import (
     load_network,
     read_checkpoint,
     read_tensors,
@@ -24,15 +33,6 @@ from escounts.models.checkpoint import (
     strict_load,
     write_checkpoint,
 )
-from escounts.models.encoders.lite import LiteEncoder
-from escounts.models.lite import LITE, LITE_TINY
-from escounts.models.network import Network, NetworkConfig
-from escounts.training.calibration import Progress, calibrate, collect
-from escounts.training.config import TrainConfig, synthetic_recipe
-from escounts.training.objective import Objective, RateObjectiveConfig
-from escounts.training.pixels import PixelConfig, PixelTask
-from escounts.training.run_folder import claim
-from escounts.training.trainer import Report, Trainer, start_distributed
 
 VALIDATION_SEED = 990_001
 CALIBRATION_SEED = 990_002
@@ -126,7 +126,7 @@ def train_synthetic(
     trainer = Trainer(run.train, network, task, objective, out, save=save, device=where, report=report)
     if trainer.rank == 0:
         recipe = {part: json.loads(metadata[part]) for part in ("train", "generator", "pixels")}
-        claim(out, {"network": run.network.to_dict(), **recipe})
+        reserve_run_folder(out, {"network": run.network.to_dict(), **recipe})
     figures = trainer.fit()
     if trainer.rank == 0 and run.calibration_videos:
         videos = calibration_videos(run.generator, clips=clips, motion=motion)
@@ -181,7 +181,7 @@ def calibrate_checkpoint(
 
     The network is the one in the file, with its stored precision: that is what will be counted with.
     """
-    model = SecondsModel(path.stem, load_network(path)[0], device=device, calibration=UNCALIBRATED)
+    model = MultiRateModel(path.stem, load_network(path)[0], device=device, calibration=UNCALIBRATED)
     trials = collect(model, generator, videos, lengths=CALIBRATION_LENGTHS, progress=progress)
     fitted = calibrate(trials, UNCALIBRATED)
     tensors, config, metadata = read_checkpoint(path)

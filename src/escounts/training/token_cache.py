@@ -7,8 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from escounts.data.tokens import TokenStore
-from escounts.models.device import to_device
+from escounts.datasets.tokens import TokenStore
+from escounts.nn.device import to_device
 
 HOST_LIMIT = 2 << 30
 """Bytes kept when training on a CPU."""

@@ -15,20 +15,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from escounts.data.annotations import Dataset, VideoAnnotation
-from escounts.data.encoders import encoder_identity
-from escounts.data.tokens import TokenLayout, TokenStore
+from escounts.datasets.annotations import Dataset, VideoAnnotation
+from escounts.datasets.encoders import encoder_identity
+from escounts.datasets.tokens import TokenLayout, TokenStore
 from escounts.errors import DataError, ModelError
-from escounts.models.checkpoint import (
-    load_network,
-    read_checkpoint,
-    save_decoder,
-    save_network,
-    strict_load,
-)
-from escounts.models.decoder import PAPER, Decoder, DecoderConfig
-from escounts.models.network import Network
-from escounts.models.weights import kind_of
+from escounts.nn.decoder import PAPER, Decoder, DecoderConfig
+from escounts.nn.network import Network
 from escounts.training.config import TrainConfig
 from escounts.training.objective import (
     DensityObjectiveConfig,
@@ -36,10 +28,18 @@ from escounts.training.objective import (
     ObjectiveConfig,
     RateObjectiveConfig,
 )
-from escounts.training.run_folder import ABOUT, claim
+from escounts.training.run_folder import ABOUT, reserve_run_folder
 from escounts.training.sampling import ExemplarSampling
 from escounts.training.stored_tokens import StoredTokensConfig, StoredTokensTask
 from escounts.training.trainer import Report, Trainer, start_distributed
+from escounts.zoo.checkpoint import (
+    load_network,
+    read_checkpoint,
+    save_decoder,
+    save_network,
+    strict_load,
+)
+from escounts.zoo.store import kind_of
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class TokenRun:
 
 
 @dataclass(frozen=True)
-class RunAbout:
+class RunMetadata:
     """What a run folder says of itself. trained: keys (see leakage_key) of the videos it learnt from."""
 
     dataset: str
@@ -89,7 +89,7 @@ class RunAbout:
     trained: frozenset[str]
 
     @classmethod
-    def read(cls, folder: Path) -> RunAbout:
+    def read(cls, folder: Path) -> RunMetadata:
         """From a run folder."""
         try:
             values = json.loads((folder / ABOUT).read_text())
@@ -145,7 +145,7 @@ def train_on_tokens(
         report=report,
     )
     if trainer.rank == 0:
-        claim(out, about)
+        reserve_run_folder(out, about)
     return trainer.fit(resume=resume)
 
 
@@ -186,7 +186,7 @@ def leakage_key(dataset: str, video: VideoAnnotation) -> str:
     return f"{dataset.split('-')[0]}:{video.footage or video.file}"
 
 
-def refuse_leakage(about: RunAbout, dataset: str, videos: Iterable[VideoAnnotation]) -> None:
+def refuse_leakage(about: RunMetadata, dataset: str, videos: Iterable[VideoAnnotation]) -> None:
     """The guard: no video that the run trained on may be evaluated."""
     seen = [video.name for video in videos if leakage_key(dataset, video) in about.trained]
     if seen:

@@ -18,8 +18,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from escounts.models.device import precision
-from escounts.models.heads import HeadOutput
+from escounts.nn.device import precision
+from escounts.nn.heads import HeadOutput
 from escounts.training.config import TrainConfig
 from escounts.training.narrow_weights import NarrowWeights
 from escounts.training.objective import Objective, Target
@@ -72,7 +72,7 @@ class TrainingStep(nn.Module):
 class Trainer:
     """Trains a network on a task and leaves last and best checkpoints in a run folder.
 
-    save(path, network, figures): writes a loadable checkpoint (models/checkpoint.py); given by the caller,
+    save(path, network, figures): writes a loadable checkpoint (zoo/checkpoint.py); given by the caller,
     which knows the network's config and provenance.
     """
 

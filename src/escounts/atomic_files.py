@@ -1,0 +1,59 @@
+"""Files that are written whole or not at all: under another name first, then put in their place."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from escounts.errors import OutputError
+
+
+@contextmanager
+def atomic_file(path: Path) -> Iterator[Path]:
+    """An empty file beside `path`, to write to, that takes its place when the block ends well.
+
+    Its name ends in .partial, so a writer must be told the format. Whatever goes wrong, the partial file goes
+    away and an older `path` stays as it was; an OSError (no space, no permission) becomes an OutputError that
+    names the file. A process that is killed leaves the partial file behind: see `sweep`.
+    """
+    partial = path.with_name(f".{path.name[:40]}.{secrets.token_hex(4)}.partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.touch(exist_ok=False)
+        mode = partial.stat().st_mode
+        yield partial
+        os.chmod(partial, mode)  # as any new file: some writers make theirs readable by the owner alone
+        with open(partial, "r+b") as file:
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    except OSError as error:
+        raise OutputError(f"{path}: cannot be written: {error.strerror or error}") from error
+    finally:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """A whole text file, UTF-8."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """A whole file."""
+    with atomic_file(path) as partial:
+        partial.write_bytes(content)
+
+
+def sweep(folder: Path, *, older: float = 0.0) -> None:
+    """Remove the partial files that killed processes left in a folder.
+
+    older: seconds since a file was last written to; where others may be writing, more than a pause of theirs.
+    """
+    for partial in folder.glob(".*.partial"):
+        with suppress(OSError):
+            if time.time() - partial.stat().st_mtime >= older:
+                partial.unlink()

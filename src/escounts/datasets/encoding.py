@@ -1,0 +1,238 @@
+"""From videos to a token store: windows at every offset, pooled, and the exemplars' tokens."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from escounts.datasets.annotations import Dataset, Problem, Span, VideoAnnotation
+from escounts.datasets.tokens import TokenLayout, TokenStore, TokenWriter, VideoTokens
+from escounts.errors import DataError, VideoError
+from escounts.nn.device import precision
+from escounts.nn.encoders.interface import Encoder, EncoderSpec, Image
+from escounts.nn.lite import exemplar_cells
+from escounts.windows import filled, shift_starts, windows
+
+if TYPE_CHECKING:
+    from escounts.video import Video
+
+Progress = Callable[[int, int, str], None]
+"""Called with (videos done, videos in all, name)."""
+
+RELEASED_WINDOW_BYTES = 8 * 14 * 14 * 768 * 4
+RELEASED_STRIDE = 16
+"""The released code's layout: float32 tokens of 14×14, a window at every 16 raw frames."""
+ASSUMED_FPS, ASSUMED_SECONDS = 30.0, 30.0
+WINDOWS_AT_ONCE = 4
+
+
+@dataclass(frozen=True)
+class DiskNeed:
+    """Estimated bytes: of the store, and of the same dataset in the released code's layout."""
+
+    store: int
+    exemplars: int
+    released: int
+
+
+def layout_for(
+    spec: EncoderSpec,
+    identity: str,
+    *,
+    pool: tuple[int, int] | None = None,
+    shifts: int = 4,
+    exemplars: int = 8,
+    pool_exemplars: bool = False,
+) -> TokenLayout:
+    """The layout of an encoder's tokens. pool: grid to average to (none: as they come). shifts: K; the
+    sequences start at 0, 1/K … of a window, rounded down to whole cells."""
+    grid = pool or spec.grid
+    cut = spec.fps is not None  # exemplars are then cells of the sequence itself
+    cells = spec.exemplar_frames if cut else spec.exemplar_frames // spec.frames_per_cell
+    return TokenLayout(
+        encoder=spec.name,
+        identity=identity,
+        channels=spec.channels,
+        grid=grid,
+        exemplar_grid=grid if pool_exemplars or cut else spec.grid,
+        exemplar_cells=cells,
+        window_cells=spec.cells,
+        every=spec.every,
+        fps=spec.fps,
+        frames_per_cell=spec.frames_per_cell,
+        offsets=tuple(shift_starts(spec.cells, min(shifts, spec.cells))),
+        exemplars=exemplars,
+    )
+
+
+def disk_need(videos: Sequence[VideoAnnotation], layout: TokenLayout) -> DiskNeed:
+    """What encoding these videos takes, from the durations that the labels state."""
+    store = exemplars = released = 0
+    for video in videos:
+        seconds, fps = video.duration or ASSUMED_SECONDS, video.fps or ASSUMED_FPS
+        shots = min(len(video.exemplars), layout.exemplars)
+        whole = layout.video_bytes(seconds, fps, shots)
+        store += whole
+        exemplars += whole - layout.video_bytes(seconds, fps, 0)
+        released += (int(seconds * fps / RELEASED_STRIDE) + 1 + len(video.exemplars)) * RELEASED_WINDOW_BYTES
+    return DiskNeed(store, exemplars, released)
+
+
+def encode_dataset(
+    dataset: Dataset,
+    root: Path,
+    out: Path,
+    encoder: Encoder,
+    layout: TokenLayout,
+    *,
+    splits: Iterable[str] | None = None,
+    progress: Progress | None = None,
+) -> tuple[TokenStore, list[Problem]]:
+    """Encode every video that is there; a bad one is reported by name and the rest go on. Resumes."""
+    wanted = tuple(splits or dataset.splits)
+    videos = [video for video in dataset.videos if video.split in wanted]
+    problems: list[Problem] = []
+    with TokenWriter(out, layout) as writer:
+        todo = [video for video in videos if not writer.has(video.name)]
+        _check_space(out, disk_need(todo, layout))
+        for done, video in enumerate(todo):
+            if progress:
+                progress(len(videos) - len(todo) + done, len(videos), video.name)
+            path = dataset.locate(root, video)
+            if path is None:
+                problems.append(Problem(video.split, video.name, f"no video under {root}", unusable=True))
+                continue
+            try:
+                writer.write(encode_video(path, video, encoder, layout))
+            except VideoError as error:
+                problems.append(Problem(video.split, video.name, str(error), unusable=True))
+        store = writer.finish()
+    if progress:
+        progress(len(videos), len(videos), "")
+    return store, problems
+
+
+def encode_video(path: Path, video: VideoAnnotation, encoder: Encoder, layout: TokenLayout) -> VideoTokens:
+    """The tokens of one annotated video: a sequence at each offset, and its exemplars."""
+    from escounts.video import Video
+
+    source = Video(path)
+    end = None if video.duration is None else video.begin + video.duration
+    size = encoder.spec.read_size(source.info.width, source.info.height)
+    rate, every = layout.fps, None if layout.fps else layout.every
+    frames = source.frames(size=size, start=video.begin, end=end, rate=rate, every=every)
+    sequences = _sequences((encoder.spec.cut(frame.image) for frame in frames), encoder, layout)
+    step = layout.step(video.fps or source.info.fps)
+    duration = video.duration or source.info.duration - video.begin
+    late = [span for span in video.spans if span[1] > duration + max(0.5, step)]
+    if late:
+        raise VideoError(f"{path}: repetition at {late[0][0]:.2f} s lies past its end ({duration:.2f} s)")
+    spans = spread(video.exemplars, layout.exemplars)
+    if layout.fps is not None:
+        exemplars = exemplars_in_place(sequences[0], spans, step, layout.exemplar_cells)
+    else:
+        exemplars = _exemplars(source, spans, video.begin, encoder, layout)
+    return VideoTokens(
+        name=video.name,
+        sequences=sequences,
+        exemplars=exemplars,
+        exemplar_spans=np.asarray(spans, dtype=np.float64).reshape(-1, 2),
+        step=step,
+        duration=duration,
+    )
+
+
+def spread(spans: Sequence[Span], most: int) -> list[Span]:
+    """At most that many spans, evenly over the video, always the same ones."""
+    if len(spans) <= most:
+        return list(spans)
+    return [spans[int((i + 0.5) * len(spans) / most)] for i in range(most)]
+
+
+def _sequences(images: Iterator[Image], encoder: Encoder, layout: TokenLayout) -> dict[int, Tensor]:
+    """Tokens (T, H, W, C) from each offset to the end of the video, cut at the last frame."""
+    parts: list[list[Tensor]] = [[] for _ in layout.offsets]
+    pending: list[tuple[int, list[Image]]] = []
+    length = layout.window_cells * layout.frames_per_cell
+    starts = [offset * layout.frames_per_cell for offset in layout.offsets]
+    for window in windows(images, size=length, starts=starts):
+        pending.append(window)
+        if len(pending) == WINDOWS_AT_ONCE:
+            _encode_windows(pending, parts, encoder, layout)
+            pending = []
+    _encode_windows(pending, parts, encoder, layout)
+    return {offset: torch.cat(tokens) for offset, tokens in zip(layout.offsets, parts, strict=True) if tokens}
+
+
+def _encode_windows(
+    pending: Sequence[tuple[int, list[Image]]],
+    parts: list[list[Tensor]],
+    encoder: Encoder,
+    layout: TokenLayout,
+) -> None:
+    """Encode windows, those of one length together, and append their tokens to their sequence.
+
+    An encoder with a fixed window gets the last frame again up to its length; cells past the end are cut.
+    """
+    fixed = layout.window_cells * layout.frames_per_cell if layout.fps is None else 0
+    by_length: dict[int, list[tuple[int, list[Image]]]] = {}
+    for window in pending:
+        by_length.setdefault(max(len(window[1]), fixed), []).append(window)
+    for length, group in by_length.items():
+        frames = np.stack([filled(images, length) for _, images in group])
+        for (sequence, images), tokens_THWC in zip(group, _tokens(encoder, frames, layout.grid), strict=True):
+            parts[sequence].append(tokens_THWC[: -(-len(images) // layout.frames_per_cell)])
+
+
+def exemplars_in_place(tokens_THWC: Tensor, spans: Sequence[Span], step: float, cells: int) -> Tensor:
+    """Exemplars (R, cells, H, W, C) as cells of the video's own sequence, spread evenly over each span."""
+    index = [exemplar_cells(start / step, end / step, len(tokens_THWC), cells) for start, end in spans]
+    return tokens_THWC[torch.from_numpy(np.array(index, dtype=np.int64).reshape(-1, cells))]
+
+
+def _exemplars(source: Video, spans: Sequence[Span], begin: float, encoder: Encoder, layout: TokenLayout) -> Tensor:
+    """Tokens (R, T, H, W, C) of frames spread evenly over each span."""
+    shape = (layout.exemplar_cells, *layout.exemplar_grid, layout.channels)
+    frames = encoder.spec.exemplar_frames
+    size = encoder.spec.read_size(source.info.width, source.info.height)
+    shots = []
+    for start, end in spans:
+        rate = frames / (end - start)
+        shown = source.frames(size=size, start=begin + start, end=begin + end, rate=rate)
+        images = [encoder.spec.cut(frame.image) for frame in shown]
+        if not images:
+            raise VideoError(f"{source.path}: no frame between {start:.2f} and {end:.2f} s")
+        shots.append(_tokens(encoder, filled(images[:frames], frames)[None], layout.exemplar_grid)[0])
+    return torch.stack(shots) if shots else torch.zeros(0, *shape, dtype=torch.float16)
+
+
+@torch.no_grad()
+def _tokens(encoder: Encoder, frames: npt.NDArray[np.uint8], grid: tuple[int, int]) -> Tensor:
+    """float16 tokens (B, T, H, W, C) of uint8 frames (B, T, H, W, 3), averaged to the grid."""
+    frames_BTCHW = torch.from_numpy(frames).permute(0, 1, 4, 2, 3)
+    device = next(iter(encoder.parameters()), torch.zeros(0)).device
+    with precision(device):
+        tokens_BTHWC: Tensor = encoder(encoder.normalise(frames_BTCHW)).float()
+    if tuple(tokens_BTHWC.shape[2:4]) != grid:
+        flat = tokens_BTHWC.flatten(0, 1).permute(0, 3, 1, 2)
+        pooled = F.adaptive_avg_pool2d(flat, grid).permute(0, 2, 3, 1)
+        tokens_BTHWC = pooled.reshape(*tokens_BTHWC.shape[:2], *pooled.shape[1:])
+    return tokens_BTHWC.half().cpu()
+
+
+def _check_space(out: Path, need: DiskNeed) -> None:
+    free = shutil.disk_usage(out).free
+    if need.store > free:
+        raise DataError(
+            f"{out} needs about {need.store / 1e9:.1f} GB more, {free / 1e9:.1f} GB are free; "
+            "free some, or store fewer offsets, exemplars or a smaller grid"
+        )

@@ -1,0 +1,86 @@
+"""OVR (open-vocabulary repetitions) of Ego4D and Kinetics: counts of stretches, no times of repetitions.
+
+A release is one JSON list of clips. A clip carries several annotators' stretches; each stretch that states a
+count becomes pseudo-labels, its time divided evenly, as for Countix.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from escounts.datasets.annotations import Dataset, Problem, VideoAnnotation, assemble
+from escounts.density import pseudo_spans
+from escounts.errors import DataError
+
+Source = Literal["ego4d", "kinetics"]
+
+CLIP_SECONDS = 10.0
+PUBLISHED: Mapping[Source, Mapping[str, int]] = {"ego4d": {"train": 41_900, "test": 8_700}, "kinetics": {}}
+VIDEO_FOLDERS = ("video/{split}/{file}", "videos/{split}/{file}", "{split}/{file}", "video/{file}", "{file}")
+
+
+def load(root: Path, *, source: Source = "ego4d") -> Dataset:
+    """OVR from `ovr_<source>_release.json` in the root; clips are `<video_id>_<second>.mp4`, 10 s long."""
+    path = root if root.is_file() else root / f"ovr_{source}_release.json"
+    found: list[VideoAnnotation | Problem] = []
+    rows: dict[str, int] = {}
+    for index, entry in enumerate(_entries(path)):
+        split = str(entry.get("split") or "train")
+        split = {"val": "valid", "validation": "valid"}.get(split, split)
+        rows[split] = rows.get(split, 0) + 1
+        found.extend(_videos(entry, index, split))
+    return assemble(f"ovr-{source}", found, rows, published=PUBLISHED[source], video_folders=VIDEO_FOLDERS)
+
+
+def _entries(path: Path) -> list[Mapping[str, Any]]:
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise DataError(f"no OVR release {path}") from None
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise DataError(f"cannot read OVR release {path}: {error}") from error
+    if isinstance(entries, dict):
+        lists = [value for value in entries.values() if isinstance(value, list)]
+        entries = lists[0] if len(lists) == 1 else None
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise DataError(f"{path} is not an OVR release: expected one list of clips")
+    return entries
+
+
+def _videos(entry: Mapping[str, Any], index: int, split: str) -> Iterator[VideoAnnotation | Problem]:
+    """The stretches of one clip; the name carries the clip and, past the first, the stretch."""
+    video = entry.get("video_id")
+    if not video:
+        yield Problem(split, f"entry {index}", "no video_id", unusable=True)
+        return
+    second = entry.get("timestamp_sec")
+    clip = f"{video}_{float(second):.3f}" if second is not None else str(video)
+    stretches = entry.get("ovr_annotations") or []
+    if not stretches:
+        yield Problem(split, clip, "no annotations", unusable=True)
+    for order, stretch in enumerate(stretches):
+        name = clip if order == 0 else f"{clip}#{order + 1}"
+        try:
+            start, end = float(stretch["start_time"]), float(stretch["end_time"])
+            count = round(float(stretch["count"]))
+        except (KeyError, TypeError, ValueError):
+            yield Problem(split, name, "no start_time, end_time or count", unusable=True)
+            continue
+        if end <= start or count < 0:
+            what = f"stretch {start:g}–{end:g} s with count {count} cannot be"
+            yield Problem(split, name, what, unusable=True)
+            continue
+        yield VideoAnnotation(
+            name=name,
+            file=f"{clip}.mp4",
+            action=str(stretch.get("description") or "").strip().lower() or None,
+            count=count,
+            spans=tuple(pseudo_spans(count, start, end)),
+            fps=None,
+            duration=CLIP_SECONDS,
+            split=split,
+            pseudo=True,
+        )

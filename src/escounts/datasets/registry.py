@@ -1,0 +1,101 @@
+"""The datasets by name, and what of them is really on this disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from escounts.datasets import countix, folder, ovr, repcount, ucfrep
+from escounts.datasets import generated as synthetic_set
+from escounts.datasets.annotations import Dataset, Problem, VideoAnnotation
+from escounts.errors import DataError, VideoError
+
+
+@dataclass(frozen=True)
+class DatasetEntry:
+    """A dataset that has a name. test: the split its published numbers are of."""
+
+    summary: str
+    load: Callable[[Path], Dataset]
+    test: str = "test"
+
+
+DATASETS: Mapping[str, DatasetEntry] = {
+    "repcount": DatasetEntry("RepCount-A, workouts, times of every repetition", repcount.load),
+    "repcount-open": DatasetEntry(
+        "RepCount-A, actions of train and test apart", lambda root: repcount.load(root, open_set=True)
+    ),
+    "countix": DatasetEntry("Countix, the dataset's own tables in seconds", countix.load),
+    "countix-frames": DatasetEntry(
+        "Countix as the paper's authors cut it, in frames", lambda root: countix.load(root, form="frames")
+    ),
+    "countix-av": DatasetEntry(
+        "Countix-AV, the part whose sound repeats too", lambda root: countix.load(root, form="av")
+    ),
+    "ucfrep": DatasetEntry("UCFRep, stretches of UCF-101", ucfrep.load, test="valid"),
+    "ovr-ego4d": DatasetEntry("OVR-Ego4D, ten-second egocentric clips", ovr.load),
+    "ovr-kinetics": DatasetEntry("OVR-Kinetics, ten-second clips", lambda root: ovr.load(root, source="kinetics")),
+    "folder": DatasetEntry("your own videos with a labels.csv", folder.load, test="valid"),
+    "synthetic": DatasetEntry("generated repetitions, in the form of RepCount", synthetic_set.load),
+}
+
+
+def load_dataset(name: str, root: Path) -> Dataset:
+    """The dataset of that name with its labels under root."""
+    entry = dataset_entry(name)
+    if not root.exists():
+        raise DataError(f"no folder {root}: give the place of {name} with --root")
+    return entry.load(root)
+
+
+def dataset_entry(name: str) -> DatasetEntry:
+    """What is known of a dataset; an unknown name lists the known ones."""
+    if name not in DATASETS:
+        raise DataError(f"unknown dataset {name!r}; known are {', '.join(DATASETS)}")
+    return DATASETS[name]
+
+
+@dataclass(frozen=True)
+class FileCheck:
+    """Which videos of a dataset are on disk. problems: missing or unreadable files, labels past their end."""
+
+    found: Mapping[str, Path]
+    missing: tuple[VideoAnnotation, ...]
+    problems: tuple[Problem, ...]
+
+
+def check_files(dataset: Dataset, root: Path, *, open_videos: bool = False) -> FileCheck:
+    """Looks for every video; with open_videos also opens each and compares its length with its labels."""
+    found: dict[str, Path] = {}
+    missing: list[VideoAnnotation] = []
+    problems: list[Problem] = []
+    for video in dataset.videos:
+        path = dataset.locate(root, video)
+        if path is None:
+            missing.append(video)
+            continue
+        what = list(_file_problems(video, path)) if open_videos else []
+        problems.extend(what)
+        if not any(problem.unusable for problem in what):
+            found[video.name] = path
+    return FileCheck(found, tuple(missing), tuple(problems))
+
+
+def _file_problems(video: VideoAnnotation, path: Path) -> Iterator[Problem]:
+    from escounts.video import Video
+
+    try:
+        info = Video(path).info
+    except VideoError as error:
+        yield Problem(video.split, video.name, f"cannot be read: {error}", unusable=True)
+        return
+    length = info.duration - video.begin
+    late = [span for span in video.spans if span[1] > length + 0.5]
+    if late:
+        start, end = late[0]
+        what = f"repetition {start:.2f}–{end:.2f} s lies past the end of the video ({length:.2f} s)"
+        yield Problem(video.split, video.name, what, unusable=True)
+    if video.fps and info.fps and abs(info.fps / video.fps - 1) > 0.02:
+        what = f"labels say {video.fps:.2f} frames a second, the file has {info.fps:.2f}"
+        yield Problem(video.split, video.name, what)

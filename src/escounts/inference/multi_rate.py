@@ -1,0 +1,111 @@
+"""The default model: fixed rates in time, so that one motion filmed at 24 and at 60 frames a second is seen alike.
+
+A video is read at the base rate and encoded at slow views first. The fast view costs twice as much as the slow ones
+together; it is encoded when they are unsure or see short periods, or when an exemplar asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import torch
+
+from escounts.confidence import Calibration, wants_faster
+from escounts.counting_model import Progress
+from escounts.errors import VideoError
+from escounts.inference.frame_cache import FrameCache
+from escounts.inference.multi_rate_encoding import MultiRateEncoding
+from escounts.inference.views import BASE_RATE, Image, View
+from escounts.nn.network import Network
+
+if TYPE_CHECKING:
+    # The reader needs PyAV; a machine that only trains and calibrates need not have it.
+    from escounts.video import Video
+
+SLOW_VIEWS = (View(6), View(3))
+FAST_VIEWS = (View(1),)
+THOROUGH_VIEWS = (View(6), View(6, 3), View(4), View(3), View(3, 1), View(2), View(1))
+SLOW_SHARE = 0.5
+"""Of the time that reading and encoding at all views takes."""
+KEPT_IMAGES = 128 * 2**20
+"""Bytes of images that are kept between the slow views and the fast one; a longer video (90 s) is read again."""
+
+
+class MultiRateModel:
+    """The neural CountingModel in `seconds` mode.
+
+    views: encoded always. fast_views: encoded where they are wanted. thorough_views: all of them, when asked for.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        network: Network,
+        *,
+        device: torch.device | str = "cpu",
+        calibration: Calibration | None = None,
+        views: Sequence[View] = SLOW_VIEWS,
+        fast_views: Sequence[View] = FAST_VIEWS,
+        thorough_views: Sequence[View] = THOROUGH_VIEWS,
+    ) -> None:
+        self.name = name
+        self.device = torch.device(device)
+        self.network = network.to(self.device).eval()
+        self.network.encoder.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.calibration = calibration or Calibration()
+        self.unsure_below = self.calibration.unsure_below
+        self.views, self.fast_views, self.thorough_views = tuple(views), tuple(fast_views), tuple(thorough_views)
+
+    def encode(
+        self,
+        video: Video,
+        *,
+        start: float = 0.0,
+        end: float | None = None,
+        thorough: bool = False,
+        progress: Progress | None = None,
+    ) -> MultiRateEncoding:
+        """Read the video at the base rate and encode the views that are needed."""
+        size = self.network.encoder.spec.size
+        whole = (end if end is not None else video.info.duration) - start
+        passes = [(0.0, 1.0)] if thorough else [(0.0, SLOW_SHARE), (SLOW_SHARE, 1 - SLOW_SHARE)]
+        images = FrameCache(
+            lambda: (f.image for f in video.frames(size=(size, size), start=start, end=end, rate=BASE_RATE)),
+            limit=0 if thorough else KEPT_IMAGES,
+        )
+
+        def read() -> Iterator[Image]:
+            before, share = passes.pop(0) if passes else (1.0, 0.0)
+            for index, image in enumerate(images):
+                if progress is not None and share and index % 30 == 0:
+                    done = min(index / BASE_RATE, whole)
+                    progress(before * whole + share * done, whole)
+                yield image
+
+        encoding = MultiRateEncoding(self, read, start=start, video=video.info.path.resolve())
+        self._encode(encoding, thorough=thorough)
+        images.forget()
+        passes.clear()  # whoever has it read again later has a progress of their own
+        if encoding.frames == 0:
+            raise VideoError(f"{video.info.path}: no frame between {start:.2f} s and {start + whole:.2f} s")
+        if progress is not None:
+            progress(whole, whole)
+        return encoding
+
+    def encode_images(
+        self, images: Iterable[Image], *, start: float = 0.0, thorough: bool = False
+    ) -> MultiRateEncoding:
+        """Encode (S, S, 3) RGB images that come at the base rate, the first at `start` seconds."""
+        kept = images if isinstance(images, Sequence) or hasattr(images, "__array__") else list(images)
+        encoding = MultiRateEncoding(self, lambda: kept, start=start)
+        self._encode(encoding, thorough=thorough)
+        return encoding
+
+    def _encode(self, encoding: MultiRateEncoding, *, thorough: bool) -> None:
+        if thorough:
+            encoding.encode(self.thorough_views)
+            return
+        encoding.encode(self.views)
+        if encoding.frames and self.fast_views and wants_faster(encoding.evidence(), BASE_RATE):
+            encoding.encode(self.fast_views)

@@ -1,0 +1,268 @@
+"""One video, encoded by the default model: cut exemplars from it, ask it for densities.
+
+Zero-shot, the view that is likeliest right speaks; an exemplar says itself which rate suits it.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from escounts.confidence import Evidence, choose_views
+from escounts.errors import ExemplarError
+from escounts.inference.pool import InferencePool
+from escounts.inference.views import BASE_RATE, Image, View, ViewEncoder, Window, WindowStore
+from escounts.nn.decoder import Memory
+from escounts.nn.heads import RateHeadConfig, read_periods
+from escounts.nn.lite import exemplar_cells
+from escounts.results import DensityMap, Estimate
+from escounts.windows import Stitcher, triangle
+
+if TYPE_CHECKING:
+    from escounts.inference.multi_rate import MultiRateModel
+
+SHORTEST = 8
+"""Cells a view needs before it says anything."""
+GPU_BATCH = 16
+"""Windows that a GPU decodes at once; of a CPU's cores, each takes one."""
+EXEMPLAR_TARGET = 14.0
+"""Cells an exemplar should last at the rate that is chosen for it."""
+TEMPO_SPREAD = 0.35
+"""How far a video's repetitions differ in length from the marked one, in log: a few tens of per cent. It settles what
+the decoder leaves open, mostly whether one side is meant or both."""
+
+Array = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class SecondsShot:
+    """An exemplar: its tokens at every view where it fits, (16, H, W, C), and how long it lasts in seconds.
+
+    video: what it was cut from; its length counts only there, another video has its own tempo.
+    """
+
+    tokens: dict[View, Tensor]
+    seconds: float
+    video: object
+
+
+class MultiRateEncoding:
+    """One video's projected windows at every view that has been encoded.
+
+    read: gives the base rate's images from the first on, as often as it is called. video: equal for two stretches
+    of one video; None: no other encoding is of the same.
+    """
+
+    def __init__(
+        self, model: MultiRateModel, read: Callable[[], Iterable[Image]], *, start: float, video: object = None
+    ) -> None:
+        decoder = model.network.decoder.config
+        self.model, self.start, self._read = model, start, read
+        self.video = object() if video is None else video
+        self.store = WindowStore(decoder.grid, decoder.channels)
+        self.windows: dict[View, list[Window]] = {}
+        self.frames = 0
+        self.end = start
+        self._asked: list[View] = []
+        self._zero_shot: dict[View, Evidence] = {}
+        self._encoding = threading.Lock()
+
+    @torch.inference_mode()
+    def encode(self, views: Sequence[View]) -> None:
+        """Read the video and encode the views that are not there yet; a count without exemplars asks these."""
+        self._need(views)
+        self._asked = list(dict.fromkeys([*self._asked, *views]))
+
+    def _need(self, views: Sequence[View]) -> None:
+        """Encode views that are not there yet.
+
+        Others may count what is there meanwhile: nothing of theirs changes before all is encoded.
+        """
+        with self._encoding:
+            missing = [view for view in views if view not in self.windows]
+            if missing:
+                self._encode(missing)
+
+    def _encode(self, views: Sequence[View]) -> None:
+        model = self.model
+        frames, kept = 0, self.store.cells
+        try:
+            with InferencePool(model.device) as cores:
+                encoders = [ViewEncoder(model.network, view, self.store, cores) for view in views]
+                for image in self._read():
+                    frames += 1
+                    for encoder in encoders:
+                        encoder.push(image)
+                for encoder in encoders:
+                    encoder.finish()
+                windows = {encoder.view: encoder.windows for encoder in encoders}
+        except BaseException:
+            self.store.forget_after(kept)  # cancelled, or the video broke: nobody will ask for these windows
+            raise
+        self.frames, self.end = frames, self.start + frames / BASE_RATE
+        self.windows = self.windows | windows
+
+    @torch.inference_mode()
+    def shot(self, start: float, end: float) -> SecondsShot:
+        """The exemplar between two times, cut from the window that shows it best."""
+        if not self.start - 1e-6 <= start < end <= self.end + 1.0:
+            raise ExemplarError(
+                f"exemplar {start:g}-{end:g} s lies outside the encoded {self.start:g}-{self.end:g} s"
+            )
+        self._need([_best_view(self._all_views(), end - start)])
+        tokens = {}
+        for view, windows in self.windows.items():
+            first, last = self._cell(view, start), self._cell(view, end)
+            if not windows or last - first > windows[0].cells:
+                continue
+            window = min(windows, key=lambda w: abs(w.start + w.cells / 2 - (first + last) / 2))
+            projected = self.store.read([window], self.model.device)
+            cells = exemplar_cells(first - window.start, last - window.start, window.cells)
+            tokens[view] = projected.tokens_BTHWC[0, torch.from_numpy(cells)]
+        if not tokens:
+            raise ExemplarError(f"exemplar {start:g}-{end:g} s is too long; mark one repetition only")
+        return SecondsShot(tokens, end - start, self.video)
+
+    @torch.inference_mode()
+    def estimate(
+        self,
+        shots: Sequence[SecondsShot] = (),
+        *,
+        start: float | None = None,
+        end: float | None = None,
+        assume_repeats: bool = False,
+    ) -> Estimate:
+        """The density between two times, on the base rate's grid."""
+        first, last = self._frames(start, end)
+        evidence = self.evidence(shots, first=first, last=last, assume_repeats=assume_repeats)
+        calibration = self.model.calibration
+        density, chosen = choose_views(evidence, BASE_RATE, calibration, repeats=bool(shots) or assume_repeats)
+        zero_shot_count = None
+        if shots:
+            without = self.evidence(first=first, last=last)
+            zero_shot_count = float(choose_views(without, BASE_RATE, calibration, repeats=assume_repeats)[0].sum())
+        confidence, details = calibration.confidence(
+            evidence, density, chosen, BASE_RATE, zero_shot_count=zero_shot_count
+        )
+        map_ = DensityMap(density, self.start + first / BASE_RATE, 1 / BASE_RATE, "rate")
+        return Estimate(map_, confidence, details)
+
+    @torch.inference_mode()
+    def evidence(
+        self,
+        shots: Sequence[SecondsShot] = (),
+        *,
+        first: int = 0,
+        last: int | None = None,
+        assume_repeats: bool = False,
+    ) -> list[Evidence]:
+        """What every view that is asked says of base frames first..last."""
+        last = self.frames if last is None else last
+        views = self._select_views(shots)
+        if shots or assume_repeats:
+            return [self._decode(v, shots, first, last, assume_repeats=assume_repeats) for v in views]
+        for view in views:
+            if view not in self._zero_shot:
+                self._zero_shot[view] = self._decode(view, (), 0, self.frames, assume_repeats=False)
+        return [self._zero_shot[view].part(first, last) for view in views]
+
+    def _frames(self, start: float | None, end: float | None) -> tuple[int, int]:
+        """Base frames between two times in seconds."""
+        first = max(0, round(((start if start is not None else self.start) - self.start) * BASE_RATE))
+        last = min(self.frames, round(((end if end is not None else self.end) - self.start) * BASE_RATE))
+        return first, last
+
+    def _select_views(self, shots: Sequence[SecondsShot]) -> list[View]:
+        """Views to ask: those encoded for it, or the one at which the exemplars last about EXEMPLAR_TARGET cells."""
+        if not shots:
+            views = [view for view in self._asked if self.windows[view]]
+            return [v for v in views if self.windows[v][0].cells >= SHORTEST] or views[-1:]
+        fitting = [view for view in self._all_views() if all(view in shot.tokens for shot in shots)]
+        if not fitting:
+            raise ExemplarError("the exemplars were encoded at other rates; encode both with the same setting")
+        seconds = math.exp(sum(math.log(shot.seconds) for shot in shots) / len(shots))
+        view = _best_view(fitting, seconds)
+        self._need([view])
+        return [view]
+
+    def _all_views(self) -> list[View]:
+        """Views that are encoded, and those that may be."""
+        return list(dict.fromkeys([*self.windows, *self.model.views, *self.model.fast_views]))
+
+    def _decode(
+        self, view: View, shots: Sequence[SecondsShot], first: int, last: int, *, assume_repeats: bool
+    ) -> Evidence:
+        """Decode the view's windows that touch base frames first..last and stitch them."""
+        cells = view.cells(self.frames)
+        density, gate, sharp = Stitcher(cells), Stitcher(cells), Stitcher(cells)
+        begin, stop = (first - view.phase) / view.divisor, (last - view.phase) / view.divisor
+        windows = [w for w in self.windows[view] if w.start < stop and w.start + w.cells > begin]
+        batch = 1 if self.model.device.type == "cpu" else GPU_BATCH
+        groups = [windows[index : index + batch] for index in range(0, len(windows), batch)]
+        with InferencePool(self.model.device) as cores:
+            memory = cores.submit(self._memory, view, shots).result()
+            lasts = self._lasts(view, shots)
+            maps = [cores.submit(self._maps, group, memory, lasts, assume_repeats) for group in groups]
+            for group, future in zip(groups, maps, strict=True):
+                for row, window in enumerate(group):
+                    for stitcher, stack in zip((density, gate, sharp), future.result(), strict=True):
+                        stitcher.add(stack[row], window.start, triangle(window.cells))
+        return Evidence(
+            rate=view.rate,
+            density=_on_base(density.result() / view.divisor, view, first, last),
+            gate=_on_base(gate.result(), view, first, last),
+            sharpness=_on_base(sharp.result(), view, first, last),
+        )
+
+    def _maps(self, windows: Sequence[Window], memory: Memory, lasts: float | None, assume_repeats: bool) -> Array:
+        """Density, gate and sharpness of windows of equal length: (3, B, T). lasts: cells of a marked repetition."""
+        projected = self.store.read(windows, self.model.device)
+        decoder, calibration = self.model.network.decoder, self.model.calibration
+        output = decoder.decode(projected, memory.expand(len(windows)))
+        assert output.gate_logits_BT is not None and output.period_logits_BTP is not None
+        assert isinstance(decoder.config.head, RateHeadConfig)
+        rate, sharpness = read_periods(
+            decoder.config.head, output.period_logits_BTP, about=lasts, spread=TEMPO_SPREAD
+        )
+        gates = (calibration.gate_sharpness * (output.gate_logits_BT + calibration.gate_bias)).sigmoid()
+        maps: Array = torch.stack([rate if assume_repeats else rate * gates, gates, sharpness]).float().cpu().numpy()
+        return maps
+
+    def _memory(self, view: View, shots: Sequence[SecondsShot]) -> Memory:
+        decoder = self.model.network.decoder
+        if not shots:
+            return decoder.encode_exemplars()
+        exemplars = torch.stack([shot.tokens[view] for shot in shots])[None].to(self.model.device)
+        lengths = [shot.seconds * view.rate if self._own(shot) else 0.0 for shot in shots]
+        return decoder.encode_exemplars(exemplars, cells_BS=torch.tensor([lengths], device=self.model.device))
+
+    def _own(self, shot: SecondsShot) -> bool:
+        return shot.video == self.video
+
+    def _lasts(self, view: View, shots: Sequence[SecondsShot]) -> float | None:
+        """Cells that this video's marked repetitions last, their geometric mean; None when none is marked in it."""
+        own = [math.log(shot.seconds * view.rate) for shot in shots if self._own(shot)]
+        return math.exp(sum(own) / len(own)) if own else None
+
+    def _cell(self, view: View, time: float) -> float:
+        return ((time - self.start) * BASE_RATE - view.phase) / view.divisor
+
+
+def _on_base(values: npt.NDArray[np.float64], view: View, first: int, last: int) -> Array:
+    """A view's cells on base frames first..last: every frame has the value of the cell it lies in."""
+    frames = np.arange(first, last)
+    cell = np.clip((frames - view.phase) // view.divisor, 0, len(values) - 1)
+    return values[cell].astype(np.float32)
+
+
+def _best_view(views: Sequence[View], seconds: float) -> View:
+    """The view at which so many seconds are nearest to EXEMPLAR_TARGET cells."""
+    return min(views, key=lambda view: abs(math.log(seconds * view.rate / EXEMPLAR_TARGET)))

@@ -1,0 +1,253 @@
+"""The paper's way from a video to a density: windows cut in raw frames, K time shifts.
+
+A window (64 raw frames) gives T' cells of tokens; the windows one after another are one sequence, and so are
+those that start 1/K, 2/K … of a window later (section 3.3). Each window is encoded once and kept; an exemplar
+is a window of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from escounts.counting_model import Progress
+from escounts.errors import ExemplarError, VideoError
+from escounts.inference.token_file import TokenFile
+from escounts.nn.decoder import Memory, Projected, check_tokens
+from escounts.nn.device import precision
+from escounts.nn.encoders.interface import Image
+from escounts.nn.network import Network
+from escounts.results import DensityMap, Estimate
+from escounts.video import Video
+from escounts.windows import Stitcher, filled, shift_starts, windows
+
+Array = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class PaperWindowConfig:
+    """shifts: K, a divisor of the window's cells. padding: the frames past a video's end in its last window,
+    the last frame again or the mean colour. stretch, overlap: cells that are decoded at once in a long video,
+    and cells that two neighbours share. batch: windows encoded at once; None: 16 on a GPU, 1 on a CPU, where
+    one window already keeps every core busy."""
+
+    shifts: int = 4
+    padding: Literal["last", "mean"] = "last"
+    stretch: int = 384
+    overlap: int = 96
+    batch: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.overlap < self.stretch:
+            raise ValueError(f"got stretch {self.stretch}, overlap {self.overlap}; need 0 ≤ overlap < stretch")
+
+
+PAPER_WINDOWS = PaperWindowConfig()
+RELEASED_WINDOWS = PaperWindowConfig(shifts=2, padding="mean")
+
+
+@dataclass(frozen=True)
+class FramesShot:
+    """An exemplar: its projected tokens (T, H, W, C), how many seconds it lasts, the file it was cut from."""
+
+    tokens_THWC: Tensor
+    seconds: float
+    path: Path
+
+
+class PaperWindowModel:
+    """The neural CountingModel in `frames` mode: an encoder of the paper and a decoder trained on it."""
+
+    unsure_below = 0.5
+
+    def __init__(
+        self,
+        name: str,
+        network: Network,
+        *,
+        device: torch.device | str = "cpu",
+        config: PaperWindowConfig = PAPER_WINDOWS,
+    ) -> None:
+        self.name, self.config = name, config
+        self.device = torch.device(device)
+        self.network = network.to(self.device).eval()
+        self.spec = network.encoder.spec
+        self.batch = config.batch or (16 if self.device.type == "cuda" else 1)
+        if self.spec.cells % config.shifts:
+            raise ValueError(f"{config.shifts} time shifts do not divide the {self.spec.cells} cells of a window")
+
+    @torch.inference_mode()
+    def encode(
+        self,
+        video: Video,
+        *,
+        start: float = 0.0,
+        end: float | None = None,
+        thorough: bool = False,
+        progress: Progress | None = None,
+    ) -> PaperWindowEncoding:
+        """Read the video once and encode the windows of all time shifts; a few windows of pixels are held.
+
+        thorough changes nothing: the time shifts are the paper's own.
+        """
+        encoding = PaperWindowEncoding(self, video, start)
+        whole = (end if end is not None else video.info.duration) - start
+        size = self.spec.read_size(video.info.width, video.info.height)
+
+        def images() -> Iterator[Image]:
+            for frame in video.frames(size=size, start=start, end=end, every=self.spec.every):
+                encoding.times.append(frame.time)
+                if progress is not None and len(encoding.times) % 64 == 1:
+                    progress(frame.time - start, max(whole, frame.time - start))
+                yield self.spec.cut(frame.image)
+
+        pending: list[tuple[int, list[Image]]] = []
+        starts = shift_starts(self.spec.window_frames, self.config.shifts, multiple=self.spec.frames_per_cell)
+        for window in windows(images(), size=self.spec.window_frames, starts=starts):
+            pending.append(window)
+            if len(pending) == self.batch:
+                self._encode_windows(pending, encoding)
+                pending = []
+        self._encode_windows(pending, encoding)
+        if not encoding.times:
+            raise VideoError(f"{video.info.path}: no frame between {start:.2f} s and {start + whole:.2f} s")
+        encoding.finish()
+        return encoding
+
+    def _encode_windows(self, pending: Sequence[tuple[int, list[Image]]], encoding: PaperWindowEncoding) -> None:
+        """Encode windows, each a shift and its frames (S, S, 3), and append their cells to the shift's sequence."""
+        if not pending:
+            return
+        length = self.spec.window_frames
+        frames = torch.from_numpy(np.stack([filled(images, length) for _, images in pending]))
+        tokens_BTHWC = self.tokens(frames, [len(images) for _, images in pending])
+        projected_BTHWC = self.network.decoder.project(tokens_BTHWC).tokens_BTHWC
+        for (shift, images), cells_THWC in zip(pending, projected_BTHWC, strict=True):
+            encoding.sequences[shift].append(cells_THWC[: -(-len(images) // self.spec.frames_per_cell)])
+
+    def tokens(self, frames_BTHWC: Tensor, real: Sequence[int] | None = None) -> Tensor:
+        """Encoder tokens of uint8 frames (B, T, S, S, 3); frames past `real` get the padding's colour."""
+        x = self.network.encoder.normalise(frames_BTHWC.to(self.device).permute(0, 1, 4, 2, 3))
+        if real is not None and self.config.padding == "mean":
+            for row, count in enumerate(real):
+                x[row, count:] = 0.0
+        with precision(self.device):
+            out: Tensor = self.network.encoder(x)
+        check_tokens(out)
+        return out.float()
+
+
+class PaperWindowEncoding:
+    """One video's projected tokens: a sequence for every time shift.
+
+    times: seconds of every sampled frame. step: seconds of a time cell, from the mean pace of the frames.
+    """
+
+    def __init__(self, model: PaperWindowModel, video: Video, start: float) -> None:
+        config = model.network.decoder.config
+        self.model, self.video, self.start = model, video, start
+        self.path = video.info.path.resolve()
+        self.end, self.step = start, 0.0
+        self.times: list[float] = []
+        self.sequences = [TokenFile((*config.grid, config.channels)) for _ in range(model.config.shifts)]
+
+    def finish(self) -> None:
+        """All frames are in: from now on their pace is known, and where the encoded stretch ends."""
+        spec, sampled = self.model.spec, len(self.times)
+        pace = spec.every / self.video.info.fps
+        if sampled > 1:
+            pace = (self.times[-1] - self.times[0]) / (sampled - 1)
+        self.step = pace * spec.window_frames / spec.cells
+        self.end = self.times[-1] + pace
+
+    @torch.inference_mode()
+    def shot(self, start: float, end: float) -> FramesShot:
+        """The exemplar between two times: frames spread evenly over it, encoded as one window."""
+        spec = self.model.spec
+        if end <= start:
+            raise ExemplarError(f"exemplar {start:g}-{end:g} s is empty; its end must come after its start")
+        size = spec.read_size(self.video.info.width, self.video.info.height)
+        frames = self.video.frames(size=size, start=start, end=end, rate=spec.exemplar_frames / (end - start))
+        images = [spec.cut(frame.image) for frame in frames][: spec.exemplar_frames]
+        if not images:
+            raise ExemplarError(f"{self.video.info.path} has no frame between {start:g} and {end:g} s")
+        tokens_1THWC = self.model.tokens(torch.from_numpy(filled(images, spec.exemplar_frames))[None])
+        projected_THWC = self.model.network.decoder.project_exemplars(tokens_1THWC[None])[0, 0]
+        return FramesShot(projected_THWC, end - start, self.path)
+
+    @torch.inference_mode()
+    def estimate(
+        self,
+        shots: Sequence[FramesShot] = (),
+        *,
+        start: float | None = None,
+        end: float | None = None,
+        assume_repeats: bool = False,
+    ) -> Estimate:
+        """The density between two times: every shift's map, averaged by how many cover a cell.
+
+        confidence: 1 / (1 + spread), spread being the standard deviation of the shifts' counts. It is not
+        calibrated; details say so.
+        """
+        cells = self.sequences[0].cells
+        first = 0 if start is None else min(cells - 1, max(0, int((start - self.start) / self.step + 0.5)))
+        last = cells if end is None else min(cells, max(first + 1, round((end - self.start) / self.step)))
+        memory = self._memory(shots)
+        maps = [self._decode(k, memory, first, last, assume_repeats) for k in range(len(self.sequences))]
+        average = Stitcher(last - first)
+        for values, covered in maps:
+            average.add(values, 0, weights=covered)
+        density = average.result().astype(np.float32)
+        counts = [float(np.where(covered, values, density).sum()) for values, covered in maps if covered.any()]
+        spread = float(np.std(counts))
+        details = {"calibrated": 0.0, "shifts": float(len(counts)), "shift_spread": spread}
+        confidence = 1 / (1 + spread) if len(counts) > 1 else 0.5
+        density_map = DensityMap(density, self.start + first * self.step, self.step, "peaks")
+        return Estimate(density_map, confidence, details)
+
+    def _decode(
+        self, shift: int, memory: Memory, first: int, last: int, assume_repeats: bool
+    ) -> tuple[Array, npt.NDArray[np.bool_]]:
+        """One shift's map on cells first..last of the video, and which of them it covers."""
+        config, sequence = self.model.config, self.sequences[shift]
+        offset = shift_starts(self.model.spec.cells, config.shifts)[shift]
+        stitched = Stitcher(last - first)
+        for begin, stop in stretches(sequence.cells, config.stretch, config.overlap):
+            if begin + offset >= last or stop + offset <= first:
+                continue
+            tokens_1THWC = sequence.read(begin, stop, self.model.device)[None]
+            with precision(self.model.device):
+                output = self.model.network.decoder.decode(Projected(tokens_1THWC, None), memory)
+            rate_BT = output.rate_BT if assume_repeats else None
+            values_BT = output.density_BT if rate_BT is None else rate_BT
+            stitched.add(values_BT[0].float().cpu().numpy(), begin + offset - first, weights=ramp(stop - begin))
+        return stitched.result().astype(np.float32), stitched.coverage > 0
+
+    def _memory(self, shots: Sequence[FramesShot]) -> Memory:
+        decoder = self.model.network.decoder
+        if not shots:
+            return decoder.encode_exemplars()
+        exemplars = torch.stack([shot.tokens_THWC for shot in shots])[None].to(self.model.device)
+        # another video has its own tempo: the length of its repetitions says nothing here
+        lengths = [shot.seconds / self.step if shot.path == self.path else 0.0 for shot in shots]
+        return decoder.encode_exemplars(exemplars, cells_BS=torch.tensor([lengths], device=self.model.device))
+
+
+def stretches(cells: int, stretch: int, overlap: int) -> list[tuple[int, int]]:
+    """(first, last) cells of the overlapping stretches that cover a sequence; the last one ends with it."""
+    if cells <= stretch:
+        return [(0, cells)] if cells else []
+    starts = [*range(0, cells - stretch, stretch - overlap), cells - stretch]
+    return [(start, start + stretch) for start in starts]
+
+
+def ramp(cells: int) -> npt.NDArray[np.float64]:
+    """Weights of a stretch's cells: less towards its ends, where it has seen less."""
+    return np.minimum(np.arange(1, cells + 1), np.arange(cells, 0, -1)).clip(max=32).astype(np.float64)

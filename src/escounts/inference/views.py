@@ -1,0 +1,171 @@
+"""Views of one video: the same frames at several rates and phases, each encoded window by window.
+
+Every view takes each `divisor`-th frame of the base rate, so one pass over the video serves all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from escounts.inference.pool import InferencePool
+from escounts.inference.token_file import TokenFile
+from escounts.nn.decoder import Projected, check_tokens
+from escounts.nn.encoders.lite import LiteEncoder
+from escounts.nn.network import Network
+
+BASE_RATE = 30.0
+"""Frames a second that are read; every view's rate divides it."""
+
+CHUNK, GPU_CHUNK = 8, 64
+"""Frames that go through the frame stage at once, on one core and on a GPU."""
+
+MEMORY_LIMIT = 128 * 2**20
+"""Bytes of tokens kept in memory before a video's tokens go to a temporary file."""
+
+Image = npt.NDArray[np.uint8]
+
+
+class View(NamedTuple):
+    """Base frames phase, phase + divisor, phase + 2·divisor …: a rate, and a time shift of it."""
+
+    divisor: int
+    phase: int = 0
+
+    @property
+    def rate(self) -> float:
+        """Frames a second."""
+        return BASE_RATE / self.divisor
+
+    def cells(self, frames: int) -> int:
+        """How many of `frames` base frames this view takes."""
+        return max(0, -(-(frames - self.phase) // self.divisor))
+
+
+@dataclass(frozen=True)
+class Window:
+    """Where one encoded window lies: cells of its view, and its first cell in the store."""
+
+    start: int
+    cells: int
+    offset: int
+
+
+class WindowStore:
+    """Projected windows of one video, in half precision; hours of them lie in a temporary file."""
+
+    def __init__(self, grid: tuple[int, int], channels: int) -> None:
+        self.grid = grid
+        # A cell is its tokens and, as one more row, its similarity feature.
+        self._file = TokenFile((grid[0] * grid[1] + 1, channels), memory_limit=MEMORY_LIMIT)
+
+    def append(self, projected: Projected) -> int:
+        """Keep one window (batch 1); the cell of the file it begins at. From any thread."""
+        assert projected.similarity_BTC is not None
+        cells = torch.cat([projected.tokens_BTHWC.flatten(2, 3), projected.similarity_BTC[:, :, None]], 2)
+        return self._file.append(cells[0])
+
+    @property
+    def cells(self) -> int:
+        """Cells of all windows."""
+        return self._file.cells
+
+    def forget_after(self, cells: int) -> None:
+        """Drop what was kept after the first `cells` cells."""
+        self._file.truncate(cells)
+
+    def read(self, windows: Sequence[Window], device: torch.device) -> Projected:
+        """Windows of equal length as one batch, in single precision."""
+        both = torch.stack([self._file.read(w.offset, w.offset + w.cells, device) for w in windows])
+        tokens_BTNC = both[:, :, :-1]
+        return Projected(tokens_BTNC.reshape(*both.shape[:2], *self.grid, both.shape[3]), both[:, :, -1])
+
+
+class ViewEncoder:
+    """Takes base frames one by one and leaves projected windows in a store; the work itself is done by `cores`.
+
+    Windows are `length` cells long with half of that between starts; the last one ends with the video.
+    """
+
+    def __init__(self, network: Network, view: View, store: WindowStore, cores: InferencePool) -> None:
+        assert isinstance(network.encoder, LiteEncoder)
+        self.encoder, self.decoder = network.encoder, network.decoder
+        self.view, self.store, self.cores = view, store, cores
+        self.length = network.encoder.spec.window_frames
+        self.cells = 0
+        self._chunk = CHUNK if cores.device.type == "cpu" else GPU_CHUNK
+        self._seen = 0
+        self._pending: list[Image] = []
+        self._features: list[Features] = []
+        self._windows: list[Future[Window]] = []
+        self._next = 0  # cell that the next window begins at
+        self._covered = 0  # cells that have a window
+
+    def push(self, image: Image) -> None:
+        """The next base frame, (S, S, 3) RGB."""
+        if self._seen >= self.view.phase and (self._seen - self.view.phase) % self.view.divisor == 0:
+            self._pending.append(image)
+            if len(self._pending) > self._chunk:
+                self._encode(self._chunk)
+        self._seen += 1
+
+    def finish(self) -> None:
+        """The video is over: encode what is left and the last window."""
+        if self._pending:
+            self._encode(len(self._pending))
+        self._keep_whole(self.cells)
+        if self._covered < self.cells:
+            self._keep(max(0, self.cells - self.length))
+        self._features = []
+
+    @property
+    def windows(self) -> list[Window]:
+        """All windows; waits for them, and raises what went wrong with one."""
+        return [window.result() for window in self._windows]
+
+    def _encode(self, count: int) -> None:
+        images = self._pending[: count + 1]
+        features = self.cores.submit(lambda: self.encoder.image_features(torch.from_numpy(np.stack(images)), count))
+        self._features.append(Features(self.cells, self.cells + count, features))
+        self._pending = self._pending[count:]
+        # A window comes a chunk late: what it needs is encoded by then, and no core waits for another.
+        self._keep_whole(self.cells)
+        self.cells += count
+
+    def _keep_whole(self, cells: int) -> None:
+        """Have all windows kept that are whole with so many cells."""
+        while self._next + self.length <= cells:
+            self._keep(self._next)
+            self._next += self.length // 2
+            # The last window may reach back by a whole length.
+            needed = min(self._next, cells - self.length)
+            self._features = [part for part in self._features if part.end > needed]
+
+    def _keep(self, start: int) -> None:
+        """Have the window that begins at a cell projected and stored."""
+        end = min(start + self.length, self.cells)
+        parts = [part for part in self._features if part.start < end and part.end > start]
+        self._windows.append(self.cores.submit(self._projected, parts, start, end))
+        self._covered = end
+
+    def _projected(self, parts: Sequence[Features], start: int, end: int) -> Window:
+        first = parts[0].start
+        features = torch.cat([part.future.result() for part in parts])
+        tokens_BTHWC = self.encoder.window_tokens(features[start - first : end - first][None])
+        check_tokens(tokens_BTHWC)
+        return Window(start, end - start, self.store.append(self.decoder.project(tokens_BTHWC)))
+
+
+class Features(NamedTuple):
+    """Frame features of a view's cells start..end, which may still be computed."""
+
+    start: int
+    end: int
+    future: Future[Tensor]

@@ -1,1 +1,0 @@
-"""Encoders, the decoder, checkpoints, and the models that have names."""

@@ -1,0 +1,294 @@
+"""The decoder of section 3.2: video tokens and exemplars in, density map out.
+
+    tokens ─project─▶ + positions ─▶ L cross blocks (eqs. 2–4) ─▶ L' window blocks (eq. 5) ─▶ head ─▶ density
+                                        ▲
+                              encode_exemplars: keys and values of exemplars or z_0
+
+`PAPER` and `RELEASED` are two configurations of it; the default model is a third, small one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from escounts.errors import ExemplarError, ModelError
+from escounts.nn.attention import CrossBlock, FeedForward, KeyValue, SelfAttention
+from escounts.nn.decoder_config import PAPER, RELEASED, DecoderConfig
+from escounts.nn.heads import HeadOutput, build_head
+from escounts.nn.packing import Packing, real_cells
+from escounts.nn.positions import (
+    LengthEmbedding,
+    SpatialPosition,
+    pool_grid,
+    time_position,
+)
+from escounts.nn.similarity import SelfSimilarity
+from escounts.nn.window_attention import WindowAttention
+
+__all__ = ["PAPER", "RELEASED", "Decoder", "DecoderConfig", "Memory", "Projected", "check_tokens"]
+
+EXEMPLAR_PHASE = 64.0
+"""An exemplar's cells are spread over this many steps of the time sinusoid, however long it lasts."""
+
+
+class Projected(NamedTuple):
+    """A video in the decoder's channels, pooled to its grid, without positions: may be cached and cut."""
+
+    tokens_BTHWC: Tensor
+    similarity_BTC: Tensor | None
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Keys and values of exemplars or z_0 for every cross block: made once, used for every call.
+
+    blocks[l][s]: shot s in block l, of batch B or of batch 1, which serves any batch.
+    weights_BS: share of each shot; None means equal shares.
+    """
+
+    blocks: tuple[tuple[KeyValue, ...], ...]
+    weights_BS: Tensor | None = None
+
+    def expand(self, batch: int) -> Memory:
+        """The memory of one sample for `batch` samples, without copying."""
+        weights = self.weights_BS
+        if weights is not None and weights.shape[0] != batch:
+            weights = weights.expand(batch, -1)
+        return Memory(tuple(tuple(kv.expand(batch) for kv in shots) for shots in self.blocks), weights)
+
+
+class WindowBlock(nn.Module):
+    """Windowed (or full) self-attention and MLP (eq. 5); the released code left the residuals out."""
+
+    def __init__(self, config: DecoderConfig, index: int) -> None:
+        super().__init__()
+        self.residual = config.window_residual
+        self.attention: WindowAttention | SelfAttention
+        if config.window == "full":
+            self.attention = SelfAttention(config.channels, config.heads, bias=config.window_qkv_bias)
+        else:
+            self.attention = WindowAttention(
+                config.channels,
+                config.heads,
+                config.window,
+                shifted=index % 2 == 1 if config.window_shift == "alternate" else index > 0,
+                bias=config.window_qkv_bias,
+                padding=config.window_padding,
+                bias_rule=config.window_bias_index,
+            )
+        self.mlp = FeedForward(config.channels, config.mlp_ratio)
+
+    def forward(self, x_BTHWC: Tensor, packing: Packing | None) -> Tensor:
+        """Maps of tokens -> maps of tokens."""
+        if isinstance(self.attention, SelfAttention):
+            seen = self.attention(x_BTHWC.flatten(1, 3), packing).view(x_BTHWC.shape)
+        else:
+            seen = self.attention(x_BTHWC, None if packing is None else packing.cells)
+        x_BTHWC = x_BTHWC + seen if self.residual else seen
+        changed: Tensor = self.mlp(x_BTHWC)
+        return x_BTHWC + changed if self.residual else changed
+
+
+class Decoder(nn.Module):
+    """Counts: `project` a video once, `encode_exemplars` exemplars once, `decode` as often as you like."""
+
+    def __init__(self, config: DecoderConfig) -> None:
+        super().__init__()
+        self.config = config
+        width = config.channels
+        self.embed = nn.Linear(config.in_channels, width)
+        self.embed_norm = nn.LayerNorm(width) if config.input_norm else None
+        self.similarity = SelfSimilarity(config.similarity, width) if config.similarity else None
+        self.space = SpatialPosition(config.spatial_position, config.grid, width)
+        self.length = LengthEmbedding(width) if config.exemplar_length else None
+        self.exemplar_norm = nn.LayerNorm(width) if config.exemplar_norm else None
+        self.latent = (
+            None if config.self_attention_only else nn.Parameter(torch.randn(config.latent_tokens, width) * 0.02)
+        )
+        self.cross = nn.ModuleList(
+            CrossBlock(width, config.heads, mlp_ratio=config.mlp_ratio, bias=config.cross_qkv_bias)
+            for _ in range(config.cross_blocks)
+        )
+        self.middle_norm = nn.LayerNorm(width) if config.middle_norm else None
+        self.windows = nn.ModuleList(WindowBlock(config, i) for i in range(config.window_blocks))
+        self.final_norm = nn.LayerNorm(width) if config.final_norm else None
+        self.head = build_head(config.head, width)
+
+    def project(self, tokens_BTHWC: Tensor, valid_BT: Tensor | None = None) -> Projected:
+        """Encoder tokens -> decoder channels on the decoder's grid, with self-similarity features if any."""
+        self._check_shape(tokens_BTHWC, "BTHWC")
+        x = tokens_BTHWC
+        if self.embed_norm is None and self.similarity is None:
+            # Averaging commutes with a linear layer; pooled first, the layer sees fewer tokens.
+            return Projected(self.embed(pool_grid(x, self.config.grid)), None)
+        x = self._embed(x)
+        similarity_BTC = None if self.similarity is None else self.similarity(x, valid_BT)
+        return Projected(pool_grid(x, self.config.grid), similarity_BTC)
+
+    def project_exemplars(self, tokens_BSTHWC: Tensor) -> Tensor:
+        """Encoder tokens of exemplars -> decoder channels, BSTHWC; pooled if the config says so."""
+        self._check_shape(tokens_BSTHWC, "BSTHWC")
+        x = self._embed(tokens_BSTHWC)
+        if not self.config.pool_exemplars:
+            return x
+        return pool_grid(x.flatten(0, 1), self.config.grid).reshape(*x.shape[:3], *self.config.grid, -1)
+
+    def encode_exemplars(
+        self,
+        exemplars_BSTHWC: Tensor | None = None,
+        *,
+        shots_B: Tensor | None = None,
+        cells_BS: Tensor | None = None,
+        batch: int = 1,
+    ) -> Memory:
+        """Keys and values of PROJECTED exemplars, or of z_0 when there are none (then for `batch` samples).
+
+        shots_B: how many of the S slots are real per sample; 0 means z_0; None means all S.
+        cells_BS: time cells each marked repetition lasts, needed when the config has exemplar_length.
+        """
+        if self.latent is None:
+            return Memory(tuple(() for _ in self.cross))
+        if exemplars_BSTHWC is None:
+            return Memory(tuple((kv,) for kv in self._latent_memory())).expand(batch)
+        tokens_BSMC = self._exemplar_tokens(exemplars_BSTHWC, cells_BS)
+        slots = tokens_BSMC.shape[1]
+        blocks = []
+        for block in self.cross:
+            assert isinstance(block, CrossBlock)
+            kv = block.cross_attention.keys_values(tokens_BSMC.flatten(0, 1))
+            key, value = (x.view(*tokens_BSMC.shape[:2], *x.shape[1:]) for x in kv)
+            blocks.append(tuple(KeyValue(key[:, s], value[:, s]) for s in range(slots)))
+        if shots_B is None:
+            return Memory(tuple(blocks))
+        # z_0 takes a slot of its own: shares, not branches, decide who looks at what.
+        real_BS = torch.arange(slots, device=shots_B.device) < shots_B[:, None]
+        shares_BS = real_BS / shots_B.clamp(min=1)[:, None]
+        weights_BS = torch.cat([shares_BS, (shots_B == 0)[:, None].to(shares_BS.dtype)], dim=1)
+        latent = self._latent_memory()
+        return Memory(tuple((*shots, kv) for shots, kv in zip(blocks, latent, strict=True)), weights_BS)
+
+    def decode(
+        self,
+        projected: Projected,
+        memory: Memory,
+        *,
+        valid_BT: Tensor | None = None,
+        lengths: tuple[int, ...] | None = None,
+        time_offset: float | Tensor = 0.0,
+    ) -> HeadOutput:
+        """Projected video and memory -> density map.
+
+        valid_BT: True where a sample's cell is real: its first ones, at least one; None when all are.
+        lengths: how many cells of each sample valid_BT calls real, where the caller knows: the device need not be
+        asked.
+        time_offset: position of cell 0 on the time sinusoid, a number or one per sample (B,).
+        """
+        if lengths is not None and valid_BT is None:
+            raise ValueError("lengths say how many cells valid_BT calls real: give both, or lengths not at all")
+        x, packing = self._positioned(projected, time_offset), None
+        weights_BNS = None if memory.weights_BS is None else memory.weights_BS[:, None]
+        if valid_BT is not None:
+            time, height, width = x.shape[1:4]
+            packing = Packing.of(lengths or real_cells(valid_BT), time, height * width, x.device)
+            x = packing.pack(x)
+            if weights_BNS is not None:
+                weights_BTS = weights_BNS.expand(len(valid_BT), time, -1)
+                weights_BNS = packing.pack(weights_BTS).repeat_interleave(height * width, dim=1)
+        x_BNC = x.flatten(1, 3)
+        for block, shots in zip(self.cross, memory.blocks, strict=True):
+            x_BNC = block(x_BNC, shots, weights_BNS, packing)
+        if self.middle_norm is not None:
+            x_BNC = self.middle_norm(x_BNC)
+        x = x_BNC.view(x.shape)
+        for block in self.windows:
+            x = block(x, packing)
+        if self.final_norm is not None:
+            x = self.final_norm(x)
+        output: HeadOutput = self.head(x)
+        if packing is not None:
+            for name, value in list(vars(output).items()):
+                setattr(output, name, None if value is None else packing.unpack(value))
+        return output
+
+    def forward(
+        self,
+        tokens_BTHWC: Tensor,
+        exemplars_BSTHWC: Tensor | None = None,
+        *,
+        shots_B: Tensor | None = None,
+        cells_BS: Tensor | None = None,
+        valid_BT: Tensor | None = None,
+        lengths: tuple[int, ...] | None = None,
+        time_offset: float | Tensor = 0.0,
+    ) -> HeadOutput:
+        """Encoder tokens of a video and of its exemplars -> density map."""
+        projected = self.project(tokens_BTHWC, valid_BT)
+        exemplars = None if exemplars_BSTHWC is None else self.project_exemplars(exemplars_BSTHWC)
+        memory = self.encode_exemplars(exemplars, shots_B=shots_B, cells_BS=cells_BS, batch=tokens_BTHWC.shape[0])
+        return self.decode(projected, memory, valid_BT=valid_BT, lengths=lengths, time_offset=time_offset)
+
+    def _embed(self, tokens: Tensor) -> Tensor:
+        x: Tensor = self.embed(tokens)
+        return x if self.embed_norm is None else self.embed_norm(x)
+
+    def _positioned(self, projected: Projected, time_offset: float | Tensor) -> Tensor:
+        """Tokens + time sinusoid + place + similarity, (B, T, H, W, C)."""
+        x = projected.tokens_BTHWC
+        cells_T = torch.arange(x.shape[1], device=x.device, dtype=torch.float32)
+        if isinstance(time_offset, Tensor):
+            cells_T = cells_T + time_offset.float().reshape(-1, 1)
+        else:
+            cells_T = cells_T + time_offset
+        time = time_position(cells_T, self.config.channels)[..., None, None, :]
+        placed: Tensor = self.space(x + time.to(self.embed.weight.dtype))
+        if projected.similarity_BTC is not None:
+            placed = placed + projected.similarity_BTC[:, :, None, None, :]
+        return placed
+
+    def _exemplar_tokens(self, x_BSTHWC: Tensor, cells_BS: Tensor | None) -> Tensor:
+        """Projected exemplars as the cross blocks see them, (B, S, M, C)."""
+        if x_BSTHWC.numel() == 0:
+            raise ExemplarError(
+                f"an exemplar has no tokens (shape {tuple(x_BSTHWC.shape)}); mark at least one frame, "
+                "or give no exemplar to count without one"
+            )
+        x = x_BSTHWC
+        if self.config.exemplar_position:
+            steps = torch.arange(x.shape[2], device=x.device, dtype=torch.float32)
+            phase = time_position(steps * (EXEMPLAR_PHASE / x.shape[2]), self.config.channels)
+            x = self.space(x + phase[:, None, None, :].to(self.embed.weight.dtype))
+        if self.length is not None:
+            if cells_BS is None:
+                raise ExemplarError("this decoder needs the length of every exemplar: give cells_BS (time cells)")
+            x = x + self.length(cells_BS)[:, :, None, None, None, :]
+        x_BSMC = x.flatten(2, 4)
+        return x_BSMC if self.exemplar_norm is None else self.exemplar_norm(x_BSMC)
+
+    def _latent_memory(self) -> list[KeyValue]:
+        """Keys and values of z_0 per cross block, batch 1."""
+        assert self.latent is not None
+        latent_1MC = self.latent[None]
+        return [b.cross_attention.keys_values(latent_1MC) for b in self.cross if isinstance(b, CrossBlock)]
+
+    def _check_shape(self, tokens: Tensor, shape: str) -> None:
+        if tokens.ndim != len(shape) or tokens.shape[-1] != self.config.in_channels:
+            raise ValueError(
+                f"got tokens of shape {tuple(tokens.shape)}; expected {'×'.join(shape)} with "
+                f"{self.config.in_channels} channels last"
+            )
+        if tokens.numel() == 0:
+            raise ValueError(f"got no tokens (shape {tuple(tokens.shape)}); the video or exemplar is empty")
+
+
+def check_tokens(tokens: Tensor, name: str = "tokens") -> None:
+    """Raises ModelError on NaN or infinity. Waits for the device: for inference, not for training."""
+    if not bool(torch.isfinite(tokens).all()):
+        bad = int((~torch.isfinite(tokens)).sum())
+        raise ModelError(
+            f"{name} hold {bad} values that are not finite out of {tokens.numel()}; the encoder's input or "
+            "weights are damaged"
+        )

@@ -1,0 +1,87 @@
+"""A network: one encoder and one decoder that fit each other, with the configs that build them again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from torch import Tensor, nn
+
+from escounts.errors import ModelError
+from escounts.nn.decoder import Decoder, DecoderConfig
+from escounts.nn.encoders import Encoder, build_encoder
+from escounts.nn.heads import HeadOutput
+
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    """encoder: its name in the registry. encoder_options: what its builder takes. decoder: its config."""
+
+    encoder: str
+    encoder_options: Mapping[str, Any] = field(default_factory=dict)
+    decoder: DecoderConfig = field(default_factory=DecoderConfig)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values that JSON can hold."""
+        return {
+            "encoder": self.encoder,
+            "encoder_options": dict(self.encoder_options),
+            "decoder": asdict(self.decoder),
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> NetworkConfig:
+        """The inverse of to_dict, also after a trip through JSON."""
+        try:
+            return cls(
+                encoder=values["encoder"],
+                encoder_options=dict(values["encoder_options"]),
+                decoder=DecoderConfig.from_dict(values["decoder"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise ModelError(f"not the config of a network: {error}") from error
+
+
+class Network(nn.Module):
+    """Encoder and decoder. Training calls it whole; counting calls its two halves apart."""
+
+    def __init__(
+        self, config: NetworkConfig, *, encoder: Encoder | None = None, decoder: Decoder | None = None
+    ) -> None:
+        """Fresh halves from the config, or the ones given, which must be what the config says."""
+        super().__init__()
+        self.config = config
+        self.encoder = encoder or build_encoder(config.encoder, **config.encoder_options)
+        if self.encoder.spec.channels != config.decoder.in_channels:
+            raise ModelError(
+                f"encoder {config.encoder!r} gives {self.encoder.spec.channels} channels, "
+                f"the decoder takes {config.decoder.in_channels}"
+            )
+        self.decoder = decoder or Decoder(config.decoder)
+
+    def forward(
+        self,
+        frames_BTCHW: Tensor,
+        exemplars_BSTCHW: Tensor | None = None,
+        *,
+        shots_B: Tensor | None = None,
+        cells_BS: Tensor | None = None,
+        valid_BT: Tensor | None = None,
+        time_offset: float | Tensor = 0.0,
+    ) -> HeadOutput:
+        """Normalised frames of one window each, and S exemplars each, → density map; see Decoder.forward."""
+        tokens_BTHWC = self.encoder(frames_BTCHW)
+        exemplars_BSTHWC = None
+        if exemplars_BSTCHW is not None:
+            shape = exemplars_BSTCHW.shape[:2]
+            exemplars_BSTHWC = self.encoder(exemplars_BSTCHW.flatten(0, 1)).unflatten(0, shape)
+        output: HeadOutput = self.decoder(
+            tokens_BTHWC,
+            exemplars_BSTHWC,
+            shots_B=shots_B,
+            cells_BS=cells_BS,
+            valid_BT=valid_BT,
+            time_offset=time_offset,
+        )
+        return output

@@ -1,0 +1,162 @@
+"""A bank of real clips: small frames in one array, and the stretches of them that can be repeated."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from escounts.errors import DataError
+from escounts.synthetic.segments import Mining, Segments, mine
+
+Frames = npt.NDArray[np.uint8]
+PERMISSIVE = ("Apache", "MIT", "BSD", "Attribution 4.0")
+"""What a licence must mention for a clip to be used in shipped weights."""
+CLIP_MINING = Mining()
+
+
+def pool_rows(table: str | Path, need: tuple[str, ...] = ("file", "licence")) -> list[dict[str, str]]:
+    """The rows of a clip table (file, kind, type, duration_s, source, source_path, licence).
+
+    need: columns it must have.
+    """
+    path = Path(table)
+    if not path.is_file():
+        raise DataError(f"no clip table at {path}: expected a CSV with the columns {' and '.join(need)}")
+    with open(path, newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    if rows and not set(need) <= set(rows[0]):
+        raise DataError(f"{path} has the columns {', '.join(rows[0])}, expected {' and '.join(need)} among them")
+    return rows
+
+
+def permissive(rows: Iterable[Mapping[str, str]]) -> list[Mapping[str, str]]:
+    """The rows whose licence lets weights trained on the clip be shipped."""
+    return [row for row in rows if any(name in row["licence"] for name in PERMISSIVE)]
+
+
+class ClipBank:
+    """frames (N, size, size, 3) uint8 RGB at one rate; clip i is frames[offsets[i]:offsets[i + 1]]."""
+
+    def __init__(
+        self, frames: Frames, offsets: Sequence[int], names: Sequence[str], segments: Segments | None = None
+    ):
+        self.frames = frames
+        self.offsets = np.asarray(offsets, dtype=np.int64)
+        self.names = list(names)
+        if len(self.offsets) != len(self.names) + 1 or self.offsets[-1] != len(frames):
+            raise DataError(
+                f"{len(self.names)} clips need {len(self.names) + 1} offsets that end at {len(frames)} frames, "
+                f"got {len(self.offsets)} that end at {self.offsets[-1]}"
+            )
+        self.segments = segments if segments is not None else self._mine(1)
+        self._on: dict[str, Tensor] = {}
+
+    @classmethod
+    def from_files(
+        cls,
+        paths: Sequence[str | Path],
+        *,
+        size: int = 144,
+        rate: float = 15.0,
+        workers: int = 4,
+        segments: str | Path | None = None,
+    ) -> ClipBank:
+        """Decode clips (PyAV) and mine them, or read segments that were saved before.
+
+        Clips that do not decode or have fewer than six frames are left out.
+        """
+        with ThreadPoolExecutor(max(1, workers)) as pool:
+            decoded = list(pool.map(lambda path: _decode(path, size, rate), paths))
+        kept = [(Path(path).name, clip) for path, clip in zip(paths, decoded, strict=True) if len(clip) >= 6]
+        if not kept:
+            raise DataError(
+                f"none of {len(paths)} clips could be decoded: check the paths and that PyAV is installed"
+            )
+        names = [name for name, _ in kept]
+        offsets = np.cumsum([0] + [len(clip) for _, clip in kept])
+        known = Segments.load(segments, names) if segments is not None else Segments.joined([])
+        bank = cls(np.concatenate([clip for _, clip in kept]), list(offsets), names, known)
+        if segments is None:
+            bank.segments = bank._mine(workers)
+        return bank
+
+    def save(self, path: str | Path) -> None:
+        """Write the mined segments, not the frames."""
+        self.segments.save(path, self.names)
+
+    def load(self, path: str | Path) -> None:
+        """Take over segments mined before from the same clips."""
+        self.segments = Segments.load(path, self.names)
+
+    def on(self, device: torch.device | str) -> Tensor:
+        """The frames as a tensor on a device; moved there once."""
+        key = str(device)
+        if key not in self._on:
+            self._on[key] = torch.from_numpy(self.frames).to(device)
+        return self._on[key]
+
+    def __getstate__(self) -> dict[str, object]:
+        """Worker processes plan, they do not render: the frames stay behind."""
+        state = dict(self.__dict__)
+        state["_on"] = {}
+        state["frames"] = np.zeros((0, *self.frames.shape[1:]), np.uint8)
+        return state
+
+    def _mine(self, workers: int) -> Segments:
+        bounds = list(pairwise(self.offsets))
+
+        def one(clip: int) -> Segments:
+            first, last = bounds[clip]
+            return mine(clip, appearance(self.frames[first:last]), CLIP_MINING)
+
+        with ThreadPoolExecutor(max(1, workers)) as pool:
+            return Segments.joined(pool.map(one, range(len(bounds))))
+
+
+def appearance(frames: Frames, cells: int = 24) -> npt.NDArray[np.float32]:
+    """(n, cells²) brightness of a coarse grid, each cell against its surroundings: what moves, not how bright."""
+    n, height, width, _ = frames.shape
+    step = (height // cells, width // cells)
+    cut = frames[:, : step[0] * cells, : step[1] * cells]
+    grid = cut.reshape(n, cells, step[0], cells, step[1], 3).mean((2, 4, 5), dtype=np.float32)
+    padded = np.pad(grid, ((0, 0), (3, 3), (3, 3)), mode="edge")
+
+    def box(values: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        total = values.cumsum(1, dtype=np.float64)
+        total = np.concatenate([total[:, 6:7], total[:, 7:] - total[:, :-7]], 1).cumsum(2)
+        total = np.concatenate([total[:, :, 6:7], total[:, :, 7:] - total[:, :, :-7]], 2)
+        return (total / 49).astype(np.float32)
+
+    mean = box(padded)
+    spread = np.sqrt(np.maximum(box(padded * padded) - mean * mean, 0))
+    against: npt.NDArray[np.float32] = ((grid - mean) / (spread + 12.0)).reshape(n, -1).astype(np.float32)
+    return against
+
+
+def _decode(path: str | Path, size: int, rate: float) -> Frames:
+    """(n, size, size, 3) frames at the rate, squashed to a square; none where the file does not decode."""
+    import av
+
+    frames: list[Frames] = []
+    try:
+        with av.open(str(path)) as container:
+            stream = container.streams.video[0]
+            stream.thread_type = "NONE"
+            begin: float | None = None
+            for frame in container.decode(stream):
+                at = float(frame.time) if frame.time is not None else len(frames) / rate
+                begin = at if begin is None else begin
+                while len(frames) <= (at - begin) * rate + 0.25:
+                    small = frame.reformat(width=size, height=size, format="rgb24", interpolation="AREA")
+                    frames.append(np.asarray(small.to_ndarray(), dtype=np.uint8))
+    except (av.error.FFmpegError, OSError, IndexError):
+        return np.zeros((0, size, size, 3), np.uint8)
+    return np.stack(frames) if frames else np.zeros((0, size, size, 3), np.uint8)

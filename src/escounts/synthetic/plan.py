@@ -1,0 +1,138 @@
+"""What is drawn: a Plan holds everything about one video as small numpy arrays, ready to pickle and render.
+
+Screen coordinates run from -1 to 1, x to the right and y down. A lens (F, 2, 3) maps screen coordinates to a
+layer's own coordinates at every drawn moment F = length · subframes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from escounts.synthetic.timeline import Span
+
+Array = npt.NDArray[np.float32]
+Numbers = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Ripple:
+    """A part of the backdrop that is bent to and fro: amount (F,) along `direction` in a soft disc."""
+
+    amount: Array
+    direction: tuple[float, float]
+    wave: tuple[float, float, float]
+    """Wave vector x, y and phase of the displacement."""
+    disc: tuple[float, float, float]
+    """Centre x, y and radius."""
+
+
+@dataclass(frozen=True)
+class Backdrop:
+    """Behind everything: frames (F,) of the clip bank, or a drawn image (h, w, 3) uint8."""
+
+    lens: Array
+    frames: npt.NDArray[np.int64] | None = None
+    image: npt.NDArray[np.uint8] | None = None
+    ripple: Ripple | None = None
+
+
+@dataclass(frozen=True)
+class Footage:
+    """Clip frames in front: between frame `first` and its successor by `part`, faded to `other` by `fade`.
+
+    lens maps the screen onto the clip's -1..1 square. mask: 0 the whole screen, 1 an ellipse, 2 a rectangle.
+    """
+
+    lens: Array
+    first: npt.NDArray[np.int64]
+    part: Array
+    other: npt.NDArray[np.int64]
+    fade: Array
+    mask: int = 0
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """Rounded and flat strokes, drawn in order over the rest.
+
+    geometry (F, K, 7): x0, y0, x1, y1, radius at either end, opacity. order (F, K): which stroke is drawn
+    when. paint (K, 8): red, green, blue 0..1; texture frequency along, across, strength; flat (1: square
+    ends), hollow (width of the outline, 0 filled).
+    """
+
+    lens: Array
+    geometry: Array
+    paint: Array
+    order: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Finish:
+    """What happens to the drawn frames. offset and noise in 0..255; flicker (length,) is added."""
+
+    gain: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    contrast: float = 1.0
+    offset: float = 0.0
+    grey: bool = False
+    blur: bool = False
+    soft: float = 1.0
+    """Part of the resolution that is left, 0..1."""
+    noise: float = 0.0
+    flicker: Array = field(default_factory=lambda: np.zeros(0, np.float32))
+    boxes: Array = field(default_factory=lambda: np.zeros((0, 7), np.float32))
+    """(n, 7): left, top, right, bottom in 0..1, red, green, blue in 0..255."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One video, fully decided.
+
+    spans: every repetition (start, end) in frames, frame i covering i to i + 1; cut by the border they start
+    below 0 or end above length. side_spans: the halves of an alternating motion. kind: source and way,
+    "negative:…" where nothing repeats. action: shared by siblings only.
+    """
+
+    length: int
+    subframes: int
+    kind: str
+    action: str
+    seed: int
+    spans: tuple[Span, ...]
+    side_spans: tuple[Span, ...]
+    backdrop: Backdrop
+    footage: Footage | None
+    shapes: Shapes | None
+    finish: Finish
+    sibling: int = -1
+
+    def reversed(self) -> Plan:
+        """The same video backwards in time."""
+
+        def mirrored(spans: tuple[Span, ...]) -> tuple[Span, ...]:
+            return tuple((self.length - end, self.length - start) for start, end in spans[::-1])
+
+        back, foot, shapes = self.backdrop, self.footage, self.shapes
+        back = replace(
+            back,
+            lens=back.lens[::-1].copy(),
+            frames=None if back.frames is None else back.frames[::-1].copy(),
+            ripple=back.ripple and replace(back.ripple, amount=back.ripple.amount[::-1].copy()),
+        )
+        if foot is not None:
+            tracks = ("lens", "first", "part", "other", "fade")
+            foot = replace(foot, **{name: getattr(foot, name)[::-1].copy() for name in tracks})
+        if shapes is not None:
+            moving = ("lens", "geometry", "order")
+            shapes = replace(shapes, **{name: getattr(shapes, name)[::-1].copy() for name in moving})
+        return replace(
+            self,
+            spans=mirrored(self.spans),
+            side_spans=mirrored(self.side_spans),
+            backdrop=back,
+            footage=foot,
+            shapes=shapes,
+        )

@@ -1,0 +1,177 @@
+"""When repetitions happen: the schedule of a video, and the clock that drives a motion by it.
+
+Times are in frames; frame i covers the time from i to i + 1 and is drawn at i + 0.5.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from escounts.synthetic.config import GeneratorConfig
+from escounts.synthetic.curves import Floats, Ints, chance, log_uniform, smooth_noise, wander
+
+Span = tuple[float, float]
+
+BEFORE, DURING, AFTER = 0, 1, 2
+SHORTEST = 2.2
+"""Frames; a shorter repetition cannot be seen at the video's frame rate."""
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """The repetitions of one video. sides: where each of an alternating motion's two halves lies, or empty."""
+
+    length: int
+    period: float
+    spans: tuple[Span, ...]
+    sides: tuple[Span, ...] = ()
+
+    @property
+    def first(self) -> float:
+        """Start of the first repetition; the end of the video where there is none."""
+        return self.spans[0][0] if self.spans else float(self.length)
+
+    @property
+    def last(self) -> float:
+        """End of the last repetition; the end of the video where there is none."""
+        return self.spans[-1][1] if self.spans else float(self.length)
+
+    def shifted(self, by: float) -> Timeline:
+        """The same schedule, later by some frames."""
+        return Timeline(
+            self.length,
+            self.period,
+            tuple((start + by, end + by) for start, end in self.spans),
+            tuple((start + by, end + by) for start, end in self.sides),
+        )
+
+
+@dataclass(frozen=True)
+class Clock:
+    """What a motion is driven by, for every drawn moment F.
+
+    phase: 0..1 within the motion's unit (a side, where sides alternate), 0 at rest. rep: which unit, -1 at
+    rest. side: 0 or 1. stage: BEFORE, DURING, AFTER the repetitions. stray: set where nothing repeats; a
+    position 0..1 along the motion that replaces the phase.
+    """
+
+    times: Floats
+    phase: Floats
+    rep: Ints
+    side: Ints
+    stage: Ints
+    units: int
+    stray: Floats | None = None
+
+
+def draw_timeline(
+    rng: np.random.Generator,
+    config: GeneratorConfig,
+    length: int,
+    *,
+    period: float,
+    alternating: bool = False,
+    single: bool = False,
+) -> Timeline:
+    """A schedule of repetitions of about `period` frames for a video of `length` frames."""
+    high = config.period[1]
+    if single:
+        period = log_uniform(rng, 0.08 * length, 0.6 * length)
+    lead = _margin(rng, config, config.lead, length)
+    tail = _margin(rng, config, config.tail, length)
+    if single:
+        lead = rng.uniform(0, max(length - period, 0.0))
+        tail = 0.0
+    elif lead + tail > length - period:
+        lead = tail = 0.0
+    most = int(rng.integers(1, config.few_most + 1)) if chance(rng, config.few) else 10**6
+    most = 1 if single else most
+    jitter = rng.uniform(*config.jitter)
+    drift = rng.normal() * config.drift_size if chance(rng, config.drift) else 0.0
+    pausing = chance(rng, config.pause)
+    start = lead
+    if lead == 0 and not single and chance(rng, config.cut_inside):
+        start = -rng.uniform(0, 0.9) * period
+    cut_end = tail == 0 and not single and chance(rng, config.cut_inside)
+    slow = smooth_noise(rng, np.arange(256.0), 1, 6.0)[0]
+    spans: list[Span] = []
+    while len(spans) < most:
+        bend = jitter * (0.7 * rng.normal() + 0.7 * slow[len(spans) % 256]) + drift * (start / length - 0.5)
+        lasts = period if single else float(np.clip(period * np.exp(bend), SHORTEST, 1.2 * high))
+        if start + lasts > length - tail + 1e-6:
+            if cut_end and start < length - 1:
+                spans.append((start, start + lasts))
+            break
+        if start + lasts > 0.5:
+            spans.append((start, start + lasts))
+        start += lasts
+        if pausing and chance(rng, 0.7):
+            start += rng.uniform(*config.pause_length) * period
+    sides: list[Span] = []
+    if alternating:
+        for begin, end in spans:
+            middle = begin + (end - begin) * float(np.clip(0.5 + 0.04 * rng.normal(), 0.4, 0.6))
+            sides += [(begin, middle), (middle, end)]
+    return Timeline(length, period, tuple(spans), tuple(sides))
+
+
+def draw_period(rng: np.random.Generator, config: GeneratorConfig, length: int, *, alternating: bool) -> float:
+    """How long one repetition takes, in frames."""
+    low, high = config.period
+    # A side of an alternating motion must itself be visible, so a cycle of two is slower.
+    low = low * 2 if alternating else low
+    return log_uniform(rng, low, max(low * 1.05, min(high, 0.8 * length)))
+
+
+def _margin(rng: np.random.Generator, config: GeneratorConfig, share: float, length: int) -> float:
+    return rng.uniform(*config.lead_length) * length if chance(rng, share) else 0.0
+
+
+def frame_times(length: int, subframes: int, shutter: float) -> Floats:
+    """(length · subframes,) the moments to draw; sub-frames spread over `shutter` of a frame's duration."""
+    inside = (np.arange(subframes) + 0.5) / subframes - 0.5
+    times: Floats = (np.arange(length)[:, None] + 0.5 + shutter * inside[None]).reshape(-1)
+    return times
+
+
+def clock_of(timeline: Timeline, times: Floats) -> Clock:
+    """The clock of a schedule at the given moments."""
+    units = timeline.sides or timeline.spans
+    phase = np.zeros(len(times))
+    rep = np.full(len(times), -1)
+    if units:
+        starts = np.array([start for start, _ in units])
+        ends = np.array([end for _, end in units])
+        at = np.clip(np.searchsorted(starts, times, side="right") - 1, 0, len(units) - 1)
+        inside = (times >= starts[at]) & (times < ends[at])
+        phase = np.where(inside, (times - starts[at]) / (ends[at] - starts[at]), 0.0)
+        rep = np.where(inside, at, -1)
+    side = np.where(rep >= 0, rep % 2, 0) if timeline.sides else np.zeros(len(times), dtype=np.int64)
+    stage = np.where(times < timeline.first, BEFORE, np.where(times < timeline.last, DURING, AFTER))
+    return Clock(times, phase, rep.astype(np.int64), side.astype(np.int64), stage, max(len(units), 1))
+
+
+STRAYS = ("pass", "wander", "frozen")
+"""Ways a motion can go on without repeating."""
+
+
+def stray_clock(rng: np.random.Generator, times: Floats, way: str) -> Clock:
+    """The clock of a video in which nothing repeats: one pass, a walk without rhythm, or a standstill."""
+    length = float(times.max() - times.min()) + 1.0
+    rest = np.zeros(len(times), dtype=np.int64)
+    if way == "pass":
+        begin = rng.uniform(-0.2, 0.5) * length
+        end = max(begin, 0.0) + rng.uniform(0.2, 1.1) * length
+        part = np.clip((times - begin) / (end - begin), 0, 1)
+        stray: Floats = part ** rng.uniform(0.6, 1.7)
+        if chance(rng, 0.5):
+            stray = 1 - stray
+    elif way == "wander":
+        stray = wander(rng, times, log_uniform(rng, 5.0, 0.5 * length + 6.0))
+    elif way == "frozen":
+        stray = np.full(len(times), rng.random())
+    else:
+        raise ValueError(f"stray clock {way!r} is unknown, expected one of {', '.join(STRAYS)}")
+    return Clock(times, np.zeros(len(times)), rest - 1, rest, rest, 1, stray)

@@ -1,0 +1,1 @@
+"""The models that have names, and the files they are kept in."""

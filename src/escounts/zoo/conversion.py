@@ -1,0 +1,178 @@
+"""Public weights → the store: recognise a file by its tensors, convert it, check that it fits, keep it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from escounts.atomic_files import sweep
+from escounts.errors import ModelError
+from escounts.nn.decoder import RELEASED, Decoder, DecoderConfig
+from escounts.nn.encoders import build_encoder, recognise
+from escounts.nn.encoders.public_sources import ENCODER_SOURCES, RELEASED_DECODER
+from escounts.nn.network import Network, NetworkConfig
+from escounts.zoo import store as weights
+from escounts.zoo.checkpoint import FORMAT, fitting, read_checkpoint, read_tensors, write_checkpoint
+from escounts.zoo.released_keys import released_key
+from escounts.zoo.store import StoredWeights
+
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+FOLDER_FILES = ("model.safetensors", "pytorch_model.bin")
+
+
+@dataclass(frozen=True)
+class Converted:
+    """What a file turned into, ready to be written. name: the name it gets when none is asked for.
+
+    about: further metadata that is kept with it.
+    """
+
+    name: str
+    tensors: dict[str, Tensor]
+    config: dict[str, Any]
+    licence: str
+    about: Mapping[str, str] = field(default_factory=dict)
+
+
+def add(source: str | Path, *, name: str | None = None, encoder: str | None = None) -> StoredWeights:
+    """Convert a public file, a Hugging Face folder or a hub id, or keep a checkpoint of ours, in the store.
+
+    name: to keep it under; its own by default. encoder: for a decoder file, what it was trained on.
+    """
+    path = Path(source).expanduser()
+    if not path.exists():
+        if isinstance(source, str) and HUB_ID.fullmatch(source):
+            from escounts.zoo.hub import fetch
+
+            path = fetch(source)
+        else:
+            raise ModelError(f"no file or folder at {path}; {where_to_get()}")
+    file = _weights_file(path)
+    converted = convert(file, encoder=encoder)
+    target = weights.stored_path(name or converted.name)
+    sweep(weights.store_folder(), older=weights.STALE_SECONDS)
+    write_checkpoint(
+        target,
+        converted.tensors,
+        config=converted.config,
+        metadata={
+            **converted.about,
+            "licence": converted.licence,
+            "source": file.name if path == file else str(source),
+        },
+    )
+    return weights.describe(target)
+
+
+def convert(file: Path, *, encoder: str | None = None) -> Converted:
+    """Read, recognise, rename and check one weights file; nothing is written."""
+    if file.suffix == ".safetensors" and weights.header_metadata(file).get("format") == FORMAT:
+        return _own(file, encoder)
+    tensors = read_tensors(file)
+    broken = [key for key, x in tensors.items() if x.is_floating_point() and not torch.isfinite(x).all()]
+    if broken:
+        raise ModelError(f"{file} is damaged: {broken[0]} holds values that are not finite")
+    if "shot_token" in tensors:
+        return _released_decoder(file, tensors, encoder)
+    public = recognise(tensors)
+    if public is None:
+        raise ModelError(f"{file} is of no model that escounts knows; {where_to_get()}")
+    options = public.options(tensors)
+    with torch.device("meta"):
+        module = build_encoder(public.source.encoder, **options)
+    kept = fitting(
+        module, public.convert(tensors), known_unneeded=public.known_unneeded, source=f"the weights in {file}"
+    )
+    return Converted(
+        public.source.encoder, kept, {"encoder": public.source.encoder, "options": options}, public.source.licence
+    )
+
+
+def where_to_get() -> str:
+    """One line: the public files that can be added."""
+    names = ", ".join(dict.fromkeys(source.file for source in ENCODER_SOURCES))
+    return f"weights that can be added: {names}, {RELEASED_DECODER.file}, or a VideoMAE folder or hub id"
+
+
+def released_config(tensors: Mapping[str, Tensor]) -> DecoderConfig:
+    """The compat configuration for a released decoder, its grid and widths read from its tensors."""
+    try:
+        side = round(len(tensors["decoder_spatial_pos_embed"]) ** 0.5)
+        embed, latent = tensors["decoder_embed.weight"], tensors["shot_token"]
+    except KeyError as error:
+        raise ModelError(f"a released ESCounts decoder has {error}, this file has not") from error
+    return replace(
+        RELEASED,
+        grid=(side, side),
+        in_channels=embed.shape[1],
+        channels=embed.shape[0],
+        latent_tokens=latent.shape[0],
+    )
+
+
+def _released_decoder(file: Path, tensors: Mapping[str, Tensor], encoder: str | None) -> Converted:
+    config = released_config(tensors)
+    trained_on = encoder or weights.ENCODER_OF_CHANNELS.get(config.in_channels)
+    if trained_on is None:
+        raise ModelError(f"{file} takes {config.in_channels} channels; name its encoder with --encoder")
+    with torch.device("meta"):
+        decoder = Decoder(config)
+    expected = decoder.state_dict()
+    ours: dict[str, Tensor] = {}
+    for key, tensor in tensors.items():
+        try:
+            name = released_key(key)
+        except KeyError:
+            name = key  # unknown: strict loading names it
+        if name in expected and tensor.numel() == expected[name].numel() and name.endswith("table_HWC"):
+            tensor = tensor.view(expected[name].shape)
+        if name is not None:
+            ours[name] = tensor
+    kept = fitting(decoder, ours, source=f"the weights in {file}")
+    default = "escounts-repcount" if trained_on == "mae-vit-b" else f"escounts-{trained_on}"
+    return Converted(default, kept, {"encoder": trained_on, "decoder": asdict(config)}, RELEASED_DECODER.licence)
+
+
+def _own(file: Path, encoder: str | None) -> Converted:
+    """A checkpoint that training wrote: checked like any other, kept as it is."""
+    tensors, config, metadata = read_checkpoint(file)
+    kind = weights.kind_of(config)
+    if kind == "decoder":
+        config["encoder"] = encoder or weights.encoder_of(config)
+    with torch.device("meta"):
+        if kind == "network":
+            module: torch.nn.Module = Network(NetworkConfig.from_dict(config))
+        elif kind == "decoder":
+            module = Decoder(DecoderConfig.from_dict(config["decoder"]))
+        else:
+            module = build_encoder(config["encoder"], **config.get("options", {}))
+    kept = fitting(module, tensors, source=f"the weights in {file}")
+    name = config["encoder"] if kind == "encoder" else f"escounts-{config['encoder']}"
+    about = {key: metadata[key] for key in ("calibration",) if key in metadata}
+    return Converted(name, kept, config, metadata.get("licence", "your own"), about)
+
+
+def _weights_file(path: Path) -> Path:
+    """The file itself, or the one a Hugging Face folder keeps its weights in."""
+    if path.is_file():
+        return path
+    about = path / "config.json"
+    if not about.is_file():
+        raise ModelError(f"{path} is a folder without config.json: not a Hugging Face model")
+    try:
+        model_type = json.loads(about.read_text()).get("model_type")
+    except (ValueError, OSError, AttributeError) as error:
+        raise ModelError(f"{about} cannot be read: {error}") from error
+    if model_type != "videomae":
+        raise ModelError(f"{path} holds a {model_type!r} model; escounts takes 'videomae' folders")
+    for name in FOLDER_FILES:
+        if (path / name).is_file():
+            return path / name
+    raise ModelError(f"{path} has no weights: {' or '.join(FOLDER_FILES)} is missing (half a download?)")

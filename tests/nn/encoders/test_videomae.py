@@ -1,0 +1,78 @@
+"""`videomae-*` equals the transformers library's VideoMAEModel on random weights."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from escounts.nn.encoders import build_encoder, recognise
+from escounts.nn.encoders.videomae import PUBLIC, SIZES, from_hugging_face
+from escounts.zoo.checkpoint import strict_load
+
+transformers = pytest.importorskip("transformers", reason="the test extra brings transformers")
+
+SIZE_OPTIONS = {"width": "hidden_size", "depth": "num_hidden_layers", "heads": "num_attention_heads"}
+
+
+def reference(name: str, *, final_norm: bool, **changes):
+    """VideoMAEModel of one of our sizes with random weights, biases and norms included."""
+    sizes = {**SIZES[name], **changes}
+    config = transformers.VideoMAEConfig(
+        **{theirs: sizes[ours] for ours, theirs in SIZE_OPTIONS.items()},
+        intermediate_size=4 * sizes["width"],
+        image_size=sizes.get("size", 224),
+        use_mean_pooling=not final_norm,
+    )
+    torch.manual_seed(0)
+    model = transformers.VideoMAEModel(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.05 * torch.randn_like(parameter))
+    return model
+
+
+def values_in(module: torch.nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def check_equal(name: str, *, final_norm: bool = True, **changes) -> None:
+    model = reference(name, final_norm=final_norm, **changes)
+    tensors = model.state_dict()
+    encoder = build_encoder(name, final_norm=final_norm, **changes).eval()
+    strict_load(encoder, from_hugging_face(tensors), known_unneeded=PUBLIC[0].known_unneeded)
+    frames_BTCHW = torch.randn(2, 16, 3, encoder.spec.size, encoder.spec.size)
+    with torch.inference_mode():
+        theirs_BNC = model(frames_BTCHW).last_hidden_state
+        ours_BNC = encoder(frames_BTCHW).flatten(1, 3)
+    assert theirs_BNC.std() > 0.1
+    assert (ours_BNC - theirs_BNC).abs().max() < 1e-4
+    assert values_in(encoder) == values_in(model)
+
+
+@pytest.mark.parametrize("final_norm", [True, False])
+def test_small_config_equals_transformers(final_norm):
+    check_equal("videomae-s", final_norm=final_norm, depth=3, width=96, heads=3, size=64)
+
+
+def test_small_size_equals_transformers():
+    check_equal("videomae-s", depth=2)
+
+
+@pytest.mark.release
+def test_base_size_equals_transformers():
+    check_equal("videomae-b")
+
+
+def test_fine_tuned_weights_imply_no_final_norm():
+    tensors = reference("videomae-s", final_norm=False, depth=1).state_dict()
+    public = recognise(tensors)
+    assert public is not None and public.source.encoder == "videomae-s"
+    assert public.options(tensors) == {"final_norm": False}
+    assert public.options(reference("videomae-s", final_norm=True, depth=1).state_dict()) == {"final_norm": True}
+
+
+def test_base_counts_as_transformers_does():
+    config = transformers.VideoMAEConfig()
+    with torch.device("meta"):
+        ours, theirs = build_encoder("videomae-b", final_norm=False), transformers.VideoMAEModel(config)
+    assert values_in(ours) == values_in(theirs)

@@ -1,0 +1,149 @@
+"""Predictions: K shifts averaged by coverage, exemplars from the right videos, one row a video on disk."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from stores import LAYOUT, STEP, store, video
+
+from escounts.errors import DataError
+from escounts.evaluation.groups import by_action, by_count, by_duration, by_repetition_length, score
+from escounts.evaluation.report import group_report, metric_report
+from escounts.evaluation.shots import exemplars_for
+from escounts.nn.decoder import PAPER, Decoder
+from escounts.training.predictions import (
+    Prediction,
+    decode_video,
+    load_predictions,
+    predict,
+    save_predictions,
+)
+
+SMALL = replace(
+    PAPER, in_channels=8, channels=32, heads=2, cross_blocks=1, window_blocks=1, window=(4, 2, 2), grid=(2, 2),
+    latent_tokens=16, mlp_ratio=2,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def decoder() -> Decoder:
+    torch.manual_seed(0)
+    return Decoder(SMALL).eval()
+
+
+def row(**changes: object) -> Prediction:
+    base = Prediction("toy", "test", "v", "a", 4, 4.2, 10.0, 2.0, 0.0, 1.0, (0.5, 3.7), ((0.0, 2.0),))
+    return replace(base, **changes)  # type: ignore[arg-type]
+
+
+def test_shifted_maps_are_averaged_by_how_many_cover_a_cell(tmp_path: Path, decoder: Decoder) -> None:
+    made, _ = store(tmp_path, [video("v", cells=20)])
+    sequences = made.load("v").sequences
+    maps = []
+    for offset in LAYOUT.offsets[:3]:
+        with torch.no_grad():
+            density = decoder(sequences[offset][None].float()).density_BT[0].numpy()
+        maps.append(np.concatenate([np.full(offset, np.nan), density]))
+    expected = np.nanmean(np.stack(maps), 0)
+    np.testing.assert_allclose(decode_video(decoder, made, "v", shifts=3), expected, atol=1e-5)
+    by_window = decode_video(decoder, made, "v", shifts=1, by_window=True)
+    with torch.no_grad():
+        first = decoder(sequences[0][None, :8].float()).density_BT[0].numpy()
+    np.testing.assert_allclose(by_window[:8], first, atol=1e-5)
+
+
+def test_exemplars_come_from_where_they_should(tmp_path: Path) -> None:
+    train = [video(f"t{k}", action="ab"[k % 2], count=3, cells=20 + k) for k in range(4)]
+    test = [video("e0", split="test", action="a", count=3), video("none", split="test", action="c", count=0)]
+    made, _ = store(tmp_path, [*train, *test])
+    same = exemplars_for(made, test, train, shots=2, kind="same")
+    own = [made.exemplar("e0", index)[0] for index in range(3)]
+    assert len(same["e0"]) == 2
+    assert all(any(torch.equal(shot, mine) for mine in own) for shot, _ in same["e0"])
+    assert [length for _, length in same["e0"]] == pytest.approx([24 / 3] * 2), "in cells"
+    other = exemplars_for(made, test, train, shots=3, kind="other")
+    theirs = [made.exemplar(name, index)[0] for name in ("t0", "t2") for index in range(3)]
+    assert len(other["e0"]) == 3
+    assert all(any(torch.equal(shot, one) for one in theirs) for shot, _ in other["e0"])
+    assert [length for _, length in other["e0"]] == [0.0] * 3, "another video's tempo says nothing"
+    assert same["none"] == other["none"] == []
+    again = exemplars_for(made, test, train, shots=3, kind="other")
+    assert all(torch.equal(a[0], b[0]) for a, b in zip(other["e0"], again["e0"], strict=True))
+
+
+def test_exemplars_reach_the_decoder(tmp_path: Path, decoder: Decoder) -> None:
+    test = [video("e0", split="test", count=3)]
+    made, _ = store(tmp_path, [video("t0"), *test])
+    zero = predict(decoder, made, test, dataset="toy")[0]
+    shots = exemplars_for(made, test, [video("t0")], shots=1, kind="same")
+    one = predict(decoder, made, test, dataset="toy", exemplars=shots, kind="same")[0]
+    assert (zero.shots, zero.exemplars, one.shots, one.exemplars) == (0, "none", 1, "same")
+    assert zero.predicted != pytest.approx(one.predicted, abs=1e-6)
+    assert zero.predicted == pytest.approx(sum(zero.density), abs=1e-4)
+    assert zero.step == STEP
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_rows_survive_the_disk(tmp_path: Path, suffix: str) -> None:
+    rows = [row(), row(name='with, comma and "quotes"', action="", count=0, spans=(), pseudo=True, shots=2)]
+    save_predictions(tmp_path / f"p.{suffix}", rows)
+    assert load_predictions(tmp_path / f"p.{suffix}") == rows
+
+
+def test_files_that_are_no_predictions(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="make them with escounts evaluate"):
+        load_predictions(tmp_path / "none.csv")
+    (tmp_path / "other.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(DataError, match="does not hold predictions"):
+        load_predictions(tmp_path / "other.csv")
+
+
+def test_groups_cover_every_video_once() -> None:
+    rng = np.random.default_rng(0)
+    rows = [
+        row(
+            name=str(k), count=int(rng.integers(0, 40)), predicted=float(rng.uniform(0, 40)), action="ab"[k % 2],
+            duration=float(rng.uniform(8, 68)), repetition_length=float(rng.uniform(0.3, 5)),
+        )
+        for k in range(200)
+    ]  # fmt: skip
+    for groups in (by_count(rows), by_duration(rows), by_repetition_length(rows), by_action(rows)):
+        assert sum(group.videos for group in groups) == 200
+    sizes = [group.videos for group in by_count(rows)]
+    assert len(sizes) == 5
+    assert max(sizes) < 2 * min(sizes)
+    by_edge = by_repetition_length([row(repetition_length=value) for value in (0.5, 0.96, 0.97, 3.1)])
+    assert [group.videos for group in by_edge] == [2, 1, 0, 0, 1]
+    assert [group.name.split()[0] for group in by_edge] == ["XS", "S", "M", "L", "XL"]
+    whole = score("all", rows)
+    parts = by_action(rows)
+    assert whole.obo == pytest.approx(sum(g.obo * g.videos for g in parts) / 200)
+
+
+def test_a_group_of_nothing_but_zeros_has_no_relative_error() -> None:
+    group = score("none repeat", [row(count=0, predicted=0.3), row(count=0, predicted=2.0)])
+    assert np.isnan(group.mae)
+    assert group.obz == 0.5
+    assert np.isnan(score("empty", []).rmse)
+
+
+def test_a_rate_map_has_a_peak_for_each_repetition() -> None:
+    even = row(kind="rate", density=(0.25,) * 12, step=0.5, spans=((0.0, 2.0), (2.0, 4.0), (4.0, 6.0)))
+    peaks = even.peak_map()
+    assert peaks.kind == "peaks"
+    assert peaks.count == pytest.approx(3.0)
+    assert np.argsort(peaks.values)[-3:].tolist() != [9, 10, 11], "spread over time"
+    assert row().peak_map().values.tolist() == row().density_map().values.tolist()
+
+
+def test_reports_state_intervals_and_what_is_left_out() -> None:
+    text = metric_report([row(), row(count=0, predicted=0.1)])
+    assert "1 with count 0 left out" in text
+    assert "MAE as the released code has it" in text
+    assert "localisation" in text
+    assert "localisation" not in metric_report([row(pseudo=True)])
+    assert "by length of a repetition" in group_report([row(), row(count=9, predicted=9.0)])
