@@ -17,7 +17,9 @@ release-test: $(VENV)/.test
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
 
 bench: $(VENV)/.test
 	$(BIN)/python benchmarks/count.py
