@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from escounts.serve.database import Database, JobRow, VideoRow
+from escounts.serve.database import Database, JobRow, LabelRow, VideoRow
 
 DOCUMENT = {"model": "spectral", "count": 4, "confidence": 0.5, "unsure": False, "repetitions": []}
 REQUEST = '{"exemplars": [], "start": null, "end": null, "assume_repeats": false}'
@@ -96,3 +96,13 @@ def test_a_failed_statement_changes_nothing(database: Database) -> None:
     with pytest.raises(sqlite3.IntegrityError):
         database.add_video(VideoRow("a", "again.mp4", "upload", "x", 1, 1.0))
     assert len(database.videos()) == 2
+
+
+def test_labels_of_an_older_database_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "old.sqlite"
+    with sqlite3.connect(path) as old:
+        old.execute("CREATE TABLE labels (video TEXT PRIMARY KEY, action TEXT, spans TEXT, updated REAL)")
+        old.execute("INSERT INTO labels VALUES ('v', 'squat', '[[0.5, 1.5]]', 3.0)")
+    database = Database(path)
+    assert database.labels() == [LabelRow("v", "squat", ((0.5, 1.5),), 3.0, None)]
+    database.close()

@@ -111,3 +111,56 @@ def test_saved_over_http_as_training_reads_them(client: Client, service: Service
     back = client.post(f"/api/videos/{video['id']}/label-studio", json=task).json()
     assert (len(back["spans"]), back["action"]) == (1, "squat")
     assert client.get(f"/api/videos/{video['id']}").json()["labelled"] is True
+
+
+def test_labels_of_server_files_reach_the_labels_that_training_reads(client: Client, service: Service) -> None:
+    video = client.post("/api/media", json={"file": "sub/seven.mp4"}).json()
+    client.start_count(video["id"], wait=30)
+    client.put(f"/api/videos/{video['id']}/labels", json={"spans": [{"start": 0.5, "end": 1.5}], "action": "bounce"})
+    dataset = folder.load(service.settings.videos)
+    (found,) = [item for item in dataset.videos if item.file.endswith("seven.mp4")]
+    path = dataset.locate(service.settings.videos, found)
+    assert path is not None and path.samefile(service.library.locate(service.database.video(video["id"])).path)
+    assert found.spans == ((0.5, 1.5),)
+
+
+def test_overlapping_labels_are_refused_and_the_old_ones_kept(client: Client, clips: dict[int, Path]) -> None:
+    video = client.send_video(clips[5], "overlap.mp4")
+    client.start_count(video["id"], wait=30)
+    address = f"/api/videos/{video['id']}/labels"
+    assert client.put(address, json={"spans": [{"start": 1.0, "end": 2.0}, {"start": 2.0, "end": 3.0}]}).is_success
+    refused = client.put(address, json={"spans": [{"start": 1.9, "end": 3.0}, {"start": 1.0, "end": 2.0}]})
+    assert refused.status_code == 422
+    assert "1.00–2.00 s and 1.90–3.00 s overlap" in refused.json()["detail"]
+    assert len(client.get(address).json()["spans"]) == 2
+
+
+def test_labels_know_the_count_that_was_on_screen(client: Client, clips: dict[int, Path]) -> None:
+    video = client.send_video(clips[5], "screen.mp4")
+    shown = client.start_count(video["id"], wait=30)
+    newer = client.start_count(video["id"], assume_repeats=True, wait=30)
+    address = f"/api/videos/{video['id']}/labels"
+    saved = client.put(address, json={"spans": [{"start": 1.0, "end": 2.0}], "job": shown["id"]}).json()
+    assert saved["job"] == client.get(address).json()["job"] == shown["id"] != newer["id"]
+    other = client.send_video(clips[7], "other.mp4")
+    client.start_count(other["id"], wait=30)
+    wrong = client.put(f"/api/videos/{other['id']}/labels", json={"spans": [], "job": shown["id"]})
+    assert wrong.status_code == 422 and "another video" in wrong.json()["detail"]
+
+
+def test_a_wrong_container_duration_does_not_refuse_labels_of_real_frames(
+    client: Client, service: Service, clips: dict[int, Path]
+) -> None:
+    video = client.send_video(clips[5], "short-header.mp4")
+    client.start_count(video["id"], wait=30)
+    service.database.describe_video(video["id"], duration=1.0, width=64, height=64, fps=30.0)
+    saved = client.put(f"/api/videos/{video['id']}/labels", json={"spans": [{"start": 2.0, "end": 3.5}]})
+    assert saved.json()["spans"] == [{"start": 2.0, "end": 3.5}]
+
+
+def test_labels_csv_with_overlapping_repetitions_is_refused_by_name(tmp_path: Path) -> None:
+    write_csv(tmp_path / "labels.csv", [("a.mp4", "", [(0.5, 1.5), (1.2, 2.0)]), ("b.mp4", "", [(0.5, 1.5)])])
+    dataset = folder.load(tmp_path)
+    assert [video.name for video in dataset.videos] == ["b.mp4"]
+    assert "a.mp4: repetitions 0.50–1.50 s and 1.20–2.00 s overlap" in str(dataset.problems[0])
+    assert dataset.problems[0].unusable

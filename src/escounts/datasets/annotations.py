@@ -11,9 +11,13 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 
 from escounts.errors import DataError
+
+OVERLAP = 0.001
+"""Seconds two repetitions may share: times are written to the millisecond."""
 
 Span = tuple[float, float]
 Row = Mapping[str, str]
@@ -172,6 +176,14 @@ def span_problems(spans: Sequence[Span], count: int, duration: float | None) -> 
     late = [span for span in spans if duration is not None and span[1] > duration + 0.05]
     if late:
         yield f"repetition {_written(late[0])} lies past the end of the video ({duration:.2f} s)"
+
+
+def overlap_problem(spans: Sequence[Span]) -> str | None:
+    """The first two repetitions that share more than OVERLAP seconds, in words; None when no moment is in two."""
+    for first, second in pairwise(sorted(spans)):
+        if second[0] < first[1] - OVERLAP:
+            return f"repetitions {_written(first)} and {_written(second)} overlap; a moment belongs to one at most"
+    return None
 
 
 def without_duplicates(videos: Iterable[VideoAnnotation]) -> tuple[list[VideoAnnotation], list[Problem]]:

@@ -19,6 +19,7 @@ from escounts.datasets.annotations import (
     VideoAnnotation,
     assemble,
     number,
+    overlap_problem,
     read_rows,
 )
 from escounts.density import pseudo_spans
@@ -76,6 +77,9 @@ def _timed(file: str, rows: list[Row], split: str) -> Iterable[VideoAnnotation |
             spans.append((start, end))
     if problems and not spans:
         yield from (Problem(split, file, what, unusable=True) for what in problems)
+        return
+    if (overlap := overlap_problem(spans)) is not None:
+        yield Problem(split, file, overlap, unusable=True)
         return
     yield _video(file, rows, split, len(spans), tuple(sorted(spans)), problems=tuple(problems))
 

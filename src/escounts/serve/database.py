@@ -30,7 +30,7 @@ CREATE TABLE IF NOT EXISTS results (
 );
 CREATE TABLE IF NOT EXISTS labels (
   video TEXT PRIMARY KEY REFERENCES videos(id) ON DELETE CASCADE,
-  action TEXT NOT NULL, spans TEXT NOT NULL, updated REAL NOT NULL
+  action TEXT NOT NULL, spans TEXT NOT NULL, updated REAL NOT NULL, job TEXT
 );
 CREATE INDEX IF NOT EXISTS jobs_by_state ON jobs(state, created);
 CREATE INDEX IF NOT EXISTS jobs_by_video ON jobs(video, created);
@@ -80,12 +80,13 @@ class JobRow:
 
 @dataclass(frozen=True)
 class LabelRow:
-    """Corrected repetitions of one video: (start, end) in seconds."""
+    """Corrected repetitions of one video: (start, end) in seconds. job: the count that was corrected, if known."""
 
     video: str
     action: str
     spans: tuple[tuple[float, float], ...]
     updated: float
+    job: str | None = None
 
 
 class Database:
@@ -110,6 +111,12 @@ class Database:
             ):
                 self._connection.execute(f"PRAGMA {pragma}")
             self._connection.executescript(SCHEMA)
+            self._add_column("labels", "job", "TEXT")
+
+    def _add_column(self, table: str, column: str, kind: str) -> None:
+        """Give a table of an older version a column it lacks."""
+        if column not in {row["name"] for row in self._connection.execute(f"PRAGMA table_info({table})")}:
+            self._connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} {kind}")
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self._path, check_same_thread=False, isolation_level=None, timeout=5.0)
@@ -275,19 +282,21 @@ class Database:
 
     # labels
 
-    def save_labels(self, video_id: str, action: str, spans: Sequence[tuple[float, float]]) -> LabelRow:
-        label = LabelRow(video_id, action, tuple(spans), time.time())
+    def save_labels(
+        self, video_id: str, action: str, spans: Sequence[tuple[float, float]], *, job: str | None = None
+    ) -> LabelRow:
+        label = LabelRow(video_id, action, tuple(spans), time.time(), job)
         with self._transaction() as connection:
             connection.execute(
-                "INSERT OR REPLACE INTO labels (video, action, spans, updated) VALUES (?, ?, ?, ?)",
-                (video_id, action, json.dumps(label.spans), label.updated),
+                "INSERT OR REPLACE INTO labels (video, action, spans, updated, job) VALUES (?, ?, ?, ?, ?)",
+                (video_id, action, json.dumps(label.spans), label.updated, job),
             )
         return label
 
     def labels(self, video_id: str | None = None) -> list[LabelRow]:
         where, values = ("WHERE video = ?", (video_id,)) if video_id else ("", ())
-        rows = self._rows(f"SELECT video, action, spans, updated FROM labels {where} ORDER BY updated", values)
+        rows = self._rows(f"SELECT video, action, spans, updated, job FROM labels {where} ORDER BY updated", values)
         return [
-            LabelRow(row[0], row[1], tuple((float(a), float(b)) for a, b in json.loads(row[2])), row[3])
+            LabelRow(row[0], row[1], tuple((float(a), float(b)) for a, b in json.loads(row[2])), row[3], row[4])
             for row in rows
         ]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, HTTPException
 from fastapi.responses import JSONResponse, PlainTextResponse
 
+from escounts.datasets.annotations import overlap_problem
 from escounts.errors import OutputError
-from escounts.serve.access import GUARDED, PROBLEMS, USUAL_PROBLEMS, Services, VideoId, need_video
+from escounts.serve.access import GUARDED, PROBLEMS, USUAL_PROBLEMS, Services, VideoId, need_job, need_video
 from escounts.serve.database import LabelRow, VideoRow
 from escounts.serve.labels import from_label_studio, to_csv, to_label_studio, write_csv
 from escounts.serve.schemas import Labels, SavedLabels
@@ -28,17 +30,24 @@ def save_labels(service: Services, video_id: VideoId, labels: Labels) -> SavedLa
     """Save repetitions; also in videos/labels.csv of the data folder, for `escounts train folder`."""
     row = need_video(service, video_id)
     spans = sorted((span.start, span.end) for span in labels.spans)
-    duration = _duration(row)
+    duration = _duration(service, row)
     late = next((span for span in spans if span[1] > duration + 0.5), None)
     if late is not None:
         raise HTTPException(422, f"{late[0]:g}–{late[1]:g} s lies past the end of the video ({duration:.2f} s)")
-    return _save(service, video_id, labels.action, [(start, min(end, duration)) for start, end in spans])
+    if labels.job is not None and need_job(service, labels.job).video != video_id:
+        raise HTTPException(422, f"job {labels.job} is a count of another video")
+    return _save(service, video_id, labels.action, [(start, min(end, duration)) for start, end in spans], labels.job)
 
 
-def _save(service: Services, video_id: str, action: str, spans: list[tuple[float, float]]) -> SavedLabels:
-    saved = service.database.save_labels(video_id, action, [span for span in spans if span[1] > span[0]])
-    named = {row.id: row.file for row in service.database.videos(limit=-1) if row.source != "media"}
-    labelled = [(named[row.video], row.action, row.spans) for row in service.database.labels() if row.video in named]
+def _save(
+    service: Services, video_id: str, action: str, spans: list[tuple[float, float]], job: str | None = None
+) -> SavedLabels:
+    lasting = [span for span in spans if span[1] > span[0]]
+    if (overlap := overlap_problem(lasting)) is not None:
+        raise HTTPException(422, f"{overlap}: move one of their borders")
+    saved = service.database.save_labels(video_id, action, lasting, job=job)
+    files = {row.id: _file(service, row) for row in service.database.videos(limit=-1)}
+    labelled = [(files[row.video], row.action, row.spans) for row in service.database.labels() if row.video in files]
     try:
         write_csv(service.settings.videos / "labels.csv", labelled)
     except OutputError as error:
@@ -86,8 +95,13 @@ def import_label_studio(
 ) -> SavedLabels:
     """Save the timeline regions of a Label Studio export as this video's labels."""
     row = need_video(service, video_id)
-    action, spans = from_label_studio(task, fps=row.fps or 25.0, duration=_duration(row))
+    action, spans = from_label_studio(task, fps=row.fps or 25.0, duration=_duration(service, row))
     return _save(service, video_id, action, spans)
+
+
+def _file(service: Services, row: VideoRow) -> str:
+    """What labels.csv calls a video: an upload lies beside it, a file of the media root is named by its whole path."""
+    return str(Path(service.library.locate(row).path).resolve()) if row.source == "media" else row.file
 
 
 def _need(service: Services, video_id: str) -> LabelRow:
@@ -97,10 +111,13 @@ def _need(service: Services, video_id: str) -> LabelRow:
     return rows[0]
 
 
-def _duration(row: VideoRow) -> float:
+def _duration(service: Services, row: VideoRow) -> float:
+    """Seconds that can be labelled: a container may state too few, the newest count knows how many frames came."""
     if row.duration is None:
         raise HTTPException(409, "the video has not been opened yet; count it first")
-    return row.duration
+    done = next((job for job in service.database.jobs(row.id) if job.state == "done"), None)
+    result = service.database.result(done.id) if done is not None else None
+    return max(row.duration, float(result["duration"]) if result is not None else 0.0)
 
 
 def _csv(text: str) -> PlainTextResponse:

@@ -69,10 +69,11 @@ class CountRequest(_Strict):
 
 
 class Labels(_Strict):
-    """Corrected repetitions of a video, and what the action is called."""
+    """Corrected repetitions of a video, and what the action is called. job: the count that was on screen."""
 
     spans: Annotated[list[Span], Field(max_length=20_000)]
     action: Annotated[Text, Field(max_length=80)] = ""
+    job: Identifier | None = None
 
 
 class MediaChoice(_Strict):
@@ -91,7 +92,7 @@ class SavedLabels(Labels):
     @classmethod
     def of(cls, row: LabelRow) -> SavedLabels:
         spans = [Span(start=start, end=end) for start, end in row.spans]
-        return cls(spans=spans, action=row.action, updated=row.updated)
+        return cls(spans=spans, action=row.action, updated=row.updated, job=row.job)
 
 
 class Job(BaseModel):
