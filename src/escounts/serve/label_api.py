@@ -100,7 +100,7 @@ def import_label_studio(
 
 
 def _file(service: Services, row: VideoRow) -> str:
-    """What labels.csv calls a video: an upload lies beside it, a file of the media root is named by its whole path."""
+    """What labels.csv calls a video: uploads lie beside it, files of the media root have their whole path."""
     return str(Path(service.library.locate(row).path).resolve()) if row.source == "media" else row.file
 
 
