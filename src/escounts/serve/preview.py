@@ -16,7 +16,12 @@ HIGHEST_RATE = 30.0
 def preview_size(width: int, height: int) -> tuple[int, int]:
     """Width and height of the copy: at most LONGEST_SIDE, both even as the codec wants them."""
     scale = min(1.0, LONGEST_SIDE / max(width, height))
-    return max(2, round(width * scale / 2) * 2), max(2, round(height * scale / 2) * 2)
+    return even_size(width * scale, height * scale)
+
+
+def even_size(width: float, height: float) -> tuple[int, int]:
+    """The nearest width and height that are even and not 0, as codecs with halved colours want them."""
+    return max(2, round(width / 2) * 2), max(2, round(height / 2) * 2)
 
 
 def write_preview(source: Path, target: Path) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, HTTPException, Query, Request, Response
 from fastapi.responses import FileResponse
 
 from escounts.serve.access import GUARDED, PROBLEMS, USUAL_PROBLEMS, Services, VideoId, need_video, present_video
+from escounts.serve.database import VideoRow
 from escounts.serve.media import content_type
 from escounts.serve.promises import JobError
 from escounts.serve.schemas import Limits, MediaChoice, SessionRequest, Video
@@ -34,6 +36,7 @@ RANGES: dict[int | str, dict[str, Any]] = {
     400: {"description": "A range that cannot be read."},
     416: {"description": "A range outside the file."},
 }
+PICTURE: dict[int | str, dict[str, Any]] = {200: {"content": {"image/jpeg": {}}}, **RANGES, 503: PROBLEMS[503]}
 FILE_HEADERS = {
     "content-security-policy": "default-src 'none'; sandbox",
     "cache-control": "private, max-age=3600",
@@ -131,15 +134,34 @@ def video_file(service: Services, video_id: VideoId) -> FileResponse:
 )
 async def preview(service: Services, video_id: VideoId) -> FileResponse:
     """A small H.264 copy for browsers that cannot play the file; a worker makes it the first time."""
-    row = need_video(service, video_id)
-    target = service.settings.renders / f"{video_id}.preview.mp4"
+    path = await _drawn(service, need_video(service, video_id), "preview", ".mp4")
+    return FileResponse(path, media_type="video/mp4", headers=FILE_HEADERS)
+
+
+@router.get("/videos/{video_id}/thumbnail", tags=["videos"], response_class=FileResponse, responses=PICTURE)
+async def thumbnail(service: Services, video_id: VideoId) -> FileResponse:
+    """A small JPEG from the middle of the video; a worker makes it the first time."""
+    path = await _drawn(service, need_video(service, video_id), "thumbnail", ".jpg")
+    return FileResponse(path, media_type="image/jpeg", headers=FILE_HEADERS)
+
+
+@router.get("/videos/{video_id}/filmstrip", tags=["videos"], response_class=FileResponse, responses=PICTURE)
+async def filmstrip(service: Services, video_id: VideoId) -> FileResponse:
+    """60 small pictures side by side in one JPEG, evenly spread over the video."""
+    path = await _drawn(service, need_video(service, video_id), "filmstrip", ".jpg")
+    return FileResponse(path, media_type="image/jpeg", headers=FILE_HEADERS)
+
+
+async def _drawn(service: Services, row: VideoRow, format: str, suffix: str) -> Path:
+    """A file that shows the video itself, made by a worker the first time it is asked for."""
+    target = service.settings.renders / f"{row.id}.{format}{suffix}"
     if not target.exists():
-        task = RenderTask(secrets.token_hex(16), service.library.locate(row), str(target), "preview")
+        task = RenderTask(secrets.token_hex(16), service.library.locate(row), str(target), format)
         try:
             await asyncio.wrap_future(service.runner.render(task))
         except JobError as error:
-            raise HTTPException(503, f"no preview could be made: {error}") from error
-    return FileResponse(target, media_type="video/mp4", headers=FILE_HEADERS)
+            raise HTTPException(503, f"no {format} could be made: {error}") from error
+    return target
 
 
 @router.delete("/videos/{video_id}", status_code=204, tags=["videos"], dependencies=GUARDED)

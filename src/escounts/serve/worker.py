@@ -66,7 +66,8 @@ class CountTask:
 
 @dataclass(frozen=True)
 class RenderTask:
-    """Write target, whole or not at all: a stored result in a format, or a preview when there is no result."""
+    """Write target, whole or not at all: a stored result in a format, or, without a result, what shows the video
+    itself: format "preview", "thumbnail" or "filmstrip"."""
 
     id: str
     source: Source
@@ -267,11 +268,13 @@ class Worker:
     def _render(self, task: RenderTask) -> str:
         from escounts.output import WRITERS
         from escounts.output.json import from_dict
+        from escounts.serve.filmstrip import write_filmstrip, write_thumbnail
         from escounts.serve.preview import write_preview
 
         if task.document is None:
             refuse_playlist(task.source)
-            write_preview(Path(task.source.path), Path(task.target))
+            write = {"preview": write_preview, "thumbnail": write_thumbnail, "filmstrip": write_filmstrip}
+            write[task.format](Path(task.source.path), Path(task.target))
             return task.target
         WRITERS[task.format](from_dict(task.document), Path(task.target), video=Path(task.source.path))
         return task.target

@@ -1,0 +1,81 @@
+"""Small pictures of a video for the page: one for the library, and a strip of them for the timeline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+
+import av
+import numpy as np
+
+from escounts.atomic_files import write_bytes
+from escounts.errors import OutputError, VideoError
+from escounts.serve.preview import even_size
+from escounts.video import Image, Video
+
+STRIP_PICTURES = 60
+STRIP_HEIGHT = 60
+THUMBNAIL_HEIGHT = 96
+WIDEST = 2.4
+"""Pictures are at most so many times as wide as high; wider videos are squeezed to that."""
+SEEK_SECONDS = 120.0
+"""Longer videos are looked into here and there instead of being read from end to end."""
+QUALITY = 5
+"""Of the JPEG encoder: 2 is best, 31 worst."""
+
+
+def write_thumbnail(source: Path, target: Path) -> None:
+    """One JPEG, THUMBNAIL_HEIGHT high: the picture in the middle of the video."""
+    write_bytes(target, _jpeg(_pictures(source, 1, THUMBNAIL_HEIGHT)[0]))
+
+
+def write_filmstrip(source: Path, target: Path) -> None:
+    """One JPEG of STRIP_PICTURES pictures side by side, each from the middle of its part of the video."""
+    write_bytes(target, _jpeg(np.concatenate(_pictures(source, STRIP_PICTURES, STRIP_HEIGHT), axis=1)))
+
+
+def _pictures(source: Path, number: int, height: int) -> list[Image]:
+    """`number` pictures in order, all of one size; where the video breaks off, its last one again."""
+    video = Video(source)
+    info = video.info
+    size = even_size(min(info.width / info.height, WIDEST) * height, height)
+    duration = max(info.duration, 1 / info.fps)
+    pictures: list[Image] = []
+    try:
+        for image in _sampled(video, number, size, duration):
+            pictures.append(image)
+            if len(pictures) == number:
+                break
+    except VideoError:
+        if not pictures:
+            raise
+    if not pictures:
+        raise VideoError(f"{source}: no picture could be read")
+    return pictures + [pictures[-1]] * (number - len(pictures))
+
+
+def _sampled(video: Video, number: int, size: tuple[int, int], duration: float) -> Iterator[Image]:
+    if number > 1 and duration <= SEEK_SECONDS:
+        yield from (frame.image for frame in video.frames(size=size, rate=number / duration))
+        return
+    for index in range(number):
+        frame = next(video.frames(size=size, start=(index + 0.5) * duration / number), None)
+        if frame is None:
+            return
+        yield frame.image
+
+
+def _jpeg(image: Image) -> bytes:
+    """height x width x 3, uint8, RGB, both even → a JPEG file."""
+    encoder = av.CodecContext.create("mjpeg", "w")
+    encoder.height, encoder.width = image.shape[:2]
+    encoder.pix_fmt = "yuvj420p"
+    encoder.time_base = Fraction(1, 25)
+    encoder.options = {"qmin": str(QUALITY), "qmax": str(QUALITY)}
+    picture = av.VideoFrame.from_ndarray(np.ascontiguousarray(image), format="rgb24")
+    try:
+        packets = [*encoder.encode(picture.reformat(format="yuvj420p")), *encoder.encode(None)]
+    except av.error.FFmpegError as error:
+        raise OutputError(f"the picture could not be written as JPEG: {error}") from error
+    return b"".join(bytes(packet) for packet in packets)
