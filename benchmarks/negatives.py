@@ -1,0 +1,129 @@
+"""Ten seconds in which there are no repetitions: photographs through codecs, noise, pans, fades, cuts, a clock; and
+real stretches. Photographs are frames of the real clips."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from clip_tables import HERE
+from transformed import Images, Pictures, encoded, read
+
+from escounts.errors import EscountsError
+from escounts.video import Video
+
+SECONDS, RATE = 10, 30
+CODECS: dict[str, tuple[str, dict[str, str], str]] = {
+    "x264": ("libx264", {"crf": "23"}, "yuv420p"),
+    "mpeg4": ("mpeg4", {}, "yuv420p"),
+    "vp9": ("libvpx-vp9", {"deadline": "realtime", "cpu-used": "8"}, "yuv420p"),
+    "x265": ("libx265", {"preset": "veryfast", "x265-params": "log-level=none"}, "yuv420p"),
+    "mjpeg": ("mjpeg", {}, "yuvj420p"),
+    "x264, key frame every 8": ("libx264", {"crf": "23", "g": "8"}, "yuv420p"),
+    "x264, key frame every 30": ("libx264", {"crf": "23", "g": "30"}, "yuv420p"),
+    "mpeg4, key frame every 30": ("mpeg4", {"g": "30"}, "yuv420p"),
+}
+"""By what the table says: encoder, options, pixel format. The first five at their default settings."""
+FIVE = tuple(CODECS)[:5]
+TALKING = ("reader", "speaker", "singer", "looks into the camera")
+
+
+@dataclass(frozen=True)
+class Negative:
+    """A stretch without repetitions. group: the row of the table it belongs to."""
+
+    group: str
+    name: str
+    pictures: Pictures
+
+
+def photographs(folder: Path, count: int) -> list[tuple[str, Images]]:
+    """Frames of `count` different clips of the pool: (name, (H, W, 3))."""
+    found = []
+    with open(folder / "pool.csv", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if float(row["duration_s"]) > 2]
+    for row in rows[:: max(1, len(rows) // count)][:count]:
+        frame = next(Video(folder / row["file"]).frames(start=1.0))
+        height, width = (side // 2 * 2 for side in frame.image.shape[:2])
+        found.append((row["file"], np.ascontiguousarray(frame.image[:height, :width])))
+    return found
+
+
+def generated(folder: Path, count: int) -> Iterator[Negative]:
+    """Every group over `count` photographs."""
+    shots = photographs(folder, count)
+    for name, photo in shots:
+        still = _film(np.repeat(photo[None], SECONDS * RATE, 0))
+        for group, (codec, options, pixel_format) in CODECS.items():
+            yield Negative(f"still, {group}", name, encoded(still, codec, options, pixel_format=pixel_format))
+    for index, (name, photo) in enumerate(shots):
+        rng = np.random.default_rng(index)
+        yield Negative("sensor noise", name, _film(np.stack([_grain(photo, rng) for _ in range(SECONDS * RATE)])))
+        yield Negative("slow pan", name, _x264(_pan(photo)))
+        yield Negative("slow fade", name, _x264(_fade(photo)))
+        yield Negative("running clock", name, _x264(_clock(photo)))
+        yield Negative("cuts", name, _x264(_cuts([shots[(index + k) % count][1] for k in range(6)], rng)))
+
+
+def real_stretches(folder: Path, limit: int | None) -> Iterator[Negative]:
+    """The stretches of nothing_repeats.csv in which something happens but does not repeat."""
+    with open(HERE / "nothing_repeats.csv", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["kind"] == "nothing"]
+    for row in rows[:limit]:
+        try:
+            pictures = read(folder / row["file"], start=float(row["start_s"]), end=float(row["end_s"]))
+        except EscountsError as error:
+            print(f"left out: {error}")
+            continue
+        talking = any(word in row["what"] for word in TALKING)
+        yield Negative("talking" if talking else "real stretches", f"{row['file']}: {row['what']}", pictures)
+
+
+def _film(images: Images) -> Pictures:
+    return Pictures(images, np.arange(len(images)) / RATE, float(RATE))
+
+
+def _x264(film: Pictures) -> Pictures:
+    return encoded(film, "libx264", {"preset": "veryfast", "crf": "23"})
+
+
+def _grain(photo: Images, rng: np.random.Generator) -> Images:
+    return np.clip(photo + rng.normal(0, 6, photo.shape), 0, 255).astype(np.uint8)
+
+
+def _pan(photo: Images) -> Pictures:
+    """From the left to the right third, once."""
+    height, width = photo.shape[:2]
+    part = width * 2 // 3 // 2 * 2
+    lefts = np.linspace(0, width - part, SECONDS * RATE).astype(int)
+    return _film(np.stack([photo[:, left : left + part] for left in lefts]))
+
+
+def _fade(photo: Images) -> Pictures:
+    """From black over five seconds, and back."""
+    light = 1 - np.abs(np.linspace(-1, 1, SECONDS * RATE))
+    return _film(np.stack([(photo * share).astype(np.uint8) for share in light]))
+
+
+def _clock(photo: Images) -> Pictures:
+    """A still with digits in a corner that change every second."""
+    glyphs = np.random.default_rng(7).integers(0, 2, (10, 5, 3)).astype(np.uint8) * 255
+    images = np.repeat(photo[None], SECONDS * RATE, 0)
+    for index, image in enumerate(images):
+        second = index // RATE
+        for place, digit in enumerate(((second // 10) % 10, second % 10)):
+            glyph = np.kron(glyphs[digit], np.ones((6, 6), np.uint8))[: image.shape[0] - 8]
+            image[8 : 8 + len(glyph), 8 + 24 * place : 8 + 24 * place + 18] = glyph[..., None]
+    return _film(images)
+
+
+def _cuts(photos: list[Images], rng: np.random.Generator) -> Pictures:
+    """From photograph to photograph at uneven times."""
+    height = min(photo.shape[0] for photo in photos)
+    width = min(photo.shape[1] for photo in photos)
+    borders = np.sort(rng.choice(np.arange(20, SECONDS * RATE - 20), len(photos) - 1, replace=False))
+    which = np.searchsorted(borders, np.arange(SECONDS * RATE), side="right")
+    return _film(np.stack([photos[k][:height, :width] for k in which]))

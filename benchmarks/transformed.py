@@ -1,0 +1,173 @@
+"""Clips in memory and what can be done to them: mirrored, at half the rate, reversed, compressed, between two stills."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+
+import av
+import numpy as np
+import numpy.typing as npt
+
+from escounts.decoding import Probe, RawFrame
+from escounts.video import Video, VideoInfo
+
+Images = npt.NDArray[np.uint8]
+
+LONGER_SIDE = 320
+"""Pixels that a clip is read at: more than any model looks at, few enough to hold a minute of it."""
+STILL_SECONDS = 3.0
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """A clip as it is decoded. images: (T, H, W, 3) RGB. times: (T,) seconds, from 0; the last one lasts 1 / fps."""
+
+    images: Images
+    times: npt.NDArray[np.float64]
+    fps: float
+
+    @property
+    def duration(self) -> float:
+        """Seconds."""
+        return float(self.times[-1]) + 1 / self.fps
+
+
+class VideoInMemory(Video):
+    """Pictures that a counter reads like a file."""
+
+    _numbers = itertools.count()
+
+    def __init__(self, pictures: Pictures) -> None:
+        height, width = pictures.images.shape[1:3]
+        self.path = Path(f"in-memory-{next(self._numbers)}")
+        self._source = _PicturesSource(pictures)  # type: ignore[assignment]
+        self._complete = False
+        self.info = VideoInfo(self.path, width, height, pictures.fps, pictures.duration, 0, "memory")
+
+
+class _PicturesSource:
+    """What Video wants of a source."""
+
+    def __init__(self, pictures: Pictures) -> None:
+        self._pictures = pictures
+
+    def probe(self) -> Probe:
+        height, width = self._pictures.images.shape[1:3]
+        return Probe(width, height, 0, self._pictures.fps, self._pictures.duration, "memory", complete=False)
+
+    def frames(self, start: float = 0.0) -> Iterator[RawFrame]:
+        for time, image in zip(self._pictures.times, self._pictures.images, strict=True):
+            yield RawFrame(float(time), 1 / self._pictures.fps, av.VideoFrame.from_ndarray(image, format="rgb24"))
+
+
+def read(path: Path, *, start: float = 0.0, end: float | None = None) -> Pictures:
+    """A file's frames between two seconds, at most LONGER_SIDE pixels wide and high."""
+    video = Video(path)
+    shrink = min(1.0, LONGER_SIDE / max(video.info.width, video.info.height))
+    size = tuple(max(2, 2 * round(side * shrink / 2)) for side in (video.info.width, video.info.height))
+    frames = list(video.frames(size=(size[0], size[1]), start=start, end=end))
+    times = np.array([frame.time for frame in frames])
+    return Pictures(np.stack([frame.image for frame in frames]), times - times[0], video.info.fps)
+
+
+def mirrored(clip: Pictures) -> Pictures:
+    return replace(clip, images=np.ascontiguousarray(clip.images[:, :, ::-1]))
+
+
+def scaled(clip: Pictures) -> Pictures:
+    """Half as wide and high."""
+    _, height, width, _ = clip.images.shape
+    halves = clip.images[:, : height // 2 * 2, : width // 2 * 2].reshape(-1, height // 2, 2, width // 2, 2, 3)
+    return replace(clip, images=np.stack([image.mean((1, 3)) for image in halves]).astype(np.uint8))
+
+
+def cropped(clip: Pictures) -> Pictures:
+    """A tenth less wide and high, around the middle."""
+    _, height, width, _ = clip.images.shape
+    top, left = height // 20, width // 20
+    return replace(clip, images=np.ascontiguousarray(clip.images[:, top : height - top, left : width - left]))
+
+
+def half_rate(clip: Pictures) -> Pictures:
+    """Every second frame, shown twice as long."""
+    return Pictures(clip.images[::2], clip.times[::2], clip.fps / 2)
+
+
+def double_rate(clip: Pictures) -> Pictures:
+    """Between two frames their average, as players and televisions do it."""
+    following = np.concatenate([clip.images[1:], clip.images[-1:]])
+    between = np.stack([(a.astype(np.uint16) + b) // 2 for a, b in zip(clip.images, following, strict=True)])
+    images = np.stack([clip.images, between.astype(np.uint8)], axis=1).reshape(-1, *clip.images.shape[1:])
+    ends = np.append(clip.times[1:], clip.duration)
+    times = np.stack([clip.times, (clip.times + ends) / 2], axis=1).reshape(-1)
+    return Pictures(images, times, 2 * clip.fps)
+
+
+def brighter(clip: Pictures) -> Pictures:
+    return _toned(clip, 1.3, 10)
+
+
+def darker(clip: Pictures) -> Pictures:
+    return _toned(clip, 0.6, 0)
+
+
+def _toned(clip: Pictures, contrast: float, light: float) -> Pictures:
+    table = np.clip(np.arange(256) * contrast + light, 0, 255).astype(np.uint8)
+    return replace(clip, images=table[clip.images])
+
+
+def backwards(clip: Pictures) -> Pictures:
+    """The last frame first."""
+    return Pictures(clip.images[::-1], (clip.times[-1] - clip.times)[::-1], clip.fps)
+
+
+def twice(clip: Pictures) -> Pictures:
+    """The clip and the clip again."""
+    return Pictures(np.tile(clip.images, (2, 1, 1, 1)), np.append(clip.times, clip.times + clip.duration), clip.fps)
+
+
+def between_stills(clip: Pictures) -> Pictures:
+    """The first frame stands before it, the last one after it, three seconds each."""
+    count = round(STILL_SECONDS * clip.fps)
+    steps = np.arange(count) / clip.fps
+    images = np.concatenate(
+        [np.repeat(clip.images[:1], count, 0), clip.images, np.repeat(clip.images[-1:], count, 0)]
+    )
+    after = count / clip.fps + clip.duration
+    return Pictures(images, np.concatenate([steps, clip.times + count / clip.fps, steps + after]), clip.fps)
+
+
+def re_encoded(clip: Pictures) -> Pictures:
+    """As a phone or a web site stores it: H.264, crf 28."""
+    return encoded(clip, "libx264", {"crf": "28", "preset": "veryfast"})
+
+
+def compressed(clip: Pictures) -> Pictures:
+    """Until it hurts the eye: H.264, crf 40."""
+    return encoded(clip, "libx264", {"crf": "40", "preset": "veryfast"})
+
+
+def encoded(
+    clip: Pictures, codec: str, options: dict[str, str], *, pixel_format: str = "yuv420p", container: str = "matroska"
+) -> Pictures:
+    """Through a codec and back, at a fixed rate."""
+    height, width = (side // 2 * 2 for side in clip.images.shape[1:3])
+    with tempfile.NamedTemporaryFile(suffix=".mkv") as file:
+        with av.open(file.name, "w", format=container) as writer:
+            rate = Fraction(clip.fps).limit_denominator(1001)
+            stream = writer.add_stream(codec, rate=rate, options=options)
+            stream.width, stream.height, stream.pix_fmt = width, height, pixel_format
+            for index, image in enumerate(clip.images):
+                frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(image[:height, :width]), format="rgb24")
+                frame.pts, frame.time_base = index, 1 / rate
+                writer.mux(stream.encode(frame))
+            writer.mux(stream.encode(None))
+        images = [frame.image for frame in Video(file.name).frames()]
+    if len(images) != len(clip.images):
+        raise RuntimeError(f"{codec} gave {len(images)} of {len(clip.images)} frames back")
+    return replace(clip, images=np.stack(images))
