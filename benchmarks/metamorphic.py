@@ -1,6 +1,6 @@
 """What must not change a count: mirroring, scale, rate, light, compression, time's direction; and false counts.
 
-    python benchmarks/metamorphic.py [--model lite|FILE.safetensors] [--quick] [--only relations|negatives] [--out FILE]
+    python benchmarks/metamorphic.py [--model lite|FILE.safetensors] [--quick] [--only relations|negatives] [--out F]
 
 Relations: every clip of DIR/dev.csv is counted as it is and changed. A relation holds where the counts differ by at
 most one (the clip after itself: from twice the count). Negatives: stretches without repetitions; whatever is counted

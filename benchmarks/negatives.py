@@ -96,7 +96,7 @@ def _grain(photo: Images, rng: np.random.Generator) -> Images:
 
 def _pan(photo: Images) -> Pictures:
     """From the left to the right third, once."""
-    height, width = photo.shape[:2]
+    width = photo.shape[1]
     part = width * 2 // 3 // 2 * 2
     lefts = np.linspace(0, width - part, SECONDS * RATE).astype(int)
     return _film(np.stack([photo[:, left : left + part] for left in lefts]))

@@ -1,4 +1,4 @@
-"""Clips in memory and what can be done to them: mirrored, at half the rate, reversed, compressed, between two stills."""
+"""Clips in memory and what can be done to them: mirrored, at half the rate, backwards, compressed …"""
 
 from __future__ import annotations
 
