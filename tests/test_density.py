@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from escounts.density import density_map, find_peaks, period_map, pseudo_spans, rate_map, repetitions
+from escounts.density import density_map, find_peaks, period_map, pseudo_spans, rate_map
 from escounts.results import DensityMap
 
 SIGMAS = st.sampled_from([0, 0.25, 0.5, 0.75, 1.0, "variable"])
@@ -148,7 +148,7 @@ def as_map(values: np.ndarray, kind: str, *, start: float = 0.0, step: float = 1
 @settings(max_examples=200, deadline=None)
 def test_as_many_repetitions_as_the_count(values: list[float], kind: str) -> None:
     density = as_map(np.array(values), kind, start=3.0, step=0.5)
-    found = repetitions(density)
+    found = density.repetitions()
     assert len(found) == max(0, round(density.count))
     end = 3.0 + 0.5 * len(values)
     for this, following in pairwise(found):
@@ -160,7 +160,7 @@ def test_as_many_repetitions_as_the_count(values: list[float], kind: str) -> Non
 
 def test_peaks_give_back_evenly_spaced_repetitions() -> None:
     spans = [(4.0 + 6 * i, 10.0 + 6 * i) for i in range(5)]
-    found = repetitions(as_map(density_map(spans, cells=40, step=1.0), "peaks"))
+    found = as_map(density_map(spans, cells=40, step=1.0), "peaks").repetitions()
     for one, (start, end) in zip(found, spans, strict=True):
         middle = (start + end) / 2
         assert one.start < middle < one.end
@@ -172,7 +172,7 @@ def test_peaks_give_back_evenly_spaced_repetitions() -> None:
 
 def test_a_pause_between_peaks_belongs_to_nobody() -> None:
     spans = [(0.0, 4.0), (4.0, 8.0), (8.0, 12.0), (60.0, 64.0), (64.0, 68.0), (68.0, 72.0)]
-    found = repetitions(as_map(density_map(spans, cells=80, step=1.0), "peaks"))
+    found = as_map(density_map(spans, cells=80, step=1.0), "peaks").repetitions()
     assert found[2].end < 15 and found[3].start > 57
 
 
@@ -184,7 +184,7 @@ def test_rate_gives_back_the_repetitions(count: int, length: float, lead: float,
     again = spans[-1][1] + pause
     spans += [(again + i * length, again + (i + 1) * length) for i in range(later)]
     cells = math.ceil(spans[-1][1]) + 6
-    found = repetitions(as_map(rate_map(spans, cells=cells, step=1.0), "rate"))
+    found = as_map(rate_map(spans, cells=cells, step=1.0), "rate").repetitions()
     assert len(found) == len(spans)
     for one, (start, end) in zip(found, spans, strict=True):
         assert one.start == pytest.approx(start, abs=0.25)
@@ -195,28 +195,22 @@ def test_rate_gives_back_the_repetitions(count: int, length: float, lead: float,
 def test_a_flicker_of_the_gate_does_not_split_a_repetition() -> None:
     values = rate_map([(i * 10.0, (i + 1) * 10.0) for i in range(4)], cells=40, step=1.0)
     values[15] = 0.0
-    found = repetitions(as_map(values, "rate"))
+    found = as_map(values, "rate").repetitions()
     np.testing.assert_allclose([one.start for one in found], [0, 10, 20, 30], atol=0.8)
 
 
-def test_scores_come_from_the_cells() -> None:
-    values = rate_map([(0.0, 5.0), (5.0, 10.0)], cells=10, step=1.0)
-    found = repetitions(as_map(values, "rate"), scores=[0.9] * 5 + [0.3] * 5)
-    assert [one.score for one in found] == pytest.approx([0.9, 0.3])
-
-
 def test_nothing_repeats() -> None:
-    assert repetitions(as_map(np.zeros(20), "rate")) == ()
-    assert repetitions(as_map(np.zeros(20), "peaks")) == ()
-    assert repetitions(as_map(np.zeros(0), "rate")) == ()
+    assert as_map(np.zeros(20), "rate").repetitions() == ()
+    assert as_map(np.zeros(20), "peaks").repetitions() == ()
+    assert as_map(np.zeros(0), "rate").repetitions() == ()
 
 
 def test_an_exemplar_sets_the_phase_of_a_rate() -> None:
     density = DensityMap(np.full(100, 0.05, np.float32), start=0.0, step=0.1, kind="rate")  # 5 in 10 s
-    plain = [r.end for r in repetitions(density)]
+    plain = [r.end for r in density.repetitions()]
     assert plain == pytest.approx([2.0, 4.0, 6.0, 8.0, 10.0], abs=0.02)
-    early = repetitions(density, anchors=[2.6, 4.6])
+    early = density.repetitions(anchors=[2.6, 4.6])
     assert [r.start for r in early] == pytest.approx([0.6, 2.6, 4.6, 6.6, 8.6], abs=0.02)
-    late = repetitions(density, anchors=[3.4, 5.4])
+    late = density.repetitions(anchors=[3.4, 5.4])
     assert [r.end for r in late] == pytest.approx([1.4, 3.4, 5.4, 7.4, 9.4], abs=0.02)
     assert len(early) == len(late) == 5

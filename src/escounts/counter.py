@@ -7,13 +7,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from escounts.counting_model import CountingModel, Encoding, Progress, Shot
-from escounts.density import repetitions
-from escounts.errors import ExemplarError, VideoError
+from escounts.counting_model import CountingModel, EncodedExemplar, Encoding, Progress
+from escounts.errors import EscountsError, ExemplarError, VideoError
 from escounts.exemplars import check_exemplar, parse_exemplar
-from escounts.results import CountResult, ExemplarSpan
+from escounts.results import CountResult, Estimate, ExemplarSpan, Unit, is_unsure
 from escounts.zoo import catalogue
 
 if TYPE_CHECKING:
@@ -21,6 +20,9 @@ if TYPE_CHECKING:
 
 Exemplar = Any
 """(start, end) · "3.2-4.8" · "other.mp4@1.0-2.5" · ExemplarSpan · (EncodedVideo, start, end)."""
+
+WantedUnit = Unit | Literal["auto"]
+"""Count by cycles, by sides, or as the model thinks best."""
 
 CONTEXT = 8.0
 """Seconds encoded on each side of an exemplar that lies outside the encoded stretch."""
@@ -70,13 +72,14 @@ class Counter:
         end: float | None = None,
         thorough: bool = False,
         assume_repeats: bool = False,
+        unit: WantedUnit = "auto",
         progress: Progress | None = None,
     ) -> CountResult:
         """Encode and count in one go. Exemplars are checked first, so a wrong one costs no decoding."""
         opened = _opened(video)
         checked = [_parsed(exemplar, opened.info) for exemplar in exemplars]
         encoded = self.encode(opened, start=start, end=end, thorough=thorough, progress=progress)
-        return encoded.count(checked, assume_repeats=assume_repeats)
+        return encoded.count(checked, assume_repeats=assume_repeats, unit=unit)
 
     def reference(self, path: Path, start: float, end: float) -> EncodedVideo:
         """The stretch around an exemplar, encoded once and remembered while it is among the last ones used."""
@@ -97,7 +100,8 @@ class Counter:
 class EncodedVideo:
     """One encoded video: `count()` is cheap, with whatever exemplars and range you like.
 
-    An exemplar may ask for a rate that is not encoded yet: the first such count reads the video once more.
+    An exemplar may ask for a rate that is not encoded yet: the first such count reads the video once more, reports
+    to its `progress`, and the encoding grows.
     """
 
     def __init__(self, counter: Counter, video: Video, encoding: Encoding, *, seconds: float) -> None:
@@ -112,8 +116,14 @@ class EncodedVideo:
         start: float | None = None,
         end: float | None = None,
         assume_repeats: bool = False,
+        unit: WantedUnit = "auto",
+        progress: Progress | None = None,
     ) -> CountResult:
-        """Count between start and end (all that is encoded when None), like the exemplars where there are any."""
+        """Count between start and end (all that is encoded when None), like the exemplars where there are any.
+
+        unit: by cycles or by sides of a motion that alternates; "auto": what the model holds most useful.
+        progress is called where the video has to be read again.
+        """
         first = self.encoding.start if start is None else max(start, self.encoding.start)
         last = self.encoding.end if end is None else min(end, self.encoding.end)
         if last <= first:
@@ -122,30 +132,66 @@ class EncodedVideo:
                 f"{self.encoding.start:.2f} s to {self.encoding.end:.2f} s"
             )
         began = time.perf_counter()
-        shots, spans = self._shots(exemplars)
-        estimate = self.encoding.estimate(shots, start=start, end=end, assume_repeats=assume_repeats)
-        marked = [border for span in spans if span.video is None for border in (span.start, span.end)]
-        found = tuple(repetitions(estimate.density, anchors=marked))
-        raw_count = estimate.density.count
-        spent = time.perf_counter() - began
-        return CountResult(
-            video=str(self.info.path),
-            model=self._counter.model.name,
-            count=max(0, round(raw_count)),
-            raw_count=raw_count,
-            repetitions=found,
-            density=estimate.density,
-            confidence=estimate.confidence,
-            unsure=estimate.confidence < self._counter.model.unsure_below,
-            duration=self.info.duration,
-            range=(first, last),
-            exemplars=tuple(spans),
-            timings={"encode": self._seconds, "count": spent, "total": self._seconds + spent},
-            details=estimate.details,
+        encoded, spans = self._exemplars(exemplars, progress)
+        estimate = self.encoding.estimate(
+            encoded, start=start, end=end, assume_repeats=assume_repeats, progress=progress
         )
+        result = self._result(estimate, spans, (first, last))
+        if unit != "auto" and result.count > 0:
+            result = self._in_unit(result, unit)
+        spent = time.perf_counter() - began
+        return replace(result, timings={"encode": self._seconds, "count": spent, "total": self._seconds + spent})
 
-    def _shots(self, exemplars: Sequence[Exemplar]) -> tuple[list[Shot], list[ExemplarSpan]]:
-        shots, spans = [], []
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the encoding holds in memory now."""
+        return self.encoding.nbytes
+
+    def _result(self, estimate: Estimate, spans: Sequence[ExemplarSpan], counted: tuple[float, float]) -> CountResult:
+        """The estimate as a result: its most useful hypothesis, with the repetitions in that unit."""
+        model, density = self._counter.model, estimate.density
+        marked = [border for span in spans if span.video is None for border in (span.start, span.end)]
+        same = [hypothesis.count for hypothesis in estimate.hypotheses if hypothesis.unit == estimate.unit]
+        best = estimate.hypotheses[0] if estimate.hypotheses else None
+        if best is not None and best.count == 0:
+            count, unit = 0, None
+        else:
+            count, unit = (same[0] if same else max(0, round(density.count))), estimate.unit
+        result = CountResult(
+            video=str(self.info.path),
+            model=model.name,
+            count=count,
+            raw_count=density.count,
+            repetitions=density.repetitions(count, anchors=marked),
+            density=density,
+            confidence=estimate.confidence,
+            unsure=is_unsure(estimate.confidence, estimate.confidence_kind, model.unsure_below),
+            duration=self.info.duration,
+            range=counted,
+            exemplars=tuple(spans),
+            details=estimate.details,
+            confidence_kind=estimate.confidence_kind,
+            unsure_below=model.unsure_below if estimate.confidence_kind == "probability" else None,
+            unit=unit,
+            hypotheses=estimate.hypotheses,
+            phase="exemplar" if marked and density.kind == "rate" else "arbitrary",
+        )
+        return result.converted(best.unit) if best is not None and best.unit is not None else result
+
+    def _in_unit(self, result: CountResult, unit: Unit) -> CountResult:
+        if result.exemplars:
+            raise ExemplarError(f"unit {unit!r} and an exemplar: the exemplar says what one repetition is; give one")
+        if result.unit is None:
+            raise EscountsError(
+                f"model {result.model!r} does not tell cycles from sides; leave the unit at 'auto', or mark "
+                f"one {unit} as an exemplar"
+            )
+        return result.in_unit(unit)
+
+    def _exemplars(
+        self, exemplars: Sequence[Exemplar], progress: Progress | None
+    ) -> tuple[list[EncodedExemplar], list[ExemplarSpan]]:
+        found, spans = [], []
         for exemplar in exemplars:
             if isinstance(exemplar, tuple) and len(exemplar) == 3:
                 encoded, start, end = exemplar
@@ -155,9 +201,9 @@ class EncodedVideo:
             else:
                 span = _parsed(exemplar, self.info)
                 source = self._source(span)
-            shots.append(source.encoding.shot(span.start, span.end))
+            found.append(source.encoding.encode_exemplar(span.start, span.end, progress=progress))
             spans.append(span)
-        return shots, spans
+        return found, spans
 
     def _source(self, span: ExemplarSpan) -> EncodedVideo:
         """Who can cut this exemplar: this encoding, or a stretch of a video that is encoded for it."""
@@ -200,7 +246,7 @@ def _parsed(exemplar: Exemplar, info: VideoInfo) -> ExemplarSpan:
     elif isinstance(exemplar, tuple) and len(exemplar) == 2:
         span = ExemplarSpan(float(exemplar[0]), float(exemplar[1]))
     if span is None:
-        raise ExemplarError(f"{exemplar!r} is no exemplar; give (start, end), '3.2-4.8' or 'other.mp4@1.0-2.5'")
+        raise ExemplarError(f"{exemplar!r} is not an exemplar; give (start, end), '3.2-4.8' or 'other.mp4@1.0-2.5'")
     if span.video is not None and Path(span.video).resolve() == info.path.resolve():
         span = replace(span, video=None)
     if span.video is None:

@@ -1,4 +1,4 @@
-"""Repetition times to density maps (eq. 1), and density maps back to counts, peaks and repetition times.
+"""Repetition times to density maps (eq. 1). `DensityMap.repetitions` (results.py) is the way back.
 
 Times in seconds (any unit will do, as long as spans, step and start share it). A map has `cells` cells of
 `step` seconds, the first beginning at `start`; its values sum to the number of repetitions.
@@ -14,8 +14,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from escounts.results import DensityMap, Repetition
-from escounts.spans import find_peaks, spans_from_peaks, spans_from_rate
+from escounts.spans import find_peaks
 
 Array: TypeAlias = npt.NDArray[np.float64]
 Span: TypeAlias = tuple[float, float]
@@ -28,7 +27,6 @@ __all__ = [
     "pseudo_spans",
     "rate_map",
     "released_density_map",
-    "repetitions",
 ]
 
 KAPPA = 0.25
@@ -109,29 +107,6 @@ def check_spans(spans: Iterable[Span]) -> list[Span]:
     return checked
 
 
-def repetitions(
-    density: DensityMap, *, scores: npt.ArrayLike | None = None, anchors: Sequence[float] = ()
-) -> tuple[Repetition, ...]:
-    """The repetitions a map holds, in order; as many as its count rounded half to even.
-
-    scores: how sure the model is of every cell, 0..1; a repetition's score is their mean over its span.
-    Without them the score says how close the map's mass per repetition is to one. See `spans` for the two kinds.
-    anchors: seconds at which a repetition is known to begin or end (an exemplar's); they set the phase of a rate.
-    """
-    values = np.asarray(density.values, dtype=np.float64)
-    count = max(0, round(density.count))
-    cells = [(time - density.start) / density.step for time in anchors]
-    spans = spans_from_rate(values, count, cells) if density.kind == "rate" else spans_from_peaks(values, count)
-    cell_scores = None if scores is None else np.asarray(scores, dtype=np.float64)
-    found = []
-    for low, high, score in spans:
-        if cell_scores is not None:
-            score = _mean_between(cell_scores, low, high)
-        begin, end = density.start + low * density.step, density.start + high * density.step
-        found.append(Repetition(begin, end, float(np.clip(score, 0.0, 1.0))))
-    return tuple(found)
-
-
 def released_density_map(
     spans: Sequence[tuple[int, int]],
     *,
@@ -177,10 +152,3 @@ def _mirror(index: npt.NDArray[np.int64], cells: int) -> npt.NDArray[np.int64]:
     """Cells beyond a border folded back into the map, as often as needed."""
     index = index % (2 * cells)
     return np.where(index < cells, index, 2 * cells - 1 - index)
-
-
-def _mean_between(values: Array, low: float, high: float) -> float:
-    """Mean of per-cell values between two places of the map, in cells."""
-    total = np.concatenate([[0.0], np.cumsum(values)])
-    at = np.interp([low, high], np.arange(len(total)), total)
-    return float((at[1] - at[0]) / max(high - low, 1e-9))

@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from escounts.errors import EscountsError
+from escounts.spans import spans_from_peaks, spans_from_rate
+
 FloatArray = npt.NDArray[np.float32]
 DensityKind = Literal["peaks", "rate"]
+Unit = Literal["cycle", "side"]
+"""What one repetition is: a full cycle, or one side of a motion that alternates (left, right). A cycle has two."""
+Phase = Literal["arbitrary", "exemplar", "corrected"]
+"""Where repetitions begin: somewhere, the same point of the motion in each; where a marked exemplar does; where a
+person put a border."""
+ConfidenceKind = Literal["probability", "agreement"]
+"""What a confidence is: the calibrated probability that the count is within one of the truth, or how well a model's
+own looks at the video agree, which says nothing of the truth."""
 
 
 @dataclass(frozen=True)
 class Repetition:
-    """One repetition: start and end in seconds, score in 0..1 (how sure its span is)."""
+    """One repetition: start and end in seconds; score in 0..1: how much speaks for it, None where a model says
+    nothing of single repetitions."""
 
     start: float
     end: float
-    score: float
+    score: float | None = None
 
 
 @dataclass(frozen=True)
@@ -27,7 +39,7 @@ class DensityMap:
     """Repetitions per cell over time; the sum is the count.
 
     values: one float per cell. start: time of the left edge of cell 0. step: seconds a cell lasts.
-    kind: "peaks" has one bump a repetition (the paper's map), "rate" is 1/period inside repetitions.
+    kind: "peaks" has one bump per repetition (the paper's map), "rate" is 1/period inside repetitions.
     """
 
     values: FloatArray
@@ -46,14 +58,52 @@ class DensityMap:
         """The real-valued count: the sum of the map."""
         return float(self.values.sum(dtype=np.float64))
 
+    def repetitions(self, count: int | None = None, *, anchors: Sequence[float] = ()) -> tuple[Repetition, ...]:
+        """Where `count` repetitions lie (None: the map's own count, rounded half to even), in order.
+
+        anchors: seconds at which a repetition is known to begin or end (an exemplar's); they set the phase of a
+        rate. The score says how close the map's mass per repetition is to one. `spans` explains the two kinds.
+        """
+        values = np.asarray(self.values, dtype=np.float64)
+        wanted = max(0, round(self.count)) if count is None else count
+        cells = [(time - self.start) / self.step for time in anchors]
+        spans = spans_from_rate(values, wanted, cells) if self.kind == "rate" else spans_from_peaks(values, wanted)
+        return tuple(
+            Repetition(self.start + low * self.step, self.start + high * self.step, float(np.clip(score, 0.0, 1.0)))
+            for low, high, score in spans
+        )
+
+    def scaled(self, factor: float) -> DensityMap:
+        """The same map in another unit: `factor` repetitions for one."""
+        return replace(self, values=self.values * np.float32(factor))
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One answer that a model holds possible: a count, what it counts, and how probable it is (0..1).
+
+    unit: None for "no repetitions", and where a model does not tell cycles from sides.
+    """
+
+    count: int
+    unit: Unit | None
+    p: float
+
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a model says of one stretch of video, before it is turned into a CountResult."""
+    """What a model says of one stretch of video, before it is turned into a CountResult.
+
+    unit: what the density counts; None where the model does not tell cycles from sides (or follows an exemplar).
+    hypotheses: the most useful first, whose count becomes the result's; empty: the density's sum, rounded.
+    """
 
     density: DensityMap
     confidence: float
     details: Mapping[str, float] = field(default_factory=dict)
+    confidence_kind: ConfidenceKind = "probability"
+    unit: Unit | None = None
+    hypotheses: tuple[Hypothesis, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -69,9 +119,10 @@ class ExemplarSpan:
 class CountResult:
     """A counted video.
 
-    count: whole repetitions, raw_count rounded half to even; len(repetitions) == count.
-    raw_count: the sum of the density map. confidence: 0..1, calibrated: the probability that count is
-    within one of the truth. unsure: confidence below the model's threshold. range: the seconds counted.
+    count: whole repetitions; len(repetitions) == count. unit: what it counts, None where the model does not say.
+    raw_count: the sum of the density map. confidence: 0..1, see confidence_kind. unsure: confidence is below
+    unsure_below, or is not a probability. range: the seconds counted. phase: what the borders of the repetitions
+    stand on. hypotheses: what else may be true, the most useful (this count) first; empty where a model gives none.
     """
 
     video: str
@@ -87,3 +138,60 @@ class CountResult:
     exemplars: tuple[ExemplarSpan, ...] = ()
     timings: Mapping[str, float] = field(default_factory=dict)
     details: Mapping[str, float] = field(default_factory=dict)
+    confidence_kind: ConfidenceKind = "probability"
+    unsure_below: float | None = None
+    unit: Unit | None = None
+    hypotheses: tuple[Hypothesis, ...] = ()
+    phase: Phase = "arbitrary"
+
+    def in_unit(self, unit: Unit) -> CountResult:
+        """The same video counted by cycles or by sides, as a person chose it: one cycle is two sides.
+
+        What the model held possible in the other unit now speaks for this one: confidence is the probability of
+        either. Raises EscountsError where the model did not say in which unit it counted.
+        """
+        if self.unit is None:
+            raise EscountsError(
+                f"{self.video}: counted without a unit, so that it cannot be turned into {unit}s; units are told by "
+                "the default model, without an exemplar, where there are repetitions"
+            )
+        probability = sum(hypothesis.p for hypothesis in self.hypotheses if hypothesis.unit is not None)
+        confidence = max(self.confidence, min(1.0, probability))
+        return replace(
+            self.converted(unit),
+            confidence=confidence,
+            unsure=is_unsure(confidence, self.confidence_kind, self.unsure_below or 0.0),
+        )
+
+    def converted(self, unit: Unit) -> CountResult:
+        """Density, repetitions and count in another unit; the rest, confidence too, stays as it is."""
+        if self.unit is None or unit == self.unit:
+            return self
+        density = self.density.scaled(2.0 if unit == "side" else 0.5)
+        held = [hypothesis for hypothesis in self.hypotheses if hypothesis.unit == unit]
+        count = held[0].count if held else max(0, round(density.count))
+        if count == 2 * self.count:
+            found = tuple(half for repetition in self.repetitions for half in _halves(repetition))
+        else:
+            known = () if self.phase == "arbitrary" else tuple(one.start for one in self.repetitions)
+            found = density.repetitions(count, anchors=known)
+        return replace(
+            self,
+            count=count,
+            raw_count=density.count,
+            repetitions=found,
+            density=density,
+            unit=unit,
+            hypotheses=(*held, *(hypothesis for hypothesis in self.hypotheses if hypothesis.unit != unit)),
+        )
+
+
+def is_unsure(confidence: float, kind: ConfidenceKind, below: float) -> bool:
+    """Whether a count is called unsure: its probability is too low, or its confidence is not a probability."""
+    return kind != "probability" or confidence < below
+
+
+def _halves(cycle: Repetition) -> tuple[Repetition, Repetition]:
+    """A cycle's two sides."""
+    middle = (cycle.start + cycle.end) / 2
+    return Repetition(cycle.start, middle, cycle.score), Repetition(middle, cycle.end, cycle.score)

@@ -119,7 +119,7 @@ def test_exemplar_selects_its_action() -> None:
     thumbnails = np.clip(110 + 30 * np.concatenate([first, second]), 0, 255).astype(np.uint8)
     encoding = SpectralEncoding(thumbnails, 0.0, 30.0)
     both = encoding.estimate().density.count
-    only = encoding.estimate([encoding.shot(5.0, 6.0)]).density
+    only = encoding.estimate([encoding.encode_exemplar(5.0, 6.0)]).density
     assert both == pytest.approx(40, abs=1.5)
     assert only.values[:480].sum() == pytest.approx(16, abs=0.5) and only.values[720:].sum() < 1.0
 

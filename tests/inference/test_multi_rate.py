@@ -101,8 +101,8 @@ def test_two_cores_say_what_one_says(model: MultiRateModel) -> None:
         for threads in (1, 2):
             torch.set_num_threads(threads)
             encoding = model.encode_images(images)
-            shots = [encoding.shot(1.0, 2.0)]
-            said.append([encoding.estimate(given).density.values for given in ((), shots)])
+            exemplars = [encoding.encode_exemplar(1.0, 2.0)]
+            said.append([encoding.estimate(given).density.values for given in ((), exemplars)])
     finally:
         torch.set_num_threads(before)
     for one, two in zip(*said, strict=True):
@@ -112,10 +112,10 @@ def test_two_cores_say_what_one_says(model: MultiRateModel) -> None:
 def test_a_view_that_an_exemplar_asked_for_does_not_change_the_count_without_it() -> None:
     torch.manual_seed(0)
     model = MultiRateModel("tiny", Network(LITE_TINY), views=(View(6),), fast_views=(View(1),))
-    encoding = MultiRateEncoding(model, lambda: moving_square(300), start=0.0)
+    encoding = MultiRateEncoding(model, lambda _: moving_square(300), start=0.0)
     encoding.encode([View(6)])
     before = encoding.estimate().density.values
-    encoding.estimate([encoding.shot(1.0, 1.4)])
+    encoding.estimate([encoding.encode_exemplar(1.0, 1.4)])
     assert View(1) in encoding.windows
     assert np.array_equal(before, encoding.estimate().density.values)
 
@@ -132,7 +132,7 @@ def test_density_of_a_range_is_a_cut_of_the_whole(model: MultiRateModel) -> None
 
 def test_exemplar_chooses_the_rate_that_suits_its_length(model: MultiRateModel) -> None:
     encoding = model.encode_images(moving_square(300))
-    short, long = encoding.shot(1.0, 1.4), encoding.shot(1.0, 4.0)
+    short, long = encoding.encode_exemplar(1.0, 1.4), encoding.encode_exemplar(1.0, 4.0)
     assert [v.rate for v in encoding._select_views([short])] == [30.0]
     assert [v.rate for v in encoding._select_views([long])] == [5.0]
 
@@ -140,8 +140,8 @@ def test_exemplar_chooses_the_rate_that_suits_its_length(model: MultiRateModel) 
 def test_exemplar_changes_the_count_and_its_length_counts_only_in_its_own_video(model: MultiRateModel) -> None:
     one = model.encode_images(moving_square(200))
     two = model.encode_images(moving_square(200))
-    shot = one.shot(1.0, 2.0)
-    own, other = one.estimate([shot]).density.count, two.estimate([shot]).density.count
+    exemplar = one.encode_exemplar(1.0, 2.0)
+    own, other = one.estimate([exemplar]).density.count, two.estimate([exemplar]).density.count
     assert own != one.estimate().density.count
     assert own != other  # the same pixels, but the length of a foreign exemplar is not taken over
 
@@ -149,7 +149,7 @@ def test_exemplar_changes_the_count_and_its_length_counts_only_in_its_own_video(
 def test_exemplar_outside_the_video_is_refused(model: MultiRateModel) -> None:
     encoding = model.encode_images(moving_square(100))
     with pytest.raises(ExemplarError, match="outside"):
-        encoding.shot(2.0, 9.0)
+        encoding.encode_exemplar(2.0, 9.0)
 
 
 def test_tokens_that_are_not_numbers_are_answered_by_name(
@@ -179,7 +179,7 @@ def test_the_fast_view_is_encoded_when_it_is_wanted(monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr("escounts.inference.multi_rate.wants_faster", lambda *_, answer=wanted: answer)
         encoding = lazy.encode_images(moving_square(120))
         assert {view.divisor for view in encoding.windows} == expected
-    encoding.estimate([encoding.shot(1.0, 1.4)])  # an exemplar of twelve base frames asks for it
+    encoding.estimate([encoding.encode_exemplar(1.0, 1.4)])  # an exemplar of twelve base frames asks for it
     assert View(1) in encoding.windows
 
 
@@ -219,7 +219,7 @@ def test_a_reading_that_broke_off_leaves_nothing_behind() -> None:
     images = moving_square(150)
     reads = iter([images, images[:100], images])
 
-    def read() -> Iterator[np.ndarray]:
+    def read(_: object) -> Iterator[np.ndarray]:
         last = next(reads)
         yield from last
         if len(last) < len(images):

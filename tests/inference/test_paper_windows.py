@@ -160,13 +160,13 @@ def test_exemplars_change_the_map_and_their_order_does_not_matter(network, video
     other = Video(write_video(tmp_path / "other.mp4", 90, rate=15))
     model = PaperWindowModel("small", network)
     encoding = model.encode(video)
-    shots = [encoding.shot(0.0, 1.5), model.encode(other).shot(1.0, 4.0)]
-    assert shots[0].tokens_THWC.shape == (8, 2, 2, 16)
-    without, one, two = (encoding.estimate(s).density.values for s in ((), shots[:1], shots))
+    exemplars = [encoding.encode_exemplar(0.0, 1.5), model.encode(other).encode_exemplar(1.0, 4.0)]
+    assert exemplars[0].tokens_THWC.shape == (8, 2, 2, 16)
+    without, one, two = (encoding.estimate(s).density.values for s in ((), exemplars[:1], exemplars))
     assert np.abs(one - without).max() > 1e-4 and np.abs(two - one).max() > 1e-5
-    np.testing.assert_allclose(encoding.estimate(shots[::-1]).density.values, two, atol=1e-6)
+    np.testing.assert_allclose(encoding.estimate(exemplars[::-1]).density.values, two, atol=1e-6)
     with pytest.raises(ExemplarError, match="its end must come after its start"):
-        encoding.shot(2.0, 2.0)
+        encoding.encode_exemplar(2.0, 2.0)
 
 
 def test_tokens_that_are_not_numbers_are_answered_by_name(network, video, monkeypatch):

@@ -47,7 +47,7 @@ DIFFERENCE_SHARE = 0.7
 OCTAVE_SHARE = 0.75
 REPEATS_ABOVE = 0.38
 """Evidence (rise of the peak x fourth root of the cycles seen) under which a window does not repeat."""
-ALIKE_ABOVE, ALIKE_ABOVE_SHOT = 0.05, -0.15
+ALIKE_ABOVE, ALIKE_ABOVE_EXEMPLAR = 0.05, -0.15
 """Similarity with one period earlier or later under which a frame is outside the repetitions; with an
 exemplar the period is known, and less has to come back."""
 MOTION_ABOVE = 0.20
@@ -60,7 +60,7 @@ exemplar lengths, it correlates at least this share of its best."""
 
 
 @dataclass(frozen=True)
-class SpectralShot:
+class SpectralExemplar:
     """An exemplar: seconds one repetition takes, and its thumbnails (frames x features, trend removed)."""
 
     length: float
@@ -106,46 +106,55 @@ class SpectralEncoding:
         self.start = start
         self.end = start + len(grey) / rate
 
-    def shot(self, start: float, end: float) -> SpectralShot:
-        """The exemplar between two times of this video."""
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the thumbnails."""
+        return self._grey.nbytes
+
+    def encode_exemplar(self, start: float, end: float, *, progress: Progress | None = None) -> SpectralExemplar:
+        """The exemplar between two times of this video; at once, so that progress is told nothing."""
         first, last = self._frame(start), self._frame(end)
         if last - first < 2:
             raise ExemplarError(f"exemplar {start:.2f}-{end:.2f} s has fewer than two frames")
         margin = round(TREND * self._rate)
         low, high = max(0, first - margin), min(len(self._grey), last + margin)
         flat = _without_trend(self._grey[low:high].astype(np.float32), self._rate)
-        return SpectralShot(end - start, flat[first - low : last - low], self._rate)
+        return SpectralExemplar(end - start, flat[first - low : last - low], self._rate)
 
     def estimate(
         self,
-        shots: Sequence[SpectralShot] = (),
+        exemplars: Sequence[SpectralExemplar] = (),
         *,
         start: float | None = None,
         end: float | None = None,
         assume_repeats: bool = False,
+        progress: Progress | None = None,
     ) -> Estimate:
-        """Density between start and end (seconds); exemplars set the period looked for, and the motion."""
+        """Density between start and end (seconds); exemplars set the period looked for, and the motion.
+
+        progress is told nothing: the video is not read again.
+        """
         first = 0 if start is None else self._frame(start)
         last = len(self._grey) if end is None else self._frame(end)
         if last - first < 2:
             raise VideoError(f"no two frames between {start} s and {end} s")
         grey = self._grey[first:last]
         bounds = _window_bounds(len(grey), round(WINDOW * self._rate), round(HOP * self._rate))
-        sure = assume_repeats or bool(shots)
+        sure = assume_repeats or bool(exemplars)
         found = [self._candidates(grey[low:high], sure) for low, high in bounds]
         wanted = None
-        if shots:
-            wanted = self._rate * math.exp(sum(math.log(shot.length) for shot in shots) / len(shots))
+        if exemplars:
+            wanted = self._rate * math.exp(sum(math.log(exemplar.length) for exemplar in exemplars) / len(exemplars))
             found = [
                 _with_wanted(window, wanted, high - low) for window, (low, high) in zip(found, bounds, strict=True)
             ]
         path = best_path(found, octave_share=OCTAVE_SHARE, stiffness=1.0, wanted=wanted)
         gates = [
-            self._gate(grey[low:high], period, assume_repeats, ALIKE_ABOVE_SHOT if shots else ALIKE_ABOVE)
+            self._gate(grey[low:high], period, assume_repeats, ALIKE_ABOVE_EXEMPLAR if exemplars else ALIKE_ABOVE)
             for (low, high), period in zip(bounds, path, strict=True)
         ]
-        if shots and not assume_repeats:
-            gates = self._matching(grey, bounds, gates, shots)
+        if exemplars and not assume_repeats:
+            gates = self._matching(grey, bounds, gates, exemplars)
         rates = [
             gate if period is None else gate / self._lengths(grey[low:high], period)
             for (low, high), period, gate in zip(bounds, path, gates, strict=True)
@@ -157,8 +166,9 @@ class SpectralEncoding:
         offset = self.start + first / self._rate
         return Estimate(
             DensityMap(density.astype(np.float32), offset, 1.0 / self._rate, kind="rate"),
-            confidence=_confidence(strength, float(density.sum()), exemplar=bool(shots)),
+            confidence=_agreement(strength, float(density.sum()), exemplar=bool(exemplars)),
             details={"evidence": strength, "windows": float(len(bounds))},
+            confidence_kind="agreement",
         )
 
     def _frame(self, seconds: float) -> int:
@@ -207,7 +217,7 @@ class SpectralEncoding:
         grey: npt.NDArray[np.uint8],
         bounds: Sequence[tuple[int, int]],
         gates: Sequence[npt.NDArray[np.float64]],
-        shots: Sequence[SpectralShot],
+        exemplars: Sequence[SpectralExemplar],
     ) -> list[npt.NDArray[np.float64]]:
         """The gates, closed where nothing looks like an exemplar; unchanged where none can be recognised.
 
@@ -216,20 +226,20 @@ class SpectralEncoding:
         matches = []
         for low, high in bounds:
             signal = _without_trend(grey[low:high].astype(np.float32), self._rate)
-            matches.append(np.max([self._match(signal, shot) for shot in shots], axis=0))
+            matches.append(np.max([self._match(signal, exemplar) for exemplar in exemplars], axis=0))
         best = max(float(match.max()) for match in matches)
         if best < RECOGNISED_ABOVE:
             return list(gates)
         return [gate * (match > MATCH_SHARE * best) for gate, match in zip(gates, matches, strict=True)]
 
-    def _match(self, signal: Signal, shot: SpectralShot) -> npt.NDArray[np.float64]:
+    def _match(self, signal: Signal, exemplar: SpectralExemplar) -> npt.NDArray[np.float64]:
         """Best correlation with the exemplar within MATCH_REACH exemplar lengths of each frame."""
-        length = max(2, round(shot.length * self._rate))
+        length = max(2, round(exemplar.length * self._rate))
         if length >= len(signal):
             return np.ones(len(signal))
-        at = np.linspace(0, len(shot.frames) - 1, length).round().astype(int)
+        at = np.linspace(0, len(exemplar.frames) - 1, length).round().astype(int)
         match = np.full(len(signal), -1.0)
-        match[length // 2 : length // 2 + len(signal) - length + 1] = template_match(signal, shot.frames[at])
+        match[length // 2 : length // 2 + len(signal) - length + 1] = template_match(signal, exemplar.frames[at])
         return nearby_max(match, MATCH_REACH * length)
 
 
@@ -281,11 +291,11 @@ def _window_bounds(frames: int, window: int, hop: int) -> list[tuple[int, int]]:
     return [(start, start + window) for start in starts]
 
 
-def _confidence(evidence: float, count: float, *, exemplar: bool) -> float:
-    """Probability that the count is within one of the truth.
+def _agreement(evidence: float, count: float, *, exemplar: bool) -> float:
+    """How well the motion agrees with itself one period later, 0..1; less for more repetitions, which are harder.
 
-    Logistic fits to 208 videos of the project's generator that were used for nothing else; they are harder
-    than most real videos, so easy ones are better than this says.
+    The curve is a logistic fit to 208 videos of an early generator; it is not calibrated on today's, so it is not
+    called a probability.
     """
     size = math.log1p(min(count, 50.0))  # the generated videos have no more: nothing is said beyond
     if round(count) == 0:

@@ -69,24 +69,20 @@ class MultiRateModel:
         """Read the video at the base rate and encode the views that are needed."""
         size = self.network.encoder.spec.size
         whole = (end if end is not None else video.info.duration) - start
-        passes = [(0.0, 1.0)] if thorough else [(0.0, SLOW_SHARE), (SLOW_SHARE, 1 - SLOW_SHARE)]
         images = FrameCache(
             lambda: (f.image for f in video.frames(size=(size, size), start=start, end=end, rate=BASE_RATE)),
             limit=0 if thorough else KEPT_IMAGES,
         )
 
-        def read() -> Iterator[Image]:
-            before, share = passes.pop(0) if passes else (1.0, 0.0)
+        def read(report: Progress | None) -> Iterator[Image]:
             for index, image in enumerate(images):
-                if progress is not None and share and index % 30 == 0:
-                    done = min(index / BASE_RATE, whole)
-                    progress(before * whole + share * done, whole)
+                if report is not None and index % 30 == 0:
+                    report(min(index / BASE_RATE, whole), whole)
                 yield image
 
         encoding = MultiRateEncoding(self, read, start=start, video=video.info.path.resolve())
-        self._encode(encoding, thorough=thorough)
+        self._encode(encoding, thorough=thorough, progress=progress)
         images.forget()
-        passes.clear()  # whoever has it read again later has a progress of their own
         if encoding.frames == 0:
             raise VideoError(f"{video.info.path}: no frame between {start:.2f} s and {start + whole:.2f} s")
         if progress is not None:
@@ -98,14 +94,21 @@ class MultiRateModel:
     ) -> MultiRateEncoding:
         """Encode (S, S, 3) RGB images that come at the base rate, the first at `start` seconds."""
         kept = images if isinstance(images, Sequence) or hasattr(images, "__array__") else list(images)
-        encoding = MultiRateEncoding(self, lambda: kept, start=start)
+        encoding = MultiRateEncoding(self, lambda _: kept, start=start)
         self._encode(encoding, thorough=thorough)
         return encoding
 
-    def _encode(self, encoding: MultiRateEncoding, *, thorough: bool) -> None:
+    def _encode(self, encoding: MultiRateEncoding, *, thorough: bool, progress: Progress | None = None) -> None:
         if thorough:
-            encoding.encode(self.thorough_views)
+            encoding.encode(self.thorough_views, progress)
             return
-        encoding.encode(self.views)
+        encoding.encode(self.views, _part(progress, 0.0, SLOW_SHARE))
         if encoding.frames and self.fast_views and wants_faster(encoding.evidence(), BASE_RATE):
-            encoding.encode(self.fast_views)
+            encoding.encode(self.fast_views, _part(progress, SLOW_SHARE, 1 - SLOW_SHARE))
+
+
+def _part(progress: Progress | None, before: float, share: float) -> Progress | None:
+    """The progress of one pass of several: it fills `share` of the whole, after the part `before` it."""
+    if progress is None:
+        return None
+    return lambda done, total: progress(before * total + share * done, total)

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from escounts.confidence import Evidence, choose_views
+from escounts.counting_model import Progress
 from escounts.errors import ExemplarError
 from escounts.inference.pool import InferencePool
 from escounts.inference.views import BASE_RATE, Image, View, ViewEncoder, Window, WindowStore
@@ -43,7 +44,7 @@ Array = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class SecondsShot:
+class MultiRateExemplar:
     """An exemplar: its tokens at every view where it fits, (16, H, W, C), and how long it lasts in seconds.
 
     video: what it was cut from; its length counts only there, another video has its own tempo.
@@ -57,12 +58,17 @@ class SecondsShot:
 class MultiRateEncoding:
     """One video's projected windows at every view that has been encoded.
 
-    read: gives the base rate's images from the first on, as often as it is called. video: equal for two stretches
-    of one video; None: no other encoding is of the same.
+    read: gives the base rate's images from the first on, as often as it is called, and reports to the progress it
+    is given. video: equal for two stretches of one video; None: no other encoding is of the same.
     """
 
     def __init__(
-        self, model: MultiRateModel, read: Callable[[], Iterable[Image]], *, start: float, video: object = None
+        self,
+        model: MultiRateModel,
+        read: Callable[[Progress | None], Iterable[Image]],
+        *,
+        start: float,
+        video: object = None,
     ) -> None:
         decoder = model.network.decoder.config
         self.model, self.start, self._read = model, start, read
@@ -76,28 +82,37 @@ class MultiRateEncoding:
         self._encoding = threading.Lock()
 
     @torch.inference_mode()
-    def encode(self, views: Sequence[View]) -> None:
+    def encode(self, views: Sequence[View], progress: Progress | None = None) -> None:
         """Read the video and encode the views that are not there yet; a count without exemplars asks these."""
-        self._need(views)
+        self._need(views, progress)
         self._asked = list(dict.fromkeys([*self._asked, *views]))
 
-    def _need(self, views: Sequence[View]) -> None:
+    @property
+    def nbytes(self) -> int:
+        """Bytes it holds in memory; it grows when an exemplar asks for a view that is not encoded yet."""
+        kept = list(self._zero_shot.values())  # a copy: another thread may be counting
+        zero_shot = sum(view.density.nbytes + view.gate.nbytes + view.sharpness.nbytes for view in kept)
+        return self.store.nbytes + zero_shot
+
+    def _need(self, views: Sequence[View], progress: Progress | None) -> None:
         """Encode views that are not there yet.
 
         Others may count what is there meanwhile: nothing of theirs changes before all is encoded.
         """
+        if all(view in self.windows for view in views):
+            return
         with self._encoding:
             missing = [view for view in views if view not in self.windows]
             if missing:
-                self._encode(missing)
+                self._encode(missing, progress)
 
-    def _encode(self, views: Sequence[View]) -> None:
+    def _encode(self, views: Sequence[View], progress: Progress | None) -> None:
         model = self.model
         frames, kept = 0, self.store.cells
         try:
             with InferencePool(model.device) as cores:
                 encoders = [ViewEncoder(model.network, view, self.store, cores) for view in views]
-                for image in self._read():
+                for image in self._read(progress):
                     frames += 1
                     for encoder in encoders:
                         encoder.push(image)
@@ -111,13 +126,13 @@ class MultiRateEncoding:
         self.windows = self.windows | windows
 
     @torch.inference_mode()
-    def shot(self, start: float, end: float) -> SecondsShot:
+    def encode_exemplar(self, start: float, end: float, *, progress: Progress | None = None) -> MultiRateExemplar:
         """The exemplar between two times, cut from the window that shows it best."""
         if not self.start - 1e-6 <= start < end <= self.end + 1.0:
             raise ExemplarError(
                 f"exemplar {start:g}-{end:g} s lies outside the encoded {self.start:g}-{self.end:g} s"
             )
-        self._need([_best_view(self._all_views(), end - start)])
+        self._need([_best_view(self._all_views(), end - start)], progress)
         tokens = {}
         for view, windows in self.windows.items():
             first, last = self._cell(view, start), self._cell(view, end)
@@ -129,24 +144,25 @@ class MultiRateEncoding:
             tokens[view] = projected.tokens_BTHWC[0, torch.from_numpy(cells)]
         if not tokens:
             raise ExemplarError(f"exemplar {start:g}-{end:g} s is too long; mark one repetition only")
-        return SecondsShot(tokens, end - start, self.video)
+        return MultiRateExemplar(tokens, end - start, self.video)
 
     @torch.inference_mode()
     def estimate(
         self,
-        shots: Sequence[SecondsShot] = (),
+        exemplars: Sequence[MultiRateExemplar] = (),
         *,
         start: float | None = None,
         end: float | None = None,
         assume_repeats: bool = False,
+        progress: Progress | None = None,
     ) -> Estimate:
         """The density between two times, on the base rate's grid."""
         first, last = self._frames(start, end)
-        evidence = self.evidence(shots, first=first, last=last, assume_repeats=assume_repeats)
+        evidence = self.evidence(exemplars, first=first, last=last, assume_repeats=assume_repeats, progress=progress)
         calibration = self.model.calibration
-        density, chosen = choose_views(evidence, BASE_RATE, calibration, repeats=bool(shots) or assume_repeats)
+        density, chosen = choose_views(evidence, BASE_RATE, calibration, repeats=bool(exemplars) or assume_repeats)
         zero_shot_count = None
-        if shots:
+        if exemplars:
             without = self.evidence(first=first, last=last)
             zero_shot_count = float(choose_views(without, BASE_RATE, calibration, repeats=assume_repeats)[0].sum())
         confidence, details = calibration.confidence(
@@ -158,17 +174,19 @@ class MultiRateEncoding:
     @torch.inference_mode()
     def evidence(
         self,
-        shots: Sequence[SecondsShot] = (),
+        exemplars: Sequence[MultiRateExemplar] = (),
         *,
         first: int = 0,
         last: int | None = None,
         assume_repeats: bool = False,
+        progress: Progress | None = None,
     ) -> list[Evidence]:
         """What every view that is asked says of base frames first..last."""
         last = self.frames if last is None else last
-        views = self._select_views(shots)
-        if shots or assume_repeats:
-            return [self._decode(v, shots, first, last, assume_repeats=assume_repeats) for v in views]
+        views = self._select_views(exemplars)
+        self._need(views, progress)
+        if exemplars or assume_repeats:
+            return [self._decode(v, exemplars, first, last, assume_repeats=assume_repeats) for v in views]
         for view in views:
             if view not in self._zero_shot:
                 self._zero_shot[view] = self._decode(view, (), 0, self.frames, assume_repeats=False)
@@ -180,25 +198,23 @@ class MultiRateEncoding:
         last = min(self.frames, round(((end if end is not None else self.end) - self.start) * BASE_RATE))
         return first, last
 
-    def _select_views(self, shots: Sequence[SecondsShot]) -> list[View]:
+    def _select_views(self, exemplars: Sequence[MultiRateExemplar]) -> list[View]:
         """Views to ask: those encoded for it, or the one at which the exemplars last about EXEMPLAR_TARGET cells."""
-        if not shots:
+        if not exemplars:
             views = [view for view in self._asked if self.windows[view]]
             return [v for v in views if self.windows[v][0].cells >= SHORTEST] or views[-1:]
-        fitting = [view for view in self._all_views() if all(view in shot.tokens for shot in shots)]
+        fitting = [view for view in self._all_views() if all(view in exemplar.tokens for exemplar in exemplars)]
         if not fitting:
             raise ExemplarError("the exemplars were encoded at other rates; encode both with the same setting")
-        seconds = math.exp(sum(math.log(shot.seconds) for shot in shots) / len(shots))
-        view = _best_view(fitting, seconds)
-        self._need([view])
-        return [view]
+        seconds = math.exp(sum(math.log(exemplar.seconds) for exemplar in exemplars) / len(exemplars))
+        return [_best_view(fitting, seconds)]
 
     def _all_views(self) -> list[View]:
         """Views that are encoded, and those that may be."""
         return list(dict.fromkeys([*self.windows, *self.model.views, *self.model.fast_views]))
 
     def _decode(
-        self, view: View, shots: Sequence[SecondsShot], first: int, last: int, *, assume_repeats: bool
+        self, view: View, exemplars: Sequence[MultiRateExemplar], first: int, last: int, *, assume_repeats: bool
     ) -> Evidence:
         """Decode the view's windows that touch base frames first..last and stitch them."""
         cells = view.cells(self.frames)
@@ -208,8 +224,8 @@ class MultiRateEncoding:
         batch = 1 if self.model.device.type == "cpu" else GPU_BATCH
         groups = [windows[index : index + batch] for index in range(0, len(windows), batch)]
         with InferencePool(self.model.device) as cores:
-            memory = cores.submit(self._memory, view, shots).result()
-            lasts = self._lasts(view, shots)
+            memory = cores.submit(self._memory, view, exemplars).result()
+            lasts = self._marked_cells(view, exemplars)
             maps = [cores.submit(self._maps, group, memory, lasts, assume_repeats) for group in groups]
             for group, future in zip(groups, maps, strict=True):
                 for row, window in enumerate(group):
@@ -236,20 +252,20 @@ class MultiRateEncoding:
         maps: Array = torch.stack([rate if assume_repeats else rate * gates, gates, sharpness]).float().cpu().numpy()
         return maps
 
-    def _memory(self, view: View, shots: Sequence[SecondsShot]) -> Memory:
+    def _memory(self, view: View, exemplars: Sequence[MultiRateExemplar]) -> Memory:
         decoder = self.model.network.decoder
-        if not shots:
+        if not exemplars:
             return decoder.encode_exemplars()
-        exemplars = torch.stack([shot.tokens[view] for shot in shots])[None].to(self.model.device)
-        lengths = [shot.seconds * view.rate if self._own(shot) else 0.0 for shot in shots]
-        return decoder.encode_exemplars(exemplars, cells_BS=torch.tensor([lengths], device=self.model.device))
+        tokens = torch.stack([exemplar.tokens[view] for exemplar in exemplars])[None].to(self.model.device)
+        lengths = [exemplar.seconds * view.rate if self._same_video(exemplar) else 0.0 for exemplar in exemplars]
+        return decoder.encode_exemplars(tokens, cells_BS=torch.tensor([lengths], device=self.model.device))
 
-    def _own(self, shot: SecondsShot) -> bool:
-        return shot.video == self.video
+    def _same_video(self, exemplar: MultiRateExemplar) -> bool:
+        return exemplar.video == self.video
 
-    def _lasts(self, view: View, shots: Sequence[SecondsShot]) -> float | None:
+    def _marked_cells(self, view: View, exemplars: Sequence[MultiRateExemplar]) -> float | None:
         """Cells that this video's marked repetitions last, their geometric mean; None when none is marked in it."""
-        own = [math.log(shot.seconds * view.rate) for shot in shots if self._own(shot)]
+        own = [math.log(exemplar.seconds * view.rate) for exemplar in exemplars if self._same_video(exemplar)]
         return math.exp(sum(own) / len(own)) if own else None
 
     def _cell(self, view: View, time: float) -> float:

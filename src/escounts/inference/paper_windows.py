@@ -54,7 +54,7 @@ RELEASED_WINDOWS = PaperWindowConfig(shifts=2, padding="mean")
 
 
 @dataclass(frozen=True)
-class FramesShot:
+class PaperWindowExemplar:
     """An exemplar: its projected tokens (T, H, W, C), how many seconds it lasts, the file it was cut from."""
 
     tokens_THWC: Tensor
@@ -158,6 +158,11 @@ class PaperWindowEncoding:
         self.times: list[float] = []
         self.sequences = [TokenFile((*config.grid, config.channels)) for _ in range(model.config.shifts)]
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the tokens it holds in memory."""
+        return sum(sequence.nbytes for sequence in self.sequences)
+
     def finish(self) -> None:
         """All frames are in: from now on their pace is known, and where the encoded stretch ends."""
         spec, sampled = self.model.spec, len(self.times)
@@ -168,8 +173,11 @@ class PaperWindowEncoding:
         self.end = self.times[-1] + pace
 
     @torch.inference_mode()
-    def shot(self, start: float, end: float) -> FramesShot:
-        """The exemplar between two times: frames spread evenly over it, encoded as one window."""
+    def encode_exemplar(self, start: float, end: float, *, progress: Progress | None = None) -> PaperWindowExemplar:
+        """The exemplar between two times: frames spread evenly over it, encoded as one window.
+
+        It is read in one go: progress is told nothing.
+        """
         spec = self.model.spec
         if end <= start:
             raise ExemplarError(f"exemplar {start:g}-{end:g} s is empty; its end must come after its start")
@@ -180,26 +188,27 @@ class PaperWindowEncoding:
             raise ExemplarError(f"{self.video.info.path} has no frame between {start:g} and {end:g} s")
         tokens_1THWC = self.model.tokens(torch.from_numpy(filled(images, spec.exemplar_frames))[None])
         projected_THWC = self.model.network.decoder.project_exemplars(tokens_1THWC[None])[0, 0]
-        return FramesShot(projected_THWC, end - start, self.path)
+        return PaperWindowExemplar(projected_THWC, end - start, self.path)
 
     @torch.inference_mode()
     def estimate(
         self,
-        shots: Sequence[FramesShot] = (),
+        exemplars: Sequence[PaperWindowExemplar] = (),
         *,
         start: float | None = None,
         end: float | None = None,
         assume_repeats: bool = False,
+        progress: Progress | None = None,
     ) -> Estimate:
         """The density between two times: every shift's map, averaged by how many cover a cell.
 
-        confidence: 1 / (1 + spread), spread being the standard deviation of the shifts' counts. It is not
-        calibrated; details say so.
+        confidence: 1 / (1 + spread), spread being the standard deviation of the shifts' counts: their agreement, not
+        a probability. progress is told nothing: all that is needed is encoded.
         """
         cells = self.sequences[0].cells
         first = 0 if start is None else min(cells - 1, max(0, int((start - self.start) / self.step + 0.5)))
         last = cells if end is None else min(cells, max(first + 1, round((end - self.start) / self.step)))
-        memory = self._memory(shots)
+        memory = self._memory(exemplars)
         maps = [self._decode(k, memory, first, last, assume_repeats) for k in range(len(self.sequences))]
         average = Stitcher(last - first)
         for values, covered in maps:
@@ -210,7 +219,7 @@ class PaperWindowEncoding:
         details = {"calibrated": 0.0, "shifts": float(len(counts)), "shift_spread": spread}
         confidence = 1 / (1 + spread) if len(counts) > 1 else 0.5
         density_map = DensityMap(density, self.start + first * self.step, self.step, "peaks")
-        return Estimate(density_map, confidence, details)
+        return Estimate(density_map, confidence, details, confidence_kind="agreement")
 
     def _decode(
         self, shift: int, memory: Memory, first: int, last: int, assume_repeats: bool
@@ -230,14 +239,14 @@ class PaperWindowEncoding:
             stitched.add(values_BT[0].float().cpu().numpy(), begin + offset - first, weights=ramp(stop - begin))
         return stitched.result().astype(np.float32), stitched.coverage > 0
 
-    def _memory(self, shots: Sequence[FramesShot]) -> Memory:
+    def _memory(self, exemplars: Sequence[PaperWindowExemplar]) -> Memory:
         decoder = self.model.network.decoder
-        if not shots:
+        if not exemplars:
             return decoder.encode_exemplars()
-        exemplars = torch.stack([shot.tokens_THWC for shot in shots])[None].to(self.model.device)
+        tokens = torch.stack([exemplar.tokens_THWC for exemplar in exemplars])[None].to(self.model.device)
         # another video has its own tempo: the length of its repetitions says nothing here
-        lengths = [shot.seconds / self.step if shot.path == self.path else 0.0 for shot in shots]
-        return decoder.encode_exemplars(exemplars, cells_BS=torch.tensor([lengths], device=self.model.device))
+        lengths = [exemplar.seconds / self.step if exemplar.path == self.path else 0.0 for exemplar in exemplars]
+        return decoder.encode_exemplars(tokens, cells_BS=torch.tensor([lengths], device=self.model.device))
 
 
 def stretches(cells: int, stretch: int, overlap: int) -> list[tuple[int, int]]:

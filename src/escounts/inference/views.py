@@ -77,6 +77,11 @@ class WindowStore:
         """Cells of all windows."""
         return self._file.cells
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes held in memory: none once the windows lie in a file."""
+        return self._file.nbytes
+
     def forget_after(self, cells: int) -> None:
         """Drop what was kept after the first `cells` cells."""
         self._file.truncate(cells)

@@ -20,8 +20,9 @@ def write(result: CountResult, path: Path, *, video: Path | None = None) -> None
     unsure = "yes" if result.unsure else "no"
     about = (result.video, result.model, result.count, f"{result.confidence:.4f}", unsure)
     for index, repetition in enumerate(result.repetitions, 1):
-        times = (f"{repetition.start:.3f}", f"{repetition.end:.3f}", f"{repetition.score:.4f}")
-        rows.writerow((*about, index, *times))
+        times = (f"{repetition.start:.3f}", f"{repetition.end:.3f}")
+        score = "" if repetition.score is None else f"{repetition.score:.4f}"
+        rows.writerow((*about, index, *times, score))
     if not result.repetitions:
         rows.writerow((*about, "", "", "", ""))
     write_text(path, text.getvalue())

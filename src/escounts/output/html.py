@@ -55,7 +55,9 @@ def _curve(result: CountResult) -> str:
     parts = []
     for index, repetition in enumerate(result.repetitions, 1):
         left, right = across(repetition.start), across(repetition.end)
-        label = f"{index}: {clock(repetition.start)} – {clock(repetition.end)}, score {repetition.score:.2f}"
+        label = f"{index}: {clock(repetition.start)} – {clock(repetition.end)}"
+        if repetition.score is not None:
+            label += f", score {repetition.score:.2f}"
         parts.append(
             f'<rect class="span" x="{left:.1f}" y="0" width="{max(right - left, 0.5):.1f}" height="{_HEIGHT}">'
             f"<title>{escape(label)}</title></rect>"
@@ -101,7 +103,7 @@ def _frames(result: CountResult, video: Path | None) -> str:
 def _rows(result: CountResult) -> str:
     return "\n".join(
         f"<tr><td>{index}</td><td>{clock(r.start)}</td><td>{clock(r.end)}</td>"
-        f"<td>{r.end - r.start:.2f} s</td><td>{r.score:.2f}</td></tr>"
+        f"<td>{r.end - r.start:.2f} s</td><td>{'' if r.score is None else f'{r.score:.2f}'}</td></tr>"
         for index, r in enumerate(result.repetitions, 1)
     )
 

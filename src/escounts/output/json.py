@@ -10,10 +10,10 @@ import numpy as np
 
 from escounts.atomic_files import write_text
 from escounts.errors import OutputError
-from escounts.results import CountResult, DensityMap, ExemplarSpan, Repetition
+from escounts.results import CountResult, DensityMap, ExemplarSpan, Hypothesis, Repetition
 
 SCHEMA = "escounts.result"
-VERSION = "1.0"
+VERSION = "1.1"
 """The first number changes when a field goes away or changes its meaning, the second when one is added."""
 
 
@@ -33,10 +33,17 @@ def to_dict(result: CountResult) -> dict[str, Any]:
         "raw_count": round(result.raw_count, 4),
         "confidence": round(result.confidence, 4),
         "unsure": result.unsure,
-        "repetitions": [
-            {"start": round(r.start, 4), "end": round(r.end, 4), "score": round(r.score, 4)}
-            for r in result.repetitions
+        "confidence_kind": result.confidence_kind,
+        "unsure_below": result.unsure_below,
+        "unit": result.unit,
+        "hypotheses": [
+            {"count": h.count, "unit": h.unit, "p": round(h.p, 4)}
+            if h.unit
+            else {"count": h.count, "p": round(h.p, 4)}
+            for h in result.hypotheses
         ],
+        "phase": result.phase,
+        "repetitions": [_repetition(repetition) for repetition in result.repetitions],
         "duration": round(result.duration, 4),
         "range": [round(seconds, 4) for seconds in result.range],
         "exemplars": [{"start": span.start, "end": span.end, "video": span.video} for span in result.exemplars],
@@ -51,8 +58,17 @@ def to_dict(result: CountResult) -> dict[str, Any]:
     }
 
 
+def _repetition(repetition: Repetition) -> dict[str, float]:
+    """Without a score where the model says nothing of single repetitions."""
+    span = {"start": round(repetition.start, 4), "end": round(repetition.end, 4)}
+    return span if repetition.score is None else {**span, "score": round(repetition.score, 4)}
+
+
 def from_dict(data: dict[str, Any]) -> CountResult:
-    """A result read back; raises OutputError for another schema or a newer major version."""
+    """A result read back; raises OutputError for another schema or a newer major version.
+
+    What version 1.0 did not have yet takes the values that were true of it.
+    """
     version = str(data.get("version", ""))
     if data.get("schema") != SCHEMA or version.split(".")[0] != VERSION.split(".")[0]:
         raise OutputError(
@@ -65,7 +81,7 @@ def from_dict(data: dict[str, Any]) -> CountResult:
         model=data["model"],
         count=data["count"],
         raw_count=data["raw_count"],
-        repetitions=tuple(Repetition(r["start"], r["end"], r["score"]) for r in data["repetitions"]),
+        repetitions=tuple(Repetition(r["start"], r["end"], r.get("score")) for r in data["repetitions"]),
         density=DensityMap(
             np.array(density["values"], np.float32), density["start"], density["step"], density["kind"]
         ),
@@ -76,4 +92,9 @@ def from_dict(data: dict[str, Any]) -> CountResult:
         exemplars=tuple(ExemplarSpan(e["start"], e["end"], e["video"]) for e in data["exemplars"]),
         timings=data["timings"],
         details=data["details"],
+        confidence_kind=data.get("confidence_kind", "probability"),
+        unsure_below=data.get("unsure_below"),
+        unit=data.get("unit"),
+        hypotheses=tuple(Hypothesis(h["count"], h.get("unit"), h["p"]) for h in data.get("hypotheses", ())),
+        phase=data.get("phase", "arbitrary"),
     )

@@ -22,9 +22,8 @@ def describe(result: CountResult, *, width: int = 72, most: int = 12) -> str:
     lines = [headline(result), *_plot(result, width)]
     shown = result.repetitions if len(result.repetitions) <= most else result.repetitions[: most - 1]
     for index, repetition in enumerate(shown, 1):
-        lines.append(
-            f"  {index:>3}  {clock(repetition.start)} – {clock(repetition.end)}  score {repetition.score:.2f}"
-        )
+        score = "" if repetition.score is None else f"  score {repetition.score:.2f}"
+        lines.append(f"  {index:>3}  {clock(repetition.start)} – {clock(repetition.end)}{score}")
     if len(shown) < len(result.repetitions):
         lines.append(f"  …    {len(result.repetitions) - len(shown)} more")
     return "\n".join(lines)

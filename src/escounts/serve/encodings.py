@@ -4,37 +4,22 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from typing import Any
+from typing import Any, Protocol
 
 
-def footprint(thing: object, _seen: set[int] | None = None) -> int:
-    """Bytes of the arrays and tensors reachable from an object's attributes and containers."""
-    seen = set() if _seen is None else _seen
-    if id(thing) in seen or thing is None or isinstance(thing, (str, bytes, int, float, bool, type)):
-        return 0
-    seen.add(id(thing))
-    size = getattr(thing, "nbytes", None)
-    if isinstance(size, int):
-        return size
-    if isinstance(thing, dict):
-        return sum(footprint(value, seen) for value in thing.values())
-    if isinstance(thing, (list, tuple, set, frozenset)):
-        return sum(footprint(value, seen) for value in thing)
-    names = list(getattr(thing, "__dict__", {}))
-    names += [name for kind in type(thing).__mro__ for name in getattr(kind, "__slots__", ())]
-    return sum(footprint(getattr(thing, name, None), seen) for name in names)
+class Sized(Protocol):
+    """What knows its size in memory, in bytes."""
+
+    @property
+    def nbytes(self) -> int: ...
 
 
 class EncodingCache:
-    """Least recently used encodings within a number of bytes and of videos. Safe to call from any thread.
+    """Least recently used encodings within a number of bytes and of videos. Safe to call from any thread."""
 
-    shared: objects that every encoding refers to (the model) and that must not be counted for each of them.
-    """
-
-    def __init__(self, *, max_bytes: int, max_videos: int, shared: tuple[object, ...] = ()) -> None:
+    def __init__(self, *, max_bytes: int, max_videos: int) -> None:
         self._max_bytes = max_bytes
         self._max_videos = max_videos
-        self._shared = shared
         self._lock = threading.Lock()
         self._entries: OrderedDict[str, Any] = OrderedDict()
 
@@ -46,7 +31,7 @@ class EncodingCache:
             self._entries.move_to_end(video_id)
             return self._entries[video_id]
 
-    def put(self, video_id: str, encoding: object) -> None:
+    def put(self, video_id: str, encoding: Sized) -> None:
         """Keep an encoding. One that is alone larger than the limit is kept until the next one comes."""
         with self._lock:
             self._entries[video_id] = encoding
@@ -71,5 +56,4 @@ class EncodingCache:
 
     def _bytes(self) -> int:
         """Measured anew each time: an encoding grows when an exemplar asks for a faster view."""
-        shared = {id(thing) for thing in self._shared}
-        return sum(footprint(encoding, set(shared)) for encoding in self._entries.values())
+        return sum(encoding.nbytes for encoding in self._entries.values())

@@ -109,7 +109,6 @@ class Worker:
             lane: queue.SimpleQueue() for lane in LANES
         }
         self._counter: Any = None
-        self._reading = threading.local()
         self._cache = EncodingCache(max_bytes=options.cache_memory, max_videos=options.cache_videos)
 
     def prepare(self) -> None:
@@ -121,11 +120,6 @@ class Worker:
         if self._options.threads is not None:
             torch.set_num_threads(self._options.threads)
         self._counter = load(self._options.model, device=self._options.device)
-        self._cache = EncodingCache(
-            max_bytes=self._options.cache_memory,
-            max_videos=self._options.cache_videos,
-            shared=(self._counter, *vars(self._counter).values()),
-        )
         if not torch.cuda.is_available():
             limit_memory(self._options.memory)
         self.report("ready", "", self._counter.model.name)
@@ -191,14 +185,13 @@ class Worker:
                 names[source.path] = source.id
         if task.id in self._cancelled:
             raise Cancelled
-        # An exemplar may want a rate that is not encoded yet: the video is then read once more, in this thread.
-        self._reading.progress = self._progress(task.id)
-        try:
-            result = encoded.count(
-                exemplars=exemplars, start=task.start, end=task.end, assume_repeats=task.assume_repeats
-            )
-        finally:
-            self._reading.progress = None
+        result = encoded.count(
+            exemplars=exemplars,
+            start=task.start,
+            end=task.end,
+            assume_repeats=task.assume_repeats,
+            progress=self._progress(task.id),  # an exemplar may want a rate that is not encoded yet
+        )
         return self._document(result, task.source.name, names, time.perf_counter() - began)
 
     @staticmethod
@@ -233,10 +226,9 @@ class Worker:
         return encoded
 
     def _open(self, source: Source) -> Any:
-        """The video; read while a lane counts, it reports that lane's progress."""
-        from escounts.serve.watched_video import WatchedVideo
+        from escounts.video import Video  # here alone: the server's process never opens a video
 
-        return WatchedVideo(source.path, self._reading)
+        return Video(source.path)
 
     def _check(self, info: Any) -> None:
         options = self._options

@@ -63,7 +63,7 @@ def collect(
         truth = sum(part / (end - start) for part, (start, end) in zip(inside, spans, strict=True))
         evidence = encoding.evidence()
         whole = [span for span in spans if span[0] >= 0 and span[1] <= encoding.end]
-        shots = [encoding.shot(*whole[len(whole) // 2])] if whole else []
+        shots = [encoding.encode_exemplar(*whole[len(whole) // 2])] if whole else []
         trials.append(Trial(truth, evidence, encoding.evidence(shots) if shots else ()))
     return trials
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from escounts.atomic_files import write_bytes, write_text
 from escounts.datasets.annotations import VideoAnnotation
 from escounts.datasets.tokens import TokenStore
-from escounts.density import density_map, repetitions
+from escounts.density import density_map
 from escounts.errors import DataError
 from escounts.nn.decoder import Decoder
 from escounts.results import DensityKind, DensityMap, FloatArray
@@ -65,7 +65,7 @@ class Prediction:
         """The map with one peak a repetition; a rate map's repetitions get a peak at their middle."""
         if self.kind == "peaks":
             return self.density_map()
-        spans = [(max(found.start, 0.0), found.end) for found in repetitions(self.density_map())]
+        spans = [(max(found.start, 0.0), found.end) for found in self.density_map().repetitions()]
         values = density_map(spans, cells=len(self.density), step=self.step, start=self.start)
         return DensityMap(values.astype(np.float32), self.start, self.step)
 

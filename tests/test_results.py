@@ -1,0 +1,124 @@
+"""What a model holds possible becomes a result: the best hypothesis, its unit, its repetitions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from movies import bouncing, write_movie
+
+from escounts.counter import Counter
+from escounts.errors import EscountsError, ExemplarError
+from escounts.output.json import from_dict, to_dict
+from escounts.results import CountResult, DensityMap, Estimate, Hypothesis, Repetition
+from escounts.video import Video
+
+FOUR_CYCLES = DensityMap(np.full(40, 0.1, np.float32), 0.0, 0.1, "rate")
+CYCLE, SIDE, NONE = Hypothesis(4, "cycle", 0.55), Hypothesis(8, "side", 0.40), Hypothesis(0, None, 0.05)
+
+
+class Told:
+    """A model and its encoding that say what they are told to say, four seconds long."""
+
+    name, unsure_below, start, end, nbytes = "told", 0.9, 0.0, 4.0, 12
+
+    def __init__(self, estimate: Estimate) -> None:
+        self._estimate = estimate
+
+    def encode(self, video: Video, **_: object) -> Told:
+        return self
+
+    def encode_exemplar(self, start: float, end: float, **_: object) -> tuple[float, float]:
+        return start, end
+
+    def estimate(self, exemplars: Sequence[object] = (), **_: object) -> Estimate:
+        return self._estimate
+
+
+@pytest.fixture(scope="module")
+def movie(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_movie(tmp_path_factory.mktemp("results") / "movie.mp4", bouncing(4, 4.0))
+
+
+def counter(*hypotheses: Hypothesis, **options: object) -> Counter:
+    unit = "cycle" if hypotheses else None
+    return Counter(Told(Estimate(FOUR_CYCLES, 0.55, unit=unit, hypotheses=hypotheses, **options)))  # type: ignore[arg-type]
+
+
+def spans(result: CountResult) -> list[tuple[float, float]]:
+    return [(round(r.start, 3), round(r.end, 3)) for r in result.repetitions]
+
+
+def test_the_first_hypothesis_is_the_count(movie: Path) -> None:
+    cycles = counter(CYCLE, SIDE, NONE).count(movie)
+    assert (cycles.count, cycles.unit, cycles.hypotheses) == (4, "cycle", (CYCLE, SIDE, NONE))
+    assert cycles.unsure and cycles.confidence == 0.55, "sure with two live units is a contradiction"
+    sides = counter(SIDE, CYCLE).count(movie)
+    assert (sides.count, sides.unit, sides.raw_count) == (8, "side", pytest.approx(8.0))
+    assert spans(sides)[:2] == [(0.0, 0.5), (0.5, 1.0)] and sides.confidence == 0.55
+    none = counter(NONE, CYCLE).count(movie)
+    assert (none.count, none.unit, none.repetitions) == (0, None, ())
+
+
+def test_a_person_chooses_the_unit(movie: Path) -> None:
+    """Each cycle's span is halved; the doubt that was about the unit is gone."""
+    chosen = counter(CYCLE, SIDE, NONE).count(movie, unit="side")
+    assert (chosen.count, chosen.unit, len(chosen.repetitions)) == (8, "side", 8)
+    assert chosen.density.count == pytest.approx(8.0) and chosen.hypotheses[0] == SIDE
+    assert chosen.confidence == pytest.approx(0.95) and not chosen.unsure
+    back = chosen.in_unit("cycle")
+    assert (back.count, back.unit) == (4, "cycle") and spans(back) == spans(counter(CYCLE).count(movie))
+    assert counter(NONE, CYCLE).count(movie, unit="side").count == 0
+
+
+def test_a_side_count_that_is_not_twice_the_cycles_has_its_own_spans(movie: Path) -> None:
+    odd = counter(CYCLE, Hypothesis(9, "side", 0.3)).count(movie, unit="side")
+    assert odd.count == 9 == len(odd.repetitions)
+    assert spans(odd)[0][0] == 0.0 and spans(odd)[-1][1] == 4.0
+
+
+def test_a_unit_that_nobody_can_tell_is_refused(movie: Path) -> None:
+    with pytest.raises(EscountsError, match=r"model 'told' does not tell cycles from sides; .*mark one side"):
+        counter().count(movie, unit="side")
+    with pytest.raises(ExemplarError, match="the exemplar says what one repetition is"):
+        counter(CYCLE, SIDE).count(movie, exemplars=[(0.0, 1.0)], unit="side")
+    with pytest.raises(EscountsError, match="counted without a unit"):
+        counter().count(movie).in_unit("side")
+
+
+def test_agreement_is_never_sure(movie: Path) -> None:
+    kind = Counter(Told(Estimate(FOUR_CYCLES, 0.991, confidence_kind="agreement"))).count(movie)
+    assert kind.confidence_kind == "agreement" and kind.unsure and kind.unsure_below is None
+    assert not Counter(Told(Estimate(FOUR_CYCLES, 0.991))).count(movie).unsure
+
+
+def test_an_exemplar_of_the_same_video_sets_the_phase(movie: Path) -> None:
+    free, anchored = counter().count(movie), counter().count(movie, exemplars=[(0.4, 1.4)])
+    assert free.phase == "arbitrary" and anchored.phase == "exemplar"
+    assert any(start == pytest.approx(1.4) for start, _ in spans(anchored))
+    other = counter().count(movie, exemplars=[(counter().encode(movie), 0.4, 1.4)])
+    assert other.phase == "arbitrary", "another video's exemplar says nothing of this one's borders"
+
+
+def test_json_keeps_what_version_1_1_added_and_reads_1_0(movie: Path) -> None:
+    result = counter(CYCLE, SIDE, NONE).count(movie)
+    data = to_dict(result)
+    assert data["version"] == "1.1" and data["phase"] == "arbitrary" and data["unit"] == "cycle"
+    assert data["hypotheses"] == [
+        {"count": 4, "unit": "cycle", "p": 0.55},
+        {"count": 8, "unit": "side", "p": 0.4},
+        {"count": 0, "p": 0.05},
+    ]
+    assert from_dict(data).in_unit("side").count == 8
+    new = ("confidence_kind", "unsure_below", "unit", "hypotheses", "phase")
+    old = {name: value for name, value in data.items() if name not in new} | {"version": "1.0"}
+    read = from_dict(old)
+    assert (read.count, read.hypotheses, read.phase, read.confidence_kind) == (4, (), "arbitrary", "probability")
+
+
+def test_a_repetition_without_evidence_has_no_score() -> None:
+    data = to_dict(CountResult("v", "m", 1, 1.0, (Repetition(0.0, 1.0),), FOUR_CYCLES, 0.5, True, 4.0, (0.0, 4.0)))
+    assert data["repetitions"] == [{"start": 0.0, "end": 1.0}]
+    assert from_dict(data).repetitions[0].score is None
