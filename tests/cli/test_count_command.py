@@ -41,7 +41,7 @@ COUNT = ("count", "--model", "spectral")
 def test_one_video(escounts: partial, folder: Path) -> None:  # type: ignore[type-arg]
     done = escounts(*COUNT, folder / "a.mp4")
     assert done.code == 0 and done.err == ""
-    assert done.out.startswith("a.mp4: 4 repetitions, confidence 0.")
+    assert done.out.startswith("a.mp4: 4 repetitions, agreement 0.") and "not a probability" in done.out
     assert "\x1b" not in done.out, "no colours or bars in a pipe"
 
 

@@ -10,6 +10,7 @@ import torch
 from movies import write_movie
 
 from escounts.confidence import Calibration, Evidence, wants_faster
+from escounts.counter import Counter
 from escounts.errors import ExemplarError, ModelError
 from escounts.inference import multi_rate as seconds
 from escounts.inference import views
@@ -181,6 +182,21 @@ def test_the_fast_view_is_encoded_when_it_is_wanted(monkeypatch: pytest.MonkeyPa
         assert {view.divisor for view in encoding.windows} == expected
     encoding.estimate([encoding.encode_exemplar(1.0, 1.4)])  # an exemplar of twelve base frames asks for it
     assert View(1) in encoding.windows
+
+
+def test_an_exemplar_that_has_the_video_read_again_reports_and_the_encoding_grows(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = MultiRateModel("tiny", Network(LITE_TINY), fast_views=(View(1),), views=(View(6), View(3)))
+    video = Video(write_movie(tmp_path / "square.mp4", moving_square(150)))
+    encoded = Counter(model).encode(video)
+    encoded.encoding.windows.pop(View(1), None)  # type: ignore[attr-defined]
+    before, told = encoded.nbytes, []
+    encoded.count([(1.0, 1.4)], progress=lambda done, total: told.append((done, total)))
+    assert [total for _, total in told] == [pytest.approx(5.0)] * 5 and told[-1][0] == pytest.approx(4.0)
+    assert encoded.nbytes > before > 0
+    told.clear()
+    encoded.count([(1.0, 1.4)], progress=lambda done, total: told.append((done, total)))
+    assert not told, "it is there now"
 
 
 @pytest.mark.parametrize(("limit", "readings"), [(seconds.KEPT_IMAGES, 1), (1000, 2)])

@@ -11,7 +11,7 @@ import numpy as np
 
 from escounts.atomic_files import write_text
 from escounts.output.pictures import frames_at, jpeg, telling_times
-from escounts.output.text import clock
+from escounts.output.text import clock, confidence
 from escounts.results import CountResult
 
 _WIDTH, _HEIGHT = 1000, 220
@@ -31,7 +31,7 @@ def write(result: CountResult, path: Path, *, video: Path | None = None) -> None
             name=escape(Path(result.video).name),
             count=result.count,
             noun=noun,
-            confidence=f"{result.confidence:.0%}",
+            confidence=confidence(result),
             note=escape(note),
             note_class="" if note else "hidden",
             curve=_curve(result),

@@ -10,7 +10,7 @@ import numpy as np
 from escounts.atomic_files import atomic_file
 from escounts.errors import OutputError
 from escounts.output.pictures import frames_at, telling_times
-from escounts.output.text import clock
+from escounts.output.text import clock, confidence
 from escounts.results import CountResult
 
 INK, BLUE, ORANGE, GREY = "#1d2733", "#2f6fb5", "#d9772b", "#8a94a0"
@@ -39,7 +39,7 @@ def draw(figure: Any, result: CountResult, video: Path | None) -> Any:
         _strip(figure, axes, result, times, images, top)
     noun = "repetition" if result.count == 1 else "repetitions"
     figure.text(0.06, 0.93, f"{result.count} {noun}", fontsize=17, weight="bold", color=INK)
-    sure = f"confidence {result.confidence:.2f}" + (" · not sure" if result.unsure else "")
+    sure = confidence(result) + (" · not sure" if result.unsure else "")
     about = f"{Path(result.video).name} · model {result.model} · {sure}"
     figure.text(0.94, 0.935, about, fontsize=9.5, color=GREY, ha="right")
     return figure

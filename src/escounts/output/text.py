@@ -33,12 +33,20 @@ def headline(result: CountResult) -> str:
     """`squats.mp4: 8 repetitions, confidence 0.93 (model lite, 1.2 s)`."""
     noun = "repetition" if result.count == 1 else "repetitions"
     what = f"{result.count} {noun}" if result.count else "0 repetitions: nothing repeats here"
-    unsure = f", not sure: {_advice(result)}" if result.unsure else ""
+    unsure = ""
+    if result.confidence_kind == "agreement" and result.count:
+        unsure = ", not a probability"
+    elif result.unsure:
+        unsure = f", not sure: {_advice(result)}"
     seconds = result.timings.get("total")
     took = f", {seconds:.1f} s" if seconds is not None else ""
-    return (
-        f"{Path(result.video).name}: {what}, confidence {result.confidence:.2f}{unsure} (model {result.model}{took})"
-    )
+    return f"{Path(result.video).name}: {what}, {confidence(result)}{unsure} (model {result.model}{took})"
+
+
+def confidence(result: CountResult) -> str:
+    """`confidence 0.93`, or `agreement 0.93` where it is not a calibrated probability."""
+    name = "confidence" if result.confidence_kind == "probability" else "agreement"
+    return f"{name} {result.confidence:.2f}"
 
 
 def _advice(result: CountResult) -> str:
