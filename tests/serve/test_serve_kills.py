@@ -141,20 +141,20 @@ def test_a_worker_that_cannot_start_fails_its_jobs_with_the_reason(tmp_path: Pat
         assert client.get("/healthz").json()["status"] == "failing"
 
 
-def test_uploads_cut_short_leave_nothing(tmp_path: Path, clips: dict[int, Path]) -> None:
-    (tmp_path / "videos").mkdir(parents=True)
-    (tmp_path / "videos" / "half.mp4.part").write_bytes(b"half")
-    (tmp_path / "videos" / "orphan.mp4").write_bytes(b"no row")
+def test_an_upload_cut_short_by_a_kill_is_moved_aside(tmp_path: Path, clips: dict[int, Path]) -> None:
     with service_running(tmp_path, devices=()) as (address, _), Client(address) as client:
-        video = client.send_video(clips[5])
-        assert [path.name for path in (tmp_path / "videos").iterdir()] == [f"{video['id']}.mp4"]
+        video = client.send_video(clips[5])["id"]
+    (tmp_path / "videos" / f"{'a' * 32}.mp4.part").write_bytes(b"half")
+    with service_running(tmp_path, devices=()):
+        assert [path.name for path in (tmp_path / "videos").iterdir()] == [f"{video}.mp4"]
+        assert [path.read_bytes() for path in (tmp_path / "trash").rglob("*.part")] == [b"half"]
 
 
-def test_what_has_expired_is_swept(tmp_path: Path, clips: dict[int, Path]) -> None:
+def test_what_has_expired_is_deleted(tmp_path: Path, clips: dict[int, Path]) -> None:
     with service_running(tmp_path, devices=()) as (address, service), Client(address) as client:
         old, new = (client.send_video(clips[5])["id"] for _ in range(2))
         with sqlite3.connect(service.settings.database) as connection:
             connection.execute("UPDATE videos SET expires = 1 WHERE id = ?", (old,))
-        assert [video.id for video in service.library.sweep()] == [old]
+        assert [video.id for video in service.library.delete_expired()] == [old]
         assert [video["id"] for video in client.get("/api/videos").json()] == [new]
         assert [path.stem for path in service.settings.videos.iterdir()] == [new]

@@ -48,6 +48,8 @@ def default_data() -> Path:
 @click.option("--max-duration", type=click.FloatRange(1), default=14400.0, show_default=True, help="Seconds.")
 @click.option("--max-queue", type=click.IntRange(1), default=200, show_default=True, help="Jobs that may wait.")
 @click.option("--keep-days", type=click.FloatRange(0), default=7.0, show_default=True, help="0: keep uploads.")
+@click.option("--trash-days", type=click.FloatRange(0), default=3.0, show_default=True, help="Keep what was deleted.")
+@click.option("--rebuild", is_flag=True, help="Make a damaged or lost database anew from the files, then serve.")
 @click.option("--job-seconds", type=click.FloatRange(1), default=1800.0, show_default=True, help="Time for a job.")
 @click.option("--worker-memory", type=size, default="6G", show_default=True, help="Memory for a job.")
 def command(
@@ -62,6 +64,8 @@ def command(
     max_duration: float,
     max_queue: int,
     keep_days: float,
+    trash_days: float,
+    rebuild: bool,
     job_seconds: float,
     worker_memory: int,
 ) -> None:
@@ -82,10 +86,11 @@ def command(
         max_duration=max_duration,
         max_queue=max_queue,
         keep_days=keep_days,
+        trash_days=trash_days,
         job_seconds=job_seconds,
         worker_memory=worker_memory,
     )
-    serve(settings)
+    serve(settings, rebuild=rebuild)
 
 
 def every_device() -> tuple[str, ...]:
@@ -94,25 +99,30 @@ def every_device() -> tuple[str, ...]:
     return tuple(f"cuda:{index}" for index in range(len(found))) if len(found) > 1 else ("auto",)
 
 
-def serve(settings: Settings) -> None:
-    """Listen, print the address, serve until Ctrl-C."""
+def serve(settings: Settings, *, rebuild: bool = False) -> None:
+    """Listen, print the address, serve until Ctrl-C. rebuild: make the database anew first."""
     import dataclasses
 
     try:
         import uvicorn
 
         from escounts.serve.app import create_app
+        from escounts.serve.data_folder import DataFolder
+        from escounts.serve.rebuild import rebuild as rebuild_database
     except ImportError as error:
         raise EscountsError(f"serve needs more packages ({error.name}): pip install 'escounts[serve]'") from error
 
     if not settings.loopback and settings.token is None:
         settings = dataclasses.replace(settings, token=secrets.token_urlsafe(24))
+    folder = DataFolder(settings)
     try:
-        settings.prepare()
+        folder.check(rebuild=rebuild)
+        folder.prepare()
     except OSError as error:
         raise EscountsError(f"{settings.data} cannot be used as data folder: {error.strerror}") from error
     with lock(settings.data / "lock"):
         listening = listen(settings.host, settings.port)
+        rebuilt = rebuild_database(folder) if rebuild else None
         app = create_app(settings)
 
         class Server(uvicorn.Server):
@@ -124,10 +134,23 @@ def serve(settings: Settings) -> None:
 
         click.echo(f"escounts is at {address(settings, listening)}")
         click.echo(f"data in {settings.data}; stop with Ctrl-C")
+        if rebuilt is not None:
+            click.echo(
+                f"rebuilt the database: {rebuilt.videos} videos ({rebuilt.nameless} of them without their name), "
+                f"{rebuilt.jobs} counts, labels of {rebuilt.labels}; the old one is in {settings.trash}"
+            )
+        say_unknown_files(app.state.service.unknown_files, settings.videos)
         config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=3, server_header=False)
         with contextlib.suppress(KeyboardInterrupt):
             Server(config).run(sockets=[listening])
         click.echo("stopped; what was running is taken up at the next start")
+
+
+def say_unknown_files(names: list[str], folder: Path) -> None:
+    """One line about files in the folder of uploads that the service does not know, and leaves alone."""
+    if names:
+        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+        click.echo(f"{len(names)} unknown files in {folder} are left alone: {', '.join(names[:5])}{more}", err=True)
 
 
 def listen(host: str, port: int) -> socket.socket:

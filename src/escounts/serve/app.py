@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -17,6 +19,7 @@ from starlette.types import Scope
 
 from escounts.errors import EscountsError
 from escounts.serve import job_api, label_api, video_api
+from escounts.serve.data_folder import DataFolder
 from escounts.serve.database import Database
 from escounts.serve.events import EventHub
 from escounts.serve.jobs import JobRunner
@@ -25,6 +28,7 @@ from escounts.serve.schemas import Health
 from escounts.serve.security import Guard
 from escounts.serve.settings import Settings
 
+log = logging.getLogger(__name__)
 STATIC = Path(__file__).parent / "static"
 DESCRIPTION = (
     "Counts repetitions in videos. Upload a video, ask for a count, follow it, ask again with an example. "
@@ -42,21 +46,34 @@ class Service:
     hub: EventHub
     library: Library
     runner: JobRunner
+    unknown_files: list[str]
+    """Files in videos/ that this service did not make, or has no row of; left alone."""
 
     @classmethod
     def build(cls, settings: Settings) -> Service:
-        settings.prepare()
-        database = Database(settings.database)
+        folder = DataFolder(settings)
+        folder.check()
+        folder.prepare()
+        database = folder.open_database()
+        folder.set_torn_files_aside()
+        library = Library(folder, database)
         hub = EventHub()
-        library = Library(settings, database)
-        library.tidy()
+        backed_up = -1
 
-        def sweep() -> None:
-            for video in library.sweep():
+        def keep_house() -> None:
+            """Called now and then: delete what has expired, copy a database that has changed."""
+            nonlocal backed_up
+            for video in library.delete_expired():
                 runner.forget(video.id)
+            if database.changes != backed_up and database.videos(limit=1):
+                backed_up = database.changes
+                try:
+                    database.back_up(settings.backup)
+                except (sqlite3.Error, OSError) as error:  # a full disk: counting goes on without the copy
+                    log.warning("no copy of the database could be made: %s", error)
 
-        runner = JobRunner(settings, database, hub, locate=library.locate, sweep=sweep)
-        return cls(settings, database, hub, library, runner)
+        runner = JobRunner(settings, database, hub, locate=library.locate, keep_house=keep_house)
+        return cls(settings, database, hub, library, runner, folder.unknown_files(database.videos(limit=-1)))
 
     def health(self) -> Health:
         workers = self.runner.workers()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -15,7 +16,8 @@ from typing import Any, Literal
 JobState = Literal["queued", "running", "done", "failed", "cancelled"]
 ENDED: tuple[JobState, ...] = ("done", "failed", "cancelled")
 
-SCHEMA = """
+SCHEMA_VERSION = 1
+SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS videos (
   id TEXT PRIMARY KEY, name TEXT NOT NULL, source TEXT NOT NULL, file TEXT NOT NULL, size INTEGER NOT NULL,
   created REAL NOT NULL, expires REAL, duration REAL, width INTEGER, height INTEGER, fps REAL
@@ -34,7 +36,7 @@ CREATE TABLE IF NOT EXISTS labels (
 );
 CREATE INDEX IF NOT EXISTS jobs_by_state ON jobs(state, created);
 CREATE INDEX IF NOT EXISTS jobs_by_video ON jobs(video, created);
-PRAGMA user_version = 1;
+PRAGMA user_version = {SCHEMA_VERSION};
 """
 
 
@@ -127,6 +129,35 @@ class Database:
         with self._lock:
             for connection in (*self._readers, self._connection):
                 connection.close()
+
+    def back_up(self, target: Path) -> None:
+        """Copy the whole database to another file, put in its place once it is whole."""
+        partial = target.with_name(f"{target.name}.partial")
+        partial.unlink(missing_ok=True)
+        source, copy = self._connect(), sqlite3.connect(partial)
+        try:
+            source.backup(copy)
+        finally:
+            copy.close()
+            source.close()
+        os.replace(partial, target)
+
+    @property
+    def changes(self) -> int:
+        """Grows with every change; the same number twice means that there was none."""
+        return self._connection.total_changes
+
+    def restore(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        """Insert rows as they were; one that is there already, or that belongs to nothing, is left out."""
+        marks = ", ".join("?" * len(columns))
+        statement = f"INSERT OR IGNORE INTO {table} ({', '.join(columns)}) VALUES ({marks})"
+        for row in rows:
+            with suppress(sqlite3.Error), self._transaction() as connection:
+                connection.execute(statement, row)
+
+    def number(self, table: str) -> int:
+        """How many rows a table has."""
+        return int(self._rows(f"SELECT COUNT(*) FROM {table}")[0][0])
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:

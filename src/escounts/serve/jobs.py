@@ -25,7 +25,7 @@ from escounts.serve.promises import JobError, Render, settle
 from escounts.serve.settings import Settings
 from escounts.serve.worker import CountTask, RenderTask, Source
 
-SWEEP_SECONDS = 600.0
+HOUSEKEEPING_SECONDS = 600.0
 TICK_SECONDS = 0.5
 CRASHES_ALLOWED = 1
 
@@ -47,7 +47,7 @@ class Tally:
 class JobRunner:
     """Runs the queue. `submit`, `cancel` and `render` may be called from any thread.
 
-    locate: row → Source, the file a worker opens. sweep: called now and then, to delete what has expired.
+    locate: row → Source, the file a worker opens. keep_house: called now and then.
     """
 
     def __init__(
@@ -57,13 +57,13 @@ class JobRunner:
         hub: EventHub,
         *,
         locate: Callable[[VideoRow], Source],
-        sweep: Callable[[], None] = lambda: None,
+        keep_house: Callable[[], None] = lambda: None,
     ) -> None:
         self._settings = settings
         self._database = database
         self._hub = hub
         self._locate = locate
-        self._sweep = sweep
+        self._keep_house = keep_house
         self._lock = threading.RLock()
         self._crew = WorkerPool(settings)
         self._renders: list[Render] = []
@@ -75,7 +75,7 @@ class JobRunner:
         self._wake_out, self._wake_in = Pipe(duplex=False)
         self._stopping = False
         self._thread = threading.Thread(target=self._supervise, name="jobs", daemon=True)
-        self._swept = 0.0
+        self._house_kept = 0.0
         self.tally = Tally()
         self.trouble: str | None = None
         """Why the queue stands still, as long as it does."""
@@ -191,9 +191,9 @@ class JobRunner:
         for ready in wait(watched, TICK_SECONDS):
             if ready is not self._wake_out:
                 self._hear(ready)
-        if time.monotonic() - self._swept > SWEEP_SECONDS or not self._swept:
-            self._swept = time.monotonic()
-            self._sweep()
+        if time.monotonic() - self._house_kept > HOUSEKEEPING_SECONDS or not self._house_kept:
+            self._house_kept = time.monotonic()
+            self._keep_house()
 
     def _hear(self, connection: Any) -> None:
         worker = self._crew.owner(connection)

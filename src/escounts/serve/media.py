@@ -11,12 +11,13 @@ import shutil
 import time
 import unicodedata
 from collections.abc import AsyncIterator
+from dataclasses import asdict
 from pathlib import Path
 
-from escounts.atomic_files import sweep
 from escounts.errors import EscountsError
+from escounts.serve.data_folder import DISK_RESERVE, UPLOAD, DataFolder
 from escounts.serve.database import Database, VideoRow
-from escounts.serve.settings import MEBIBYTE, Settings
+from escounts.serve.settings import MEBIBYTE
 from escounts.serve.worker import Source
 
 SUFFIXES = frozenset(
@@ -39,7 +40,6 @@ SUFFIXES = frozenset(
     }
     | {"3gp", "3g2", "mxf", "apng", "webp", "y4m"}
 )
-DISK_RESERVE = 256 * MEBIBYTE
 MEDIA_LIMIT = 2000
 
 
@@ -74,8 +74,9 @@ def content_type(file: str) -> str:
 class Library:
     """The videos of one service."""
 
-    def __init__(self, settings: Settings, database: Database) -> None:
-        self._settings = settings
+    def __init__(self, folder: DataFolder, database: Database) -> None:
+        self._folder = folder
+        self._settings = folder.settings
         self._database = database
 
     def locate(self, video: VideoRow) -> Source:
@@ -159,29 +160,25 @@ class Library:
         return row
 
     def delete(self, video: VideoRow) -> None:
-        """The row with all that hangs on it, and the file if it is ours."""
-        jobs = self._database.jobs(video.id)
-        self._database.delete_video(video.id)
-        if video.source != "media":
-            (self._settings.videos / video.file).unlink(missing_ok=True)
+        """The row with all that hangs on it; the file, if it is ours, goes to the trash with what was known of it."""
+        jobs = self._database.jobs(video.id, limit=-1)
+        labels = [asdict(row) for row in self._database.labels(video.id)]
+        if video.source != "media" and UPLOAD.fullmatch(video.file):
+            record = {"video": asdict(video), "labels": labels}
+            self._folder.set_aside(video.id, [self._settings.videos / video.file], record)
         for owner in (video.id, *(job.id for job in jobs)):
             for render in self._settings.renders.glob(f"{owner}.*"):
                 render.unlink(missing_ok=True)
+        self._folder.empty_trash()  # before the row goes: a full disk has no room for that change either
+        self._database.delete_video(video.id)
 
-    def sweep(self) -> list[VideoRow]:
-        """Delete what has expired; returns the rows that are gone."""
+    def delete_expired(self) -> list[VideoRow]:
+        """Delete what has expired, and what has been in the trash for long; returns the rows that are gone."""
         gone = self._database.expired(time.time())
         for video in gone:
             self.delete(video)
+        self._folder.empty_trash()
         return gone
-
-    def tidy(self) -> None:
-        """At start: remove files that no row knows, left by a kill in the middle of an upload or a rendering."""
-        sweep(self._settings.renders)
-        known = {video.file for video in self._database.videos(limit=-1)}
-        for path in self._settings.videos.iterdir():
-            if path.name not in known and path.name != "labels.csv":
-                path.unlink(missing_ok=True)
 
 
 def _inside(path: Path, root: Path) -> bool:

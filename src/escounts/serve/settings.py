@@ -26,6 +26,7 @@ class Settings:
     max_pixels: int = 7680 * 4320
     max_queue: int = 200
     keep_days: float = 7.0
+    trash_days: float = 3.0
     job_seconds: float = 1800.0
     cancel_seconds: float = 3.0
     worker_memory: int = 6 * GIBIBYTE
@@ -57,7 +58,12 @@ class Settings:
     def database(self) -> Path:
         return self.data / "escounts.sqlite"
 
-    def prepare(self) -> None:
-        """Make the folders, readable by their owner only."""
-        for folder in (self.data, self.videos, self.renders):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    @property
+    def backup(self) -> Path:
+        """The database as it was some minutes ago, for a rebuild."""
+        return self.data / "escounts.backup.sqlite"
+
+    @property
+    def trash(self) -> Path:
+        """Folder of what was removed, kept for `trash_days`."""
+        return self.data / "trash"

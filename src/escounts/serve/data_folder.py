@@ -1,0 +1,169 @@
+"""The folder a service keeps its things in: which folders are taken, what is left alone, how a removal begins.
+
+A file is removed only when this service made it: uploads are named by an id, nothing else is touched. What is
+removed goes to `trash/` first and stays there for some days, or until the disk needs the room.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sqlite3
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from escounts.atomic_files import write_text
+from escounts.errors import EscountsError
+from escounts.serve.database import SCHEMA_VERSION, Database, VideoRow
+from escounts.serve.settings import MEBIBYTE, Settings
+
+MARKER = "escounts-data.json"
+MARK = {"format": "escounts serve data folder", "version": 1}
+OWN_NAMES = frozenset({MARKER, "lock", "videos", "renders", "trash", "lost+found"})
+UPLOAD = re.compile(r"[0-9a-f]{32}(\.[a-z0-9]{1,5})?")
+TORN_UPLOAD = re.compile(r"[0-9a-f]{32}(\.[a-z0-9]{1,5})?\.part")
+TORN_RENDER = re.compile(r"\.[0-9a-f]{32}\..*\.partial")
+TRASH_ENTRY = re.compile(r"(\d{10,})-[\w.-]+")
+LABELS_FILE = "labels.csv"
+DISK_RESERVE = 256 * MEBIBYTE
+
+
+class DataFolderError(EscountsError):
+    """A data folder that this service does not start on; the text says why and how to proceed."""
+
+
+@dataclass(frozen=True)
+class DataFolder:
+    """The data folder of one service."""
+
+    settings: Settings
+
+    def check(self, *, rebuild: bool = False) -> None:
+        """Raise DataFolderError for a folder that holds somebody else's files. Changes nothing."""
+        data = self.settings.data
+        if not data.exists() or (data / MARKER).exists() or self._has_our_tables() or self._is_empty():
+            return
+        recognised = self.settings.database.exists() or bool(self.uploads())
+        if rebuild and recognised:
+            return
+        hint = f"; if it was one, run: escounts serve --data {data} --rebuild" if recognised else ""
+        raise DataFolderError(
+            f"{data} holds files and is not a data folder of escounts serve. Nothing was changed. "
+            f"Give --data a new or empty folder{hint}"
+        )
+
+    def prepare(self) -> None:
+        """Make the folders, readable by their owner only, and mark the folder as ours."""
+        settings = self.settings
+        for folder in (settings.data, settings.videos, settings.renders, settings.trash):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not (settings.data / MARKER).exists():
+            write_text(settings.data / MARKER, json.dumps(MARK) + "\n")
+
+    def open_database(self) -> Database:
+        """The database, which must be sound, and must not be empty while there are uploads."""
+        path = self.settings.database
+        advice = (
+            "The uploads are untouched. Put a copy of the database back, or rebuild it from the files: "
+            f"escounts serve --data {self.settings.data} --rebuild"
+        )
+        uploads = self.uploads()
+        if not path.exists() and uploads:
+            raise DataFolderError(f"{path} is missing and {len(uploads)} uploads are there. {advice}")
+        try:
+            _check_sound(path)
+            database = Database(path)
+        except sqlite3.DatabaseError as error:
+            raise DataFolderError(f"{path} is damaged ({error}). {advice}") from error
+        if uploads and not database.videos(limit=1):
+            database.close()
+            raise DataFolderError(f"{path} is empty and {len(uploads)} uploads are there. {advice}")
+        return database
+
+    def uploads(self) -> set[str]:
+        """Names of the files in videos/ that are named as this service names uploads."""
+        return {path.name for path in _entries(self.settings.videos) if UPLOAD.fullmatch(path.name)}
+
+    def unknown_files(self, rows: Iterable[VideoRow]) -> list[str]:
+        """Files in videos/ that no row names, sorted; they are never touched."""
+        known = {row.file for row in rows if row.source != "media"} | {LABELS_FILE}
+        return sorted(p.name for p in _entries(self.settings.videos) if p.name not in known)
+
+    def set_torn_files_aside(self) -> None:
+        """At start: what a kill left in the middle of an upload or a drawing goes to the trash."""
+        torn = [p for p in _entries(self.settings.videos) if TORN_UPLOAD.fullmatch(p.name)]
+        torn += [p for p in _entries(self.settings.renders) if TORN_RENDER.fullmatch(p.name)]
+        if torn:
+            self.set_aside("torn", torn)
+
+    def set_aside(self, name: str, paths: Iterable[Path], record: dict[str, Any] | None = None) -> Path:
+        """Move files to an entry of the trash, with what the database knew of them; returns the entry's folder."""
+        entry = self.settings.trash / f"{int(time.time())}-{name}"
+        entry.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if record is not None:
+            with suppress(EscountsError):  # a full disk must not keep anybody from freeing it
+                write_text(entry / "record.json", json.dumps(record))
+        for path in paths:
+            with suppress(FileNotFoundError):
+                path.rename(entry / path.name)
+        return entry
+
+    def empty_trash(self) -> None:
+        """Remove entries older than `trash_days`; and the oldest first while the disk is short of room."""
+        oldest = time.time() - self.settings.trash_days * 86400
+        for entry in sorted(_entries(self.settings.trash)):
+            match = TRASH_ENTRY.fullmatch(entry.name)
+            if match is not None and (int(match[1]) <= oldest or self.free_bytes() < DISK_RESERVE):
+                shutil.rmtree(entry, ignore_errors=True)
+
+    def free_bytes(self) -> int:
+        return shutil.disk_usage(self.settings.data).free
+
+    def _has_our_tables(self) -> bool:
+        """Whether the database is one of ours: what a version before the marker file left."""
+        if not self.settings.database.is_file():
+            return False
+        try:
+            names = _query(self.settings.database, "SELECT name FROM sqlite_master WHERE type = 'table'")
+        except sqlite3.Error:
+            return False
+        return {"videos", "jobs", "results", "labels"} <= {str(name) for (name,) in names}
+
+    def _is_empty(self) -> bool:
+        """Nothing but our own empty folders and the lock of a start that went no further."""
+        settings = self.settings
+        strange = [path for path in _entries(settings.data) if path.name not in OWN_NAMES]
+        inside = [path for folder in (settings.videos, settings.renders, settings.trash) for path in _entries(folder)]
+        return not strange and not inside
+
+
+def _entries(folder: Path) -> list[Path]:
+    return list(folder.iterdir()) if folder.is_dir() else []
+
+
+def _check_sound(path: Path) -> None:
+    """Raise sqlite3.DatabaseError for a damaged file, DataFolderError for one of a later version."""
+    if not path.exists():
+        return
+    (verdict,) = _query(path, "PRAGMA quick_check(1)")[0]
+    if verdict != "ok":
+        raise sqlite3.DatabaseError(" ".join(str(verdict).split()))
+    (version,) = _query(path, "PRAGMA user_version")[0]
+    if version > SCHEMA_VERSION:
+        raise DataFolderError(
+            f"{path} was written by a later version of escounts (format {version}; this one knows "
+            f"{SCHEMA_VERSION}). Use that version, or give --data another folder"
+        )
+
+
+def _query(path: Path, statement: str) -> list[tuple[Any, ...]]:
+    connection = sqlite3.connect(path, timeout=5.0)
+    try:
+        return connection.execute(statement).fetchall()
+    finally:
+        connection.close()

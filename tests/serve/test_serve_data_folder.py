@@ -1,0 +1,197 @@
+"""The data folder: nobody's files are lost, whatever the folder was before and whatever became of the database."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from serving import Client, Command, service_running
+
+from escounts.serve.data_folder import MARKER, DataFolder, DataFolderError
+from escounts.serve.database import Database, JobRow, VideoRow
+from escounts.serve.rebuild import rebuild
+from escounts.serve.settings import Settings
+
+DOCUMENT = {"model": "spectral", "count": 4, "confidence": 0.5, "unsure": False, "repetitions": []}
+REQUEST = '{"exemplars": [], "start": null, "end": null, "assume_repeats": false}'
+IDS = [letter * 32 for letter in "abc"]
+
+
+def start(data: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """`escounts serve` on a folder it refuses."""
+    return subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "from escounts.cli import main; main()",
+            "serve",
+            "--port",
+            "0",
+            "--data",
+            str(data),
+            *options,
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def filled(data: Path) -> Settings:
+    """A data folder with three uploads: counted, labelled, and neither."""
+    settings = Settings(data=data, devices=())
+    folder = DataFolder(settings)
+    folder.prepare()
+    database = folder.open_database()
+    for number, video in enumerate(IDS):
+        (settings.videos / f"{video}.mp4").write_bytes(b"video %d" % number)
+        database.add_video(VideoRow(video, f"clip{number}.mp4", "upload", f"{video}.mp4", 7, 1.0 + number))
+    database.add_job(JobRow("d" * 32, IDS[0], "queued", REQUEST, 1.0))
+    database.finish_job("d" * 32, DOCUMENT)
+    database.save_labels(IDS[1], "squat", [(0.5, 1.0)])
+    database.close()
+    return settings
+
+
+def test_a_folder_of_somebody_else_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
+    (tmp_path / "videos").mkdir()
+    (tmp_path / "videos" / "holiday.mp4").write_bytes(b"mine")
+    (tmp_path / "videos" / "notes.txt").write_text("mine too")
+    before = snapshot(tmp_path)
+    for options in ([], ["--rebuild"]):
+        refused = start(tmp_path, *options)
+        assert refused.returncode == 2
+        assert "not a data folder of escounts" in refused.stderr
+        assert "new or empty folder" in refused.stderr
+        assert "Traceback" not in refused.stderr
+        assert snapshot(tmp_path) == before
+
+
+def test_an_empty_folder_is_taken_and_marked(tmp_path: Path) -> None:
+    with service_running(tmp_path / "new", devices=()) as (_, service):
+        assert json.loads((tmp_path / "new" / MARKER).read_text())["format"] == "escounts serve data folder"
+        assert service.unknown_files == []
+
+
+def test_unknown_files_are_left_and_listed(tmp_path: Path) -> None:
+    settings = filled(tmp_path)
+    strange = {"holiday.mp4": b"mine", "half.mp4.part": b"mine", f"{'e' * 32}.mp4": b"no row"}
+    for name, content in strange.items():
+        (settings.videos / name).write_bytes(content)
+    (settings.renders / ".plan.partial").write_bytes(b"mine")
+    server = Command(tmp_path)
+    code, output = server.interrupt()
+    assert code == 0
+    assert "3 unknown files" in output
+    assert "holiday.mp4" in output
+    assert {name: (settings.videos / name).read_bytes() for name in strange} == strange
+    assert (settings.renders / ".plan.partial").read_bytes() == b"mine"
+
+
+def test_a_folder_of_the_version_before_is_taken_over(tmp_path: Path) -> None:
+    settings = filled(tmp_path)
+    (tmp_path / MARKER).unlink()
+    with service_running(tmp_path, devices=()) as (address, _), Client(address) as client:
+        assert len(client.get("/api/videos").json()) == 3
+        assert len(list(settings.videos.iterdir())) == 3
+    assert (tmp_path / MARKER).exists()
+
+
+@pytest.mark.parametrize("harm", ["missing", "zero", "emptied", "garbage", "torn"])
+def test_a_lost_database_stops_the_start_and_is_rebuilt(tmp_path: Path, harm: str) -> None:
+    settings = filled(tmp_path)
+    path = settings.database
+    if harm == "missing":
+        path.unlink()
+    elif harm == "zero":
+        path.write_bytes(b"")
+    elif harm == "emptied":
+        with sqlite3.connect(path) as connection:
+            connection.execute("DELETE FROM videos")
+    elif harm == "garbage":
+        path.write_bytes(b"not a database" * 1000)
+    else:
+        content = path.read_bytes()
+        path.write_bytes(content[:8192] + b"\xff" * (len(content) - 8192))
+    before = snapshot(settings.videos)
+    refused = start(tmp_path)
+    assert refused.returncode == 2
+    assert "--rebuild" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert len(refused.stderr.strip().splitlines()) == 1
+    assert snapshot(settings.videos) == before
+    server = Command(tmp_path, "--rebuild")
+    with Client(server.address) as client:
+        assert {video["id"] for video in client.get("/api/videos").json()} == set(IDS)
+    assert "rebuilt the database: 3 videos" in server.interrupt()[1]
+    assert snapshot(settings.videos) == before
+
+
+def test_a_rebuild_takes_names_counts_and_labels_from_the_copy(tmp_path: Path) -> None:
+    settings = filled(tmp_path)
+    database = Database(settings.database)
+    database.back_up(settings.backup)
+    database.close()
+    settings.database.write_bytes(b"garbage" * 4000)
+    (settings.videos / f"{IDS[2]}.mp4").unlink()
+    (settings.videos / f"{'f' * 32}.mp4").write_bytes(b"later than the copy")
+    rebuilt = rebuild(DataFolder(settings))
+    assert (rebuilt.videos, rebuilt.jobs, rebuilt.labels, rebuilt.nameless) == (3, 1, 1, 1)
+    again = Database(settings.database)
+    assert {row.name for row in again.videos()} == {"clip0.mp4", "clip1.mp4", "recovered-ffffffff.mp4"}
+    assert again.labels(IDS[1])[0].spans == ((0.5, 1.0),)
+    assert again.result("d" * 32) == DOCUMENT
+    assert any(p.read_bytes().startswith(b"garbage") for p in settings.trash.rglob("escounts.sqlite"))
+
+
+def test_a_running_service_keeps_a_copy_of_its_database(tmp_path: Path) -> None:
+    settings = filled(tmp_path)
+    with service_running(tmp_path, devices=()) as (_, service):
+        service.runner._keep_house()
+        assert len(Database(settings.backup).videos()) == 3
+
+
+def test_a_rebuild_of_a_sound_database_loses_nothing(tmp_path: Path) -> None:
+    settings = filled(tmp_path)
+    rebuilt = rebuild(DataFolder(settings))
+    assert (rebuilt.videos, rebuilt.jobs, rebuilt.labels, rebuilt.nameless) == (3, 1, 1, 0)
+
+
+def test_what_is_deleted_is_moved_aside_and_goes_later(tmp_path: Path) -> None:
+    settings = filled(tmp_path)
+    with service_running(tmp_path, devices=()) as (address, service), Client(address) as client:
+        assert client.delete(f"/api/videos/{IDS[1]}").status_code == 204
+        (entry,) = settings.trash.iterdir()
+        assert (entry / f"{IDS[1]}.mp4").read_bytes() == b"video 1"
+        assert json.loads((entry / "record.json").read_text())["labels"][0]["action"] == "squat"
+        (settings.trash / "mine").mkdir()
+        entry.rename(settings.trash / f"{int(time.time() - 4 * 86400)}-{IDS[1]}")
+        service.library.delete_expired()
+        assert [path.name for path in settings.trash.iterdir()] == ["mine"]
+
+
+def test_the_trash_gives_way_when_the_disk_is_short_of_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = DataFolder(filled(tmp_path))
+    folder.set_aside("x", [folder.settings.videos / f"{IDS[0]}.mp4"])
+    folder.empty_trash()
+    assert list(folder.settings.trash.iterdir())
+    monkeypatch.setattr(DataFolder, "free_bytes", lambda self: 0)
+    folder.empty_trash()
+    assert not list(folder.settings.trash.iterdir())
+
+
+def test_a_database_of_a_later_version_is_not_touched(tmp_path: Path) -> None:
+    settings = filled(tmp_path)
+    with sqlite3.connect(settings.database) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    with pytest.raises(DataFolderError, match="later version"):
+        DataFolder(settings).open_database()
