@@ -18,6 +18,7 @@ import httpx
 import uvicorn
 
 from escounts.serve.app import Service, create_app
+from escounts.serve.connections import server_config
 from escounts.serve.settings import Settings
 
 GUARD = {"X-Escounts": "1"}
@@ -81,7 +82,7 @@ def service_running(data: Path, **options: Any) -> Iterator[tuple[str, Service]]
     app = create_app(settings)
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1))
+    server = uvicorn.Server(server_config(app, settings, timeout_graceful_shutdown=1))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     eventually(lambda: server.started)

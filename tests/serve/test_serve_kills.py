@@ -155,6 +155,6 @@ def test_what_has_expired_is_deleted(tmp_path: Path, clips: dict[int, Path]) -> 
         old, new = (client.send_video(clips[5])["id"] for _ in range(2))
         with sqlite3.connect(service.settings.database) as connection:
             connection.execute("UPDATE videos SET expires = 1 WHERE id = ?", (old,))
-        assert [video.id for video in service.library.delete_expired()] == [old]
+        assert [video.id for video in service.delete_expired()] == [old]
         assert [video["id"] for video in client.get("/api/videos").json()] == [new]
         assert [path.stem for path in service.settings.videos.iterdir()] == [new]

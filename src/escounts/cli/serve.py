@@ -41,12 +41,24 @@ def default_data() -> Path:
 @click.option("--port", default=8765, show_default=True, type=click.IntRange(0, 65535), help="0: any free port.")
 @click.option("--data", type=click.Path(path_type=Path), help="Folder for uploads, jobs and results.")
 @click.option("--token", envvar="ESCOUNTS_TOKEN", help="Secret that clients must send; made up when needed.")
+@click.option(
+    "--token-file",
+    envvar="ESCOUNTS_TOKEN_FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="File whose first line is the token; keeps it out of the list of processes.",
+)
 @click.option("--media-root", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Offer its videos.")
 @click.option("--model", default="default", show_default=True, help="See `escounts models`.")
 @click.option("--device", multiple=True, help="One worker for each; default: every GPU, or the CPU.")
 @click.option("--max-upload", type=size, default="2G", show_default=True, help="Largest upload.")
 @click.option("--max-duration", type=click.FloatRange(1), default=14400.0, show_default=True, help="Seconds.")
 @click.option("--max-queue", type=click.IntRange(1), default=200, show_default=True, help="Jobs that may wait.")
+@click.option("--max-body", type=size, default="16M", show_default=True, help="Largest request besides uploads.")
+@click.option("--max-connections", type=click.IntRange(8), default=256, show_default=True, help="Open at once.")
+@click.option("--max-guesses", type=click.IntRange(1), default=10, show_default=True, help="Wrong tokens per minute.")
+@click.option(
+    "--request-seconds", type=click.FloatRange(1), default=20.0, show_default=True, help="Silence within a request."
+)
 @click.option("--keep-days", type=click.FloatRange(0), default=7.0, show_default=True, help="0: keep uploads.")
 @click.option("--trash-days", type=click.FloatRange(0), default=3.0, show_default=True, help="Keep what was deleted.")
 @click.option("--rebuild", is_flag=True, help="Make a damaged or lost database anew from the files, then serve.")
@@ -57,12 +69,17 @@ def command(
     port: int,
     data: Path | None,
     token: str | None,
+    token_file: Path | None,
     media_root: Path | None,
     model: str,
     device: tuple[str, ...],
     max_upload: int,
     max_duration: float,
     max_queue: int,
+    max_body: int,
+    max_connections: int,
+    max_guesses: int,
+    request_seconds: float,
     keep_days: float,
     trash_days: float,
     rebuild: bool,
@@ -78,19 +95,38 @@ def command(
         data=(data or default_data()).resolve(),
         host=host,
         port=port,
-        token=token or None,
+        token=chosen_token(token, token_file),
         media_root=media_root.resolve() if media_root else None,
         model=model,
         devices=tuple(dict.fromkeys(device)) or every_device(),
         max_upload=max_upload,
         max_duration=max_duration,
         max_queue=max_queue,
+        max_body=max_body,
+        max_connections=max_connections,
+        max_guesses=max_guesses,
+        request_seconds=request_seconds,
         keep_days=keep_days,
         trash_days=trash_days,
         job_seconds=job_seconds,
         worker_memory=worker_memory,
     )
     serve(settings, rebuild=rebuild)
+
+
+def chosen_token(token: str | None, file: Path | None) -> str | None:
+    """The token that was given, directly or by a file; None: none was."""
+    if file is None:
+        return token or None
+    if token:
+        raise click.UsageError("give --token or --token-file, not both")
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise EscountsError(f"{file}: the token cannot be read: {error}") from error
+    if not lines or not lines[0].strip():
+        raise EscountsError(f"{file}: its first line should be the token, and is empty")
+    return lines[0].strip()
 
 
 def every_device() -> tuple[str, ...]:
@@ -107,6 +143,7 @@ def serve(settings: Settings, *, rebuild: bool = False) -> None:
         import uvicorn
 
         from escounts.serve.app import create_app
+        from escounts.serve.connections import server_config
         from escounts.serve.data_folder import DataFolder
         from escounts.serve.rebuild import rebuild as rebuild_database
     except ImportError as error:
@@ -137,10 +174,11 @@ def serve(settings: Settings, *, rebuild: bool = False) -> None:
         if rebuilt is not None:
             click.echo(
                 f"rebuilt the database: {rebuilt.videos} videos ({rebuilt.nameless} of them without their name), "
-                f"{rebuilt.jobs} counts, labels of {rebuilt.labels}; the old one is in {settings.trash}"
+                f"{rebuilt.jobs} counts, labels of {rebuilt.labels}; the old one is in {settings.trash}",
+                err=True,
             )
         say_unknown_files(app.state.service.unknown_files, settings.videos)
-        config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=3, server_header=False)
+        config = server_config(app, settings, timeout_graceful_shutdown=3)
         with contextlib.suppress(KeyboardInterrupt):
             Server(config).run(sockets=[listening])
         click.echo("stopped; what was running is taken up at the next start")

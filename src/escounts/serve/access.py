@@ -19,18 +19,19 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
         401: "A token is needed.",
         403: "A request of another site, or without the header X-Escounts.",
         404: "There is no such thing here.",
+        408: "The request came too slowly.",
         409: "Not in this state.",
         413: "Too large.",
         415: "Not a media type this takes.",
         421: "Not a host name of this service.",
         422: "The request makes no sense; the detail says why.",
-        429: "The queue is full.",
+        429: "The queue is full, or too many wrong tokens were tried.",
         503: "The service cannot do this now.",
         507: "The disk is full.",
     }.items()
 }
 USUAL_PROBLEMS: dict[int | str, dict[str, Any]] = {
-    status: PROBLEMS[status] for status in (400, 401, 403, 404, 421, 422)
+    status: PROBLEMS[status] for status in (400, 401, 403, 404, 408, 413, 421, 422, 429, 503, 507)
 }
 
 

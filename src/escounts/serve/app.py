@@ -4,29 +4,33 @@ from __future__ import annotations
 
 import logging
 import sqlite3
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Literal
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
 from fastapi.staticfiles import StaticFiles
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Scope
 
 from escounts.errors import EscountsError
 from escounts.serve import job_api, label_api, video_api
-from escounts.serve.data_folder import DataFolder
-from escounts.serve.database import Database
+from escounts.serve.body_limits import BodyLimits
+from escounts.serve.data_folder import DISK_RESERVE, DataFolder
+from escounts.serve.database import Database, VideoRow
 from escounts.serve.events import EventHub
 from escounts.serve.jobs import JobRunner
 from escounts.serve.media import Library, UploadError
 from escounts.serve.schemas import Health
-from escounts.serve.security import Guard
-from escounts.serve.settings import Settings
+from escounts.serve.security import Guard, GuessLimit
+from escounts.serve.settings import MEBIBYTE, Settings
 
 log = logging.getLogger(__name__)
 STATIC = Path(__file__).parent / "static"
@@ -46,8 +50,11 @@ class Service:
     hub: EventHub
     library: Library
     runner: JobRunner
+    folder: DataFolder
+    guesses: GuessLimit
     unknown_files: list[str]
     """Files in videos/ that this service did not make, or has no row of; left alone."""
+    _backed_up: int = -1
 
     @classmethod
     def build(cls, settings: Settings) -> Service:
@@ -58,29 +65,46 @@ class Service:
         folder.set_torn_files_aside()
         library = Library(folder, database)
         hub = EventHub()
-        backed_up = -1
+        runner = JobRunner(settings, database, hub, locate=library.locate, keep_house=lambda: service.keep_house())
+        guesses = GuessLimit(settings.max_guesses)
+        unknown = folder.unknown_files(database.videos(limit=-1))
+        service = cls(settings, database, hub, library, runner, folder, guesses, unknown)
+        return service
 
-        def keep_house() -> None:
-            """Called now and then: delete what has expired, copy a database that has changed."""
-            nonlocal backed_up
-            for video in library.delete_expired():
-                runner.forget(video.id)
-            if database.changes != backed_up and database.videos(limit=1):
-                backed_up = database.changes
-                try:
-                    database.back_up(settings.backup)
-                except (sqlite3.Error, OSError) as error:  # a full disk: counting goes on without the copy
-                    log.warning("no copy of the database could be made: %s", error)
+    def delete(self, video: VideoRow) -> None:
+        """Delete a video with its jobs, results and labels: files first, which makes room for the other changes."""
+        self.library.remove_files(video)
+        self.runner.forget(video.id)
+        self.database.delete_video(video.id)
 
-        runner = JobRunner(settings, database, hub, locate=library.locate, keep_house=keep_house)
-        return cls(settings, database, hub, library, runner, folder.unknown_files(database.videos(limit=-1)))
+    def delete_expired(self) -> list[VideoRow]:
+        """Delete the videos whose time is over; returns the rows that are gone."""
+        gone = self.database.expired(time.time())
+        for video in gone:
+            self.delete(video)
+        return gone
+
+    def keep_house(self) -> None:
+        """Called now and then: delete what has expired, empty the trash, copy a database that has changed."""
+        self.delete_expired()
+        self.folder.empty_trash()
+        if self.database.changes != self._backed_up and self.database.videos(limit=1):
+            self._backed_up = self.database.changes
+            try:
+                self.database.back_up(self.settings.backup)
+            except (sqlite3.Error, OSError) as error:  # a full disk: counting goes on without the copy
+                log.warning("no copy of the database could be made: %s", error)
 
     def health(self) -> Health:
         workers = self.runner.workers()
-        trouble = self.runner.trouble
-        ready = any(worker["ready"] for worker in workers) and trouble is None
-        failing = not workers or trouble is not None or any(worker["error"] for worker in workers)
-        return Health(status="ok" if ready else "failing" if failing else "starting", error=trouble, workers=workers)
+        free = self.folder.free_bytes()
+        error = self.runner.trouble
+        if error is None and free < DISK_RESERVE:
+            error = f"the disk is full: {free / MEBIBYTE:.0f} MiB are free, uploads are refused; delete some videos"
+        ready = any(worker["ready"] for worker in workers)
+        failing = not workers or error is not None or any(worker["error"] for worker in workers)
+        status: Literal["ok", "starting", "failing"] = "failing" if failing else "ok" if ready else "starting"
+        return Health(status=status, error=error, disk_free=free, workers=workers)
 
 
 class PageFiles(StaticFiles):
@@ -118,10 +142,13 @@ def create_app(settings: Settings) -> FastAPI:
         redoc_url=None,
     )
     app.state.service = service
-    app.add_middleware(Guard, settings=settings)
+    app.add_middleware(BodyLimits, settings=settings)
+    app.add_middleware(Guard, settings=settings, guesses=service.guesses)  # the last one added is asked first
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(UploadError, _refused)
     app.add_exception_handler(EscountsError, _unacceptable)
+    app.add_exception_handler(sqlite3.Error, _unwritable)
+    app.add_exception_handler(ClientDisconnect, _gone)
     app.include_router(video_api.router)
     app.include_router(job_api.router)
     app.include_router(label_api.router)
@@ -178,3 +205,17 @@ def _refused(request: Request, error: Exception) -> JSONResponse:
 
 def _unacceptable(request: Request, error: Exception) -> JSONResponse:
     return JSONResponse({"detail": str(error)}, 422)
+
+
+def _unwritable(request: Request, error: Exception) -> JSONResponse:
+    """The database did not take a change."""
+    log.error("%s %s: %s", request.method, request.url.path, error)
+    if "full" in str(error):
+        return JSONResponse({"detail": "the server's disk is full; delete some videos"}, 507)
+    return JSONResponse({"detail": "the server's database cannot be used now; try again"}, 503)
+
+
+def _gone(request: Request, error: Exception) -> Response:
+    """A client that went away in the middle of its request: one line in the log, and nobody to answer."""
+    log.warning("%s %s: the client went away before the request was whole", request.method, request.url.path)
+    return Response(status_code=400)

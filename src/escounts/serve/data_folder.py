@@ -7,6 +7,7 @@ removed goes to `trash/` first and stays there for some days, or until the disk 
 from __future__ import annotations
 
 import json
+import logging
 import re
 import shutil
 import sqlite3
@@ -22,6 +23,7 @@ from escounts.errors import EscountsError
 from escounts.serve.database import SCHEMA_VERSION, Database, VideoRow
 from escounts.serve.settings import MEBIBYTE, Settings
 
+log = logging.getLogger(__name__)
 MARKER = "escounts-data.json"
 MARK = {"format": "escounts serve data folder", "version": 1}
 OWN_NAMES = frozenset({MARKER, "lock", "videos", "renders", "trash", "lost+found"})
@@ -102,23 +104,31 @@ class DataFolder:
             self.set_aside("torn", torn)
 
     def set_aside(self, name: str, paths: Iterable[Path], record: dict[str, Any] | None = None) -> Path:
-        """Move files to an entry of the trash, with what the database knew of them; returns the entry's folder."""
+        """Move files to an entry of the trash, with what the database knew of them; returns the entry's folder.
+
+        On a disk without room even for the entry they are removed: somebody is trying to free it.
+        """
         entry = self.settings.trash / f"{int(time.time())}-{name}"
-        entry.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if record is not None:
-            with suppress(EscountsError):  # a full disk must not keep anybody from freeing it
+        try:
+            entry.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if record is not None:
                 write_text(entry / "record.json", json.dumps(record))
+        except (OSError, EscountsError) as error:
+            log.warning("%s: no record could be kept in the trash: %s", name, error)
         for path in paths:
             with suppress(FileNotFoundError):
-                path.rename(entry / path.name)
+                if entry.is_dir():
+                    path.rename(entry / path.name)
+                else:
+                    path.unlink()
         return entry
 
-    def empty_trash(self) -> None:
-        """Remove entries older than `trash_days`; and the oldest first while the disk is short of room."""
+    def empty_trash(self, *, needed: int = 0) -> None:
+        """Remove entries older than `trash_days`; and the oldest while `needed` bytes have no room on the disk."""
         oldest = time.time() - self.settings.trash_days * 86400
         for entry in sorted(_entries(self.settings.trash)):
             match = TRASH_ENTRY.fullmatch(entry.name)
-            if match is not None and (int(match[1]) <= oldest or self.free_bytes() < DISK_RESERVE):
+            if match is not None and (int(match[1]) <= oldest or self.free_bytes() < DISK_RESERVE + needed):
                 shutil.rmtree(entry, ignore_errors=True)
 
     def free_bytes(self) -> int:

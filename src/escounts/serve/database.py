@@ -205,7 +205,12 @@ class Database:
         return VideoRow(**dict(rows[0])) if rows else None
 
     def expired(self, now: float) -> list[VideoRow]:
-        rows = self._rows("SELECT * FROM videos WHERE expires IS NOT NULL AND expires <= ?", (now,))
+        """Videos whose time is over. One with labels never expires: somebody's work hangs on it."""
+        rows = self._rows(
+            "SELECT * FROM videos WHERE expires IS NOT NULL AND expires <= ?"
+            " AND id NOT IN (SELECT video FROM labels)",
+            (now,),
+        )
         return [VideoRow(**dict(row)) for row in rows]
 
     def describe_video(self, video_id: str, *, duration: float, width: int, height: int, fps: float) -> None:

@@ -58,7 +58,7 @@ STREAM: dict[int | str, dict[str, Any]] = {200: {"content": {"text/event-stream"
     status_code=202,
     tags=["jobs"],
     dependencies=GUARDED,
-    responses={200: {"model": Job}, 429: PROBLEMS[429]},
+    responses={200: {"model": Job}},
 )
 async def count(service: Services, request: CountRequest, response: Response) -> Job:
     """Count a video. 202 when it is queued; 200 when it ended within `wait` seconds, with the result."""
@@ -162,7 +162,6 @@ def _stream(text: AsyncIterator[str]) -> StreamingResponse:
     responses={
         200: {"content": {media_type: {} for media_type, _ in FORMATS.values()}},
         409: PROBLEMS[409],
-        503: PROBLEMS[503],
     },
 )
 async def download(service: Services, job_id: JobId, format: Format) -> Response:

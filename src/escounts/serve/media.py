@@ -7,7 +7,6 @@ import mimetypes
 import os
 import re
 import secrets
-import shutil
 import time
 import unicodedata
 from collections.abc import AsyncIterator
@@ -41,6 +40,8 @@ SUFFIXES = frozenset(
     | {"3gp", "3g2", "mxf", "apng", "webp", "y4m"}
 )
 MEDIA_LIMIT = 2000
+CHECK_BYTES = 8 * MEBIBYTE
+"""How often the room on the disk is looked at while an upload comes in."""
 
 
 class UploadError(EscountsError):
@@ -86,18 +87,18 @@ class Library:
 
     async def receive(self, name: str, source: str, body: AsyncIterator[bytes], expected: int | None) -> VideoRow:
         """Stream an upload to disk; the row exists only once the file is whole."""
-        limit = self._settings.max_upload
         self._check_size(expected or 0)
         video_id = secrets.token_hex(16)
         target = self._settings.videos / f"{video_id}{safe_suffix(name)}"
         partial = target.with_name(f"{target.name}.part")
-        size = 0
+        size = checked = 0
         try:
             with open(partial, "xb") as file:
                 async for chunk in body:
                     size += len(chunk)
-                    if size > limit:
-                        self._check_size(size)
+                    if size > self._settings.max_upload or size - checked >= CHECK_BYTES:
+                        self._check_size(size, written=size - len(chunk))
+                        checked = size
                     file.write(chunk)
                 file.flush()
                 await asyncio.to_thread(os.fsync, file.fileno())
@@ -124,12 +125,16 @@ class Library:
         await asyncio.to_thread(self._database.add_video, row)
         return row
 
-    def _check_size(self, size: int) -> None:
+    def _check_size(self, size: int, *, written: int = 0) -> None:
+        """Refuse an upload of `size` bytes, of which some are on the disk already, that is not to be had room for."""
         limit = self._settings.max_upload
         if size > limit:
             raise UploadError(f"the video is larger than the {limit / MEBIBYTE:.0f} MiB this server takes", 413)
-        if size > shutil.disk_usage(self._settings.videos).free - DISK_RESERVE:
-            raise UploadError("the server's disk is too full for this video", 507)
+        needed = size - written
+        if needed > self._folder.free_bytes() - DISK_RESERVE:
+            self._folder.empty_trash(needed=needed)
+        if needed > self._folder.free_bytes() - DISK_RESERVE:
+            raise UploadError("the server's disk is too full for this video; delete some", 507)
 
     def media_files(self) -> list[str]:
         """Videos under the media root, as relative names; nothing that leads out of it."""
@@ -159,26 +164,20 @@ class Library:
         self._database.add_video(row)
         return row
 
-    def delete(self, video: VideoRow) -> None:
-        """The row with all that hangs on it; the file, if it is ours, goes to the trash with what was known of it."""
-        jobs = self._database.jobs(video.id, limit=-1)
+    def remove_files(self, video: VideoRow) -> None:
+        """Move the file, if it is ours, to the trash with what is known of it; remove what was drawn of it.
+
+        The row stays for the caller to delete: a full disk takes that change only once there is room again.
+        """
         labels = [asdict(row) for row in self._database.labels(video.id)]
-        if video.source != "media" and UPLOAD.fullmatch(video.file):
-            record = {"video": asdict(video), "labels": labels}
-            self._folder.set_aside(video.id, [self._settings.videos / video.file], record)
-        for owner in (video.id, *(job.id for job in jobs)):
+        ours = video.source != "media" and UPLOAD.fullmatch(video.file)
+        if ours or labels:
+            files = [self._settings.videos / video.file] if ours else []
+            self._folder.set_aside(video.id, files, {"video": asdict(video), "labels": labels})
+        for owner in (video.id, *(job.id for job in self._database.jobs(video.id, limit=-1))):
             for render in self._settings.renders.glob(f"{owner}.*"):
                 render.unlink(missing_ok=True)
-        self._folder.empty_trash()  # before the row goes: a full disk has no room for that change either
-        self._database.delete_video(video.id)
-
-    def delete_expired(self) -> list[VideoRow]:
-        """Delete what has expired, and what has been in the trash for long; returns the rows that are gone."""
-        gone = self._database.expired(time.time())
-        for video in gone:
-            self.delete(video)
         self._folder.empty_trash()
-        return gone
 
 
 def _inside(path: Path, root: Path) -> bool:

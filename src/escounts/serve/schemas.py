@@ -141,7 +141,10 @@ class Job(BaseModel):
 
 
 class Video(BaseModel):
-    """One video; job is its newest count. expires is null for files that are not ours to delete."""
+    """One video; job is its newest count. expires: when it is deleted; null: not by itself.
+
+    Labelled videos and files of the media root are kept; so is everything where the server keeps uploads for ever.
+    """
 
     id: str
     name: str
@@ -158,8 +161,8 @@ class Video(BaseModel):
 
     @classmethod
     def of(cls, row: VideoRow, *, labelled: bool, job: Job | None) -> Video:
-        shown = {name: getattr(row, name) for name in cls.model_fields if name not in ("labelled", "job")}
-        return cls(**shown, labelled=labelled, job=job)
+        shown = {name: getattr(row, name) for name in cls.model_fields if name not in ("labelled", "job", "expires")}
+        return cls(**shown, expires=None if labelled else row.expires, labelled=labelled, job=job)
 
 
 class Limits(BaseModel):
@@ -176,7 +179,8 @@ class Limits(BaseModel):
 
 class Health(BaseModel):
     status: Literal["ok", "starting", "failing"]
-    error: str | None = Field(default=None, description="Why the queue stands still, when it does.")
+    error: str | None = Field(default=None, description="What is wrong: why the queue stands still, or a full disk.")
+    disk_free: int = Field(description="Bytes that are free where the data folder is.")
     workers: list[dict[str, Any]]
 
 

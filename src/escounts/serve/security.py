@@ -8,7 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Mapping
+import ipaddress
+import math
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import urlsplit
 
@@ -23,6 +28,8 @@ COOKIE = "escounts_session"
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 OPEN_PATHS = frozenset({"/api/session", "/healthz"})
+GUESS_SECONDS = 60.0
+ADDRESSES_REMEMBERED = 1000
 
 HEADERS: Mapping[str, str] = {
     "content-security-policy": (
@@ -48,12 +55,51 @@ def token_matches(given: str, token: str) -> bool:
     return hmac.compare_digest(given.encode("utf-8", "replace"), token.encode())
 
 
+class GuessLimit:
+    """Wrong tokens by client address within a minute; past `most` of them the address is refused.
+
+    The same wrong one again counts once: a page that was opened before the server got a new token keeps sending
+    its old cookie. Past the limit right ones are refused too, or guessing could go on by what comes through.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._guesses: OrderedDict[str, dict[bytes, float]] = OrderedDict()
+
+    def note(self, address: str, guess: str) -> None:
+        """Remember a wrong token."""
+        digest = hashlib.sha256(guess.encode("utf-8", "replace")).digest()
+        with self._lock:
+            guesses = self._guesses.setdefault(_network(address), {})
+            self._guesses.move_to_end(_network(address))
+            guesses.pop(digest, None)
+            guesses[digest] = time.monotonic()
+            if len(guesses) > self._most:
+                del guesses[next(iter(guesses))]
+            if len(self._guesses) > ADDRESSES_REMEMBERED:
+                self._guesses.popitem(last=False)
+
+    def seconds_left(self, address: str) -> int:
+        """How long an address has to wait before its tokens are looked at again; 0: not at all."""
+        now = time.monotonic()
+        with self._lock:
+            guesses = self._guesses.get(_network(address), {})
+            recent = [moment for moment in guesses.values() if now - moment < GUESS_SECONDS]
+        return 0 if len(recent) < self._most else math.ceil(recent[0] + GUESS_SECONDS - now)
+
+
+def too_many_guesses(seconds: int) -> str:
+    return f"too many wrong tokens from this address; try again in {seconds} s"
+
+
 class Guard:
     """ASGI middleware: refuses before any handler runs, and puts the headers on every answer."""
 
-    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings, guesses: GuessLimit) -> None:
         self._app = app
         self._settings = settings
+        self._guesses = guesses
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -73,6 +119,8 @@ class Guard:
         else:
             status, detail = refusal
             extra = {"www-authenticate": "Bearer"} if status == 401 else {}
+            if status == 429:
+                extra["retry-after"] = str(self._guesses.seconds_left(client_address(scope)))
             response = JSONResponse({"detail": detail}, status, headers=extra)
             await response(scope, receive, send_guarded)
 
@@ -90,22 +138,52 @@ class Guard:
                 return 403, "requests from other sites are refused"
             if GUARD_HEADER not in headers:
                 return 403, "send the header X-Escounts: 1 with requests that change something"
-        if guarded and path not in OPEN_PATHS and not self._known(headers):
-            return 401, "a token is needed: Authorization: Bearer TOKEN, or open the address that was printed"
+        if guarded and path not in OPEN_PATHS:
+            return self._unknown(client_address(scope), headers)
         return None
 
-    def _known(self, headers: Headers) -> bool:
+    def _unknown(self, address: str, headers: Headers) -> tuple[int, str] | None:
+        """Why a client is not let in; None for one that shows the token, or its cookie."""
         token = self._settings.token
         if token is None:
-            return True
-        scheme, _, given = headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and token_matches(given.strip(), token):
-            return True
-        try:
-            morsel = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-        except CookieError:
-            return False
-        return morsel is not None and hmac.compare_digest(morsel.value.encode(), session_value(token).encode())
+            return None
+        shown = [(given, proof) for given, proof in _credentials(headers, token) if given]
+        wait = self._guesses.seconds_left(address) if shown else 0
+        if wait:
+            return 429, too_many_guesses(wait)
+        if any(token_matches(given, proof) for given, proof in shown):
+            return None
+        for given, _ in shown:
+            self._guesses.note(address, given)
+        return 401, "a token is needed: Authorization: Bearer TOKEN, or open the address that was printed"
+
+
+def _credentials(headers: Headers, token: str) -> Iterator[tuple[str, str]]:
+    """(what the client shows, what it should be), for the header and for the cookie."""
+    scheme, _, given = headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        yield given.strip(), token
+    try:
+        morsel = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+    except CookieError:
+        return
+    if morsel is not None:
+        yield morsel.value, session_value(token)
+
+
+def client_address(scope: Scope) -> str:
+    """The address at the other end of a connection; empty for one that has none."""
+    client = scope.get("client")
+    return str(client[0]) if client else ""
+
+
+def _network(address: str) -> str:
+    """An IPv4 address, or the network of an IPv6 one: a guesser has all of its addresses."""
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    return str(ipaddress.ip_network((parsed, 64), strict=False)) if parsed.version == 6 else address
 
 
 def _host_name(host: str) -> str:

@@ -25,6 +25,10 @@ class Settings:
     max_duration: float = 4 * 3600.0
     max_pixels: int = 7680 * 4320
     max_queue: int = 200
+    max_body: int = 16 * MEBIBYTE
+    max_connections: int = 256
+    max_guesses: int = 10
+    request_seconds: float = 20.0
     keep_days: float = 7.0
     trash_days: float = 3.0
     job_seconds: float = 1800.0

@@ -15,7 +15,7 @@ from escounts.serve.database import VideoRow
 from escounts.serve.media import content_type
 from escounts.serve.promises import JobError
 from escounts.serve.schemas import Limits, MediaChoice, SessionRequest, Video
-from escounts.serve.security import COOKIE, session_value, token_matches
+from escounts.serve.security import COOKIE, client_address, session_value, token_matches, too_many_guesses
 from escounts.serve.worker import RenderTask
 
 router = APIRouter(prefix="/api", responses=USUAL_PROBLEMS)
@@ -44,12 +44,17 @@ FILE_HEADERS = {
 
 
 @router.post("/session", status_code=204, tags=["service"], dependencies=GUARDED)
-def open_session(service: Services, session: SessionRequest, response: Response) -> None:
+def open_session(service: Services, request: Request, session: SessionRequest, response: Response) -> None:
     """Trade the token for a cookie, so that the page's video element and event stream are let in too."""
     token = service.settings.token
     if token is None:
         return
+    address = client_address(request.scope)
+    wait = service.guesses.seconds_left(address)
+    if wait:
+        raise HTTPException(429, too_many_guesses(wait), headers={"retry-after": str(wait)})
     if not token_matches(session.token, token):
+        service.guesses.note(address, session.token)
         raise HTTPException(401, "that is not the token; it was printed when the server started")
     response.set_cookie(COOKIE, session_value(token), httponly=True, samesite="strict", path="/")
 
@@ -79,7 +84,7 @@ def limits(service: Services) -> Limits:
     tags=["videos"],
     dependencies=GUARDED,
     openapi_extra=UPLOAD_BODY,
-    responses={status: PROBLEMS[status] for status in (400, 413, 415, 507)},
+    responses={415: PROBLEMS[415]},
 )
 async def upload(
     service: Services,
@@ -130,7 +135,7 @@ def video_file(service: Services, video_id: VideoId) -> FileResponse:
     "/videos/{video_id}/preview",
     tags=["videos"],
     response_class=FileResponse,
-    responses={200: {"content": {"video/mp4": {}}}, **RANGES, 503: PROBLEMS[503]},
+    responses={200: {"content": {"video/mp4": {}}}, **RANGES},
 )
 async def preview(service: Services, video_id: VideoId) -> FileResponse:
     """A small H.264 copy for browsers that cannot play the file; a worker makes it the first time."""
@@ -167,9 +172,7 @@ async def _drawn(service: Services, row: VideoRow, format: str, suffix: str) -> 
 @router.delete("/videos/{video_id}", status_code=204, tags=["videos"], dependencies=GUARDED)
 def delete_video(service: Services, video_id: VideoId) -> None:
     """Delete a video with its jobs, results and labels. A file under the media root stays on the disk."""
-    row = need_video(service, video_id)
-    service.runner.forget(video_id)
-    service.library.delete(row)
+    service.delete(need_video(service, video_id))
 
 
 @router.get("/media", tags=["videos"])
