@@ -24,6 +24,10 @@ ConfidenceKind = Literal["probability", "agreement"]
 own looks at the video agree, which says nothing of the truth."""
 
 
+READABLE = 0.5
+"""Seconds for which the final number of a running count stays on screen."""
+
+
 @dataclass(frozen=True)
 class Repetition:
     """One repetition: start and end in seconds; score in 0..1: how much speaks for it, None where a model says
@@ -143,6 +147,20 @@ class CountResult:
     unit: Unit | None = None
     hypotheses: tuple[Hypothesis, ...] = ()
     phase: Phase = "arbitrary"
+
+    @property
+    def counting_times(self) -> list[float]:
+        """Seconds at which a running count goes up, one for every repetition: where it ends.
+
+        The last one is counted READABLE seconds before the end of the range at the latest (but not in its first
+        half): many videos end with a repetition, and what comes after their last frame is never seen.
+        """
+        first, last = self.range
+        times = [min(max(repetition.end, first), last) for repetition in self.repetitions]
+        if times:
+            final = self.repetitions[-1]
+            times[-1] = min(times[-1], max(last - READABLE, (final.start + final.end) / 2))
+        return times
 
     def in_unit(self, unit: Unit) -> CountResult:
         """The same video counted by cycles or by sides, as a person chose it: one cycle is two sides.

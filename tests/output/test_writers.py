@@ -7,17 +7,22 @@ import errno
 import json
 import re
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
+import av
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from movies import bouncing, write_movie
 
 from escounts.errors import OutputError
 from escounts.output import SUFFIXES, WRITERS
 from escounts.output.finished import LEDGER, Ledger
 from escounts.output.json import from_dict, to_dict
+from escounts.output.mp4 import Badge
 from escounts.output.pictures import frames_at, jpeg, telling_times
+from escounts.output.png import ORANGE, draw
 from escounts.output.srt import cues, timestamp
 from escounts.output.text import clock, describe, headline
 from escounts.results import CountResult, DensityMap, ExemplarSpan, Repetition
@@ -87,7 +92,7 @@ def test_csv_has_a_row_a_repetition(result: CountResult, nothing: CountResult, t
 
 
 def test_subtitles_count_along(result: CountResult, nothing: CountResult, tmp_path: Path) -> None:
-    assert cues(result) == [(0.0, 1.0, "0"), (1.0, 2.0, "1"), (2.0, 3.0, "2"), (3.0, 4.0, "3"), (4.0, 4.5, "4")]
+    assert cues(result) == [(0.0, 1.0, "0"), (1.0, 2.0, "1"), (2.0, 3.0, "2"), (3.0, 3.5, "3"), (3.5, 4.0, "4")]
     assert cues(nothing) == [(0.0, 4.0, "0")]
     WRITERS["srt"](result, tmp_path / "r.srt", video=None)
     text = (tmp_path / "r.srt").read_text()
@@ -142,6 +147,103 @@ def test_counted_mp4_shows_the_number(result: CountResult, movie: Path, tmp_path
     assert next_number > 3 * same + 1, "the number changes when a repetition ends"
     below = [np.abs(c.image[60:].astype(int) - p.image[60:]).mean() for c, p in zip(counted, plain, strict=True)]
     assert max(below) < 6, "the rest of the picture stays"
+
+
+def badge_numbers(path: Path, *, highest: int) -> list[int]:
+    """The number in the corner of every frame, told by comparing with drawn badges."""
+    frames = [frame.image for frame in Video(path).frames()]
+    height, width = frames[0].shape[:2]
+    badge, drawn = Badge(height), {}
+    for number in range(highest + 1):
+        drawn[number] = np.zeros((height, width, 3), np.uint8)
+        badge.draw(drawn[number], number, 0.0)
+    corner = (slice(6, 24), slice(6, 24))  # without the bar below
+    return [
+        min(drawn, key=lambda n: float(np.abs(drawn[n][corner].astype(int) - image[corner].astype(int)).mean()))
+        for image in frames
+    ]
+
+
+@pytest.mark.parametrize("rate", [30, 2])
+def test_the_last_frame_the_last_subtitle_and_the_stair_show_the_final_count(
+    result: CountResult, tmp_path: Path, rate: int
+) -> None:
+    """The last repetition ends with the video, as in most videos of exercises."""
+    movie = write_movie(tmp_path / "m.mp4", bouncing(4, 4.0, rate=rate, size=(160, 120)), rate=rate)
+    WRITERS["mp4"](result, tmp_path / "r.mp4", video=movie)
+    numbers = badge_numbers(tmp_path / "r.mp4", highest=4)
+    assert numbers[-1] == 4 and numbers[0] == 0 and numbers == sorted(numbers)
+    if rate == 30:
+        assert numbers.count(4) == pytest.approx(15, abs=1), "for half a second"
+    WRITERS["srt"](result, tmp_path / "r.srt", video=None)
+    seen = [block.split("\n") for block in (tmp_path / "r.srt").read_text().split("\n\n")]
+    begin = re.match(r"00:00:0(\d),(\d+) -->", seen[-1][1])
+    assert seen[-1][2].strip() == "4" and begin and int(begin[1]) + int(begin[2]) / 1000 <= 3.5
+    figure = draw(Figure(), result, None)
+    stair = next(line for axes in figure.axes for line in axes.lines if line.get_color() == ORANGE)
+    at, steps = stair.get_xdata(), stair.get_ydata()
+    assert steps[-1] == 4 and steps[-2] == 4 and at[-1] > at[-2], "the last step has a tread"
+    assert stair.axes.get_xlim()[1] == pytest.approx(at[-1]) and stair.axes.get_ylim()[1] > 4
+
+
+def test_a_short_last_repetition_is_not_counted_before_its_middle(result: CountResult) -> None:
+    fast = replace(result, repetitions=tuple(Repetition(i / 5, (i + 1) / 5) for i in range(20)), count=20)
+    assert fast.counting_times[-2:] == pytest.approx([3.8, 3.9])
+    early = replace(result, range=(0.0, 10.0))
+    assert early.counting_times == [1.0, 2.0, 3.0, 4.0]
+
+
+def with_sound(path: Path, pictures: Path, codec: str, seconds: float = 4.0) -> Path:
+    """The same pictures with a tone that is loud in the last second only."""
+    with av.open(str(pictures)) as source, av.open(str(path), "w") as target:
+        video = target.add_stream_from_template(source.streams.video[0])
+        audio = target.add_stream(codec, rate=48000)
+        for packet in source.demux(video=0):
+            if packet.dts is not None:
+                packet.stream = video
+                target.mux(packet)
+        time = np.arange(round(seconds * 48000)) / 48000
+        wave = np.sin(2 * np.pi * 440 * time) * np.where(time > seconds - 1, 0.8, 0.01)
+        size = audio.codec_context.frame_size or 1024
+        for first in range(0, len(wave) - size, size):
+            samples = (wave[None, first : first + size] * 32000).astype(np.int16)
+            frame = av.AudioFrame.from_ndarray(samples, format="s16", layout="mono")
+            frame.sample_rate, frame.pts, frame.time_base = 48000, first, Fraction(1, 48000)
+            target.mux(audio.encode(frame))
+        target.mux(audio.encode(None))
+    return path
+
+
+def loudness(path: Path) -> list[float]:
+    """Mean level of every half second."""
+    with av.open(str(path)) as container:
+        parts = [frame.to_ndarray().astype(float).mean(axis=0) for frame in container.decode(audio=0)]
+        level = 32000.0 if container.streams.audio[0].format.name.startswith("s16") else 1.0
+    wave = np.abs(np.concatenate(parts)) / level
+    return [float(half.mean()) for half in np.array_split(wave, max(1, round(len(wave) / 24000)))]
+
+
+@pytest.mark.parametrize(
+    ("codec", "ending"), [("aac", "mp4"), ("libmp3lame", "mkv"), ("aac", "ts"), ("libopus", "mkv")]
+)
+def test_the_counted_mp4_keeps_the_sound(
+    result: CountResult, movie: Path, tmp_path: Path, codec: str, ending: str
+) -> None:
+    heard = with_sound(tmp_path / f"heard.{ending}", movie, codec)
+    WRITERS["mp4"](result, tmp_path / "r.mp4", video=heard)
+    levels = loudness(tmp_path / "r.mp4")
+    assert len(levels) == 8 and max(levels[:5]) < 0.05 and min(levels[-2:]) > 0.2, levels
+    assert badge_numbers(tmp_path / "r.mp4", highest=4)[-1] == 4
+    last_second = replace(result, range=(3.0, 4.0), repetitions=result.repetitions[3:], count=1)
+    WRITERS["mp4"](last_second, tmp_path / "part.mp4", video=heard)
+    assert min(loudness(tmp_path / "part.mp4")) > 0.2, "the sound of the counted part"
+
+
+def test_sound_that_an_mp4_does_not_take_is_left_out(result: CountResult, movie: Path, tmp_path: Path) -> None:
+    heard = with_sound(tmp_path / "heard.mkv", movie, "pcm_u8")
+    WRITERS["mp4"](result, tmp_path / "r.mp4", video=heard)
+    with av.open(str(tmp_path / "r.mp4")) as container:
+        assert not container.streams.audio and container.streams.video[0].frames == 120
 
 
 def test_mp4_needs_the_video(result: CountResult, tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ from escounts.output.text import clock, confidence
 from escounts.results import CountResult
 
 _WIDTH, _HEIGHT = 1000, 220
+_TREAD = 0.02
+"""The last tread of the running count reaches this share of the width past the video's end, where it is seen."""
 _COLUMNS = 1000
 """Points of the curve at most: a two-hour map has more cells than a screen has pixels."""
 
@@ -48,18 +50,19 @@ def _curve(result: CountResult) -> str:
     """SVG: a shaded stripe a repetition (with its times as tooltip), the density, the running count."""
     first, last = result.range
     span = max(last - first, 1e-9)
+    right = _WIDTH * (1 - _TREAD)
 
     def across(seconds: float) -> float:
-        return min(max((seconds - first) / span, 0.0), 1.0) * _WIDTH
+        return min(max((seconds - first) / span, 0.0), 1.0) * right
 
     parts = []
     for index, repetition in enumerate(result.repetitions, 1):
-        left, right = across(repetition.start), across(repetition.end)
+        begin, end = across(repetition.start), across(repetition.end)
         label = f"{index}: {clock(repetition.start)} – {clock(repetition.end)}"
         if repetition.score is not None:
             label += f", score {repetition.score:.2f}"
         parts.append(
-            f'<rect class="span" x="{left:.1f}" y="0" width="{max(right - left, 0.5):.1f}" height="{_HEIGHT}">'
+            f'<rect class="span" x="{begin:.1f}" y="0" width="{max(end - begin, 0.5):.1f}" height="{_HEIGHT}">'
             f"<title>{escape(label)}</title></rect>"
         )
     values = result.density.values.astype(np.float64)
@@ -70,7 +73,7 @@ def _curve(result: CountResult) -> str:
     points = " ".join(
         f"{across(t):.1f},{_HEIGHT - 0.92 * v * _HEIGHT:.1f}" for t, v in zip(times, level, strict=True)
     )
-    parts.append(f'<polygon class="area" points="0,{_HEIGHT} {points} {_WIDTH},{_HEIGHT}"/>')
+    parts.append(f'<polygon class="area" points="0,{_HEIGHT} {points} {right:.1f},{_HEIGHT}"/>')
     parts.append(f'<polyline class="line" points="{points}"/>')
     step = _HEIGHT * 0.92 / max(result.count, 1)
     stairs = [f"M0,{_HEIGHT}"]

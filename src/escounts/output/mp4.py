@@ -1,4 +1,4 @@
-"""mp4: the video with the running count drawn in (picture only, at most 1280 pixels on its longer side)."""
+"""mp4: the video with the running count drawn in (at most 1280 pixels on its longer side), with its sound."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from escounts.errors import OutputError
-from escounts.movie_files import write_movie
+from escounts.movie_files import Sound, write_movie
 from escounts.results import CountResult
 from escounts.video import Image, Video
 
@@ -19,7 +19,10 @@ HIGHEST_RATE = 30.0
 
 
 def write(result: CountResult, path: Path, *, video: Path | None = None) -> None:
-    """Encode the counted range with the number of completed repetitions in a corner. Needs the [plot] extra."""
+    """Encode the counted range with the number of completed repetitions in a corner. Needs the [plot] extra.
+
+    The sound is copied as it is where an mp4 takes its codec, and left out where not.
+    """
     if video is None:
         raise OutputError(f"{path}: mp4 needs the video itself")
     try:
@@ -31,16 +34,29 @@ def write(result: CountResult, path: Path, *, video: Path | None = None) -> None
     width, height = (max(2, round(side * scale / 2) * 2) for side in (source.info.width, source.info.height))
     rate = Fraction(min(source.info.fps, HIGHEST_RATE)).limit_denominator(1001)
     first, last = result.range
-    ends = [repetition.end for repetition in result.repetitions]
+    counted = result.counting_times
     badge = Badge(height)
 
     def images() -> Iterator[Image]:
-        for frame in source.frames(size=(width, height), start=first, end=last, rate=float(rate)):
+        frames = source.frames(size=(width, height), start=first, end=last, rate=float(rate))
+        frame = next(frames, None)
+        while frame is not None:
+            following = next(frames, None)
+            # The final frame shows the final count, however long a frame of a slow video lasts.
+            number = bisect_right(counted, frame.time) if following is not None else result.count
             image = frame.image.copy()
-            badge.draw(image, bisect_right(ends, frame.time), _progress(result, frame.time))
+            badge.draw(image, number, _progress(result, frame.time))
             yield image
+            frame = following
 
-    write_movie(path, images(), size=(width, height), rate=rate, options={"crf": "23", "preset": "veryfast"})
+    write_movie(
+        path,
+        images(),
+        size=(width, height),
+        rate=rate,
+        options={"crf": "23", "preset": "veryfast"},
+        sound=None if video.is_dir() else Sound(video, first, last),
+    )
 
 
 def _progress(result: CountResult, time: float) -> float:

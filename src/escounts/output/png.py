@@ -13,6 +13,8 @@ from escounts.output.pictures import frames_at, telling_times
 from escounts.output.text import clock, confidence
 from escounts.results import CountResult
 
+TREAD = 0.02
+"""The last tread of the stair, as a share of the counted range: without it a count at the very end is not seen."""
 INK, BLUE, ORANGE, GREY = "#1d2733", "#2f6fb5", "#d9772b", "#8a94a0"
 
 
@@ -61,7 +63,8 @@ def _density(axes: Any, result: CountResult) -> None:
     for exemplar in result.exemplars:
         if exemplar.video is None:
             axes.axvspan(exemplar.start, exemplar.end, facecolor="none", edgecolor=ORANGE, linewidth=1.4)
-    axes.set_xlim(*result.range)
+    first, last = result.range
+    axes.set_xlim(first, last + TREAD * (last - first))
     axes.set_ylim(0, max(float(density.values.max(initial=0.0)) / density.step * 1.15, 1e-3))
     axes.set_ylabel("repetitions a second", color=BLUE, fontsize=9)
     axes.xaxis.set_major_formatter(lambda seconds, _: clock(seconds))
@@ -71,10 +74,14 @@ def _density(axes: Any, result: CountResult) -> None:
 
 
 def _running_count(axes: Any, result: CountResult) -> None:
+    """The stair; its last tread, with the final count on it, reaches past the counted range."""
     ends = [repetition.end for repetition in result.repetitions]
     first, last = result.range
-    axes.step([first, *ends, last], [*range(len(ends) + 1), len(ends)], where="post", color=ORANGE, linewidth=1.5)
-    axes.set_ylim(0, max(1.0, len(ends) * 1.08))
+    beyond = last + TREAD * (last - first)
+    steps = [*range(len(ends) + 1), len(ends)]
+    axes.step([first, *ends, beyond], steps, where="post", color=ORANGE, linewidth=1.5)
+    axes.text(beyond, len(ends), f"{len(ends)} ", color=ORANGE, fontsize=9, weight="bold", ha="right", va="bottom")
+    axes.set_ylim(0, max(1.0, len(ends)) * 1.15)
     axes.yaxis.get_major_locator().set_params(integer=True)
     axes.set_ylabel("count", color=ORANGE, fontsize=9)
     axes.tick_params(labelsize=8, colors=INK)
@@ -96,7 +103,7 @@ def _strip(figure: Any, axes: Any, result: CountResult, times: list[float], imag
         place = figure.add_axes((centre - width / 2, top + 0.06, width, height))
         place.imshow(np.asarray(image))
         place.set_axis_off()
-        instant = 0.06 + 0.88 * (time - first) / max(last - first, 1e-9)
+        instant = 0.06 + 0.88 * (time - first) / max((1 + TREAD) * (last - first), 1e-9)
         figure.add_artist(_line([centre, instant], [top + 0.055, top + 0.005]))
 
 

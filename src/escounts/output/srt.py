@@ -6,11 +6,11 @@ from itertools import pairwise
 from pathlib import Path
 
 from escounts.atomic_files import write_text
-from escounts.results import CountResult
+from escounts.results import READABLE, CountResult
 
 
 def write(result: CountResult, path: Path, *, video: Path | None = None) -> None:
-    """One cue a number, from the end of its repetition to the end of the next one."""
+    """One cue per number, from the end of its repetition to the end of the next one."""
     blocks = [
         f"{index}\n{timestamp(start)} --> {timestamp(end)}\n{text}\n"
         for index, (start, end, text) in enumerate(cues(result), 1)
@@ -21,9 +21,9 @@ def write(result: CountResult, path: Path, *, video: Path | None = None) -> None
 def cues(result: CountResult) -> list[tuple[float, float, str]]:
     """(start, end, text) in seconds, in order, without overlap, over the counted range."""
     first, last = result.range
-    changes = sorted(min(max(repetition.end, first), last) for repetition in result.repetitions)
-    if changes and last - changes[-1] < 0.5:
-        last = changes[-1] + 0.5  # a repetition that ends with the video: its number can still be read
+    changes = result.counting_times
+    if changes:  # a player that rests on the last frame still shows a number that came late
+        last = max(last, changes[-1] + READABLE)
     edges = [first, *changes, last]
     return [(start, end, str(number)) for number, (start, end) in enumerate(pairwise(edges)) if end - start > 1e-3]
 
