@@ -76,10 +76,10 @@ def plain_window_attention(part: WindowAttention, x: Tensor) -> Tensor:
     for group in plan.groups:
         mask = bias if group.forbidden_K1nn is None else bias.masked_fill(group.forbidden_K1nn, -30000.0)
         masks.append(mask.expand(group.windows, -1, -1, -1))
-    cells = plan.rows.far(part.norm(x).flatten(0, 3)).unflatten(0, (-1, plan.groups[0].cells))
+    cells = plan.rows.to_target(part.norm(x).flatten(0, 3)).unflatten(0, (-1, plan.groups[0].cells))
     q, k, v = (heads_of(y, part.heads) for y in part.qkv(cells).chunk(3, -1))
     seen = softmax_attention(q, k, v, torch.cat(masks)).transpose(-2, -3).flatten(-2)
-    return part.out(plan.rows.near(seen.flatten(0, 1))).view(x.shape)
+    return part.out(plan.rows.to_source(seen.flatten(0, 1))).view(x.shape)
 
 
 def plain_decode(model: Decoder, tokens: Tensor) -> Tensor:

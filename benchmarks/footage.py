@@ -92,7 +92,7 @@ def answer(work: Callable[[], float]) -> None:
 
 
 def peak_megabytes() -> float:
-    """Peak memory of this process. ru_maxrss would also encode_exemplars the process it was forked from."""
+    """Peak memory of this process. ru_maxrss would also remember the process it was forked from."""
     status = Path("/proc/self/status")
     if status.exists():
         return int(re.search(r"VmHWM:\s+(\d+)", status.read_text())[1]) / 1024  # type: ignore[index]

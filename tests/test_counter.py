@@ -14,7 +14,7 @@ from escounts.counter import REFERENCES, Counter
 from escounts.errors import ExemplarError, ModelError, VideoError
 from escounts.inference.multi_rate import MultiRateModel
 from escounts.inference.views import View
-from escounts.nn.decoder import Memory
+from escounts.nn.decoder import ExemplarKeysValues
 from escounts.nn.lite import LITE_TINY
 from escounts.nn.network import Network
 from escounts.results import ExemplarSpan
@@ -116,7 +116,7 @@ def test_the_length_of_an_exemplar_counts_in_its_own_file_and_nowhere_else(
     decoder = model.network.decoder
     encode_exemplars = decoder.encode_exemplars
 
-    def spy(*exemplars: torch.Tensor, cells_BS: torch.Tensor | None = None) -> Memory:
+    def spy(*exemplars: torch.Tensor, cells_BS: torch.Tensor | None = None) -> ExemplarKeysValues:
         lengths.extend([] if cells_BS is None else cells_BS.flatten().tolist())
         return encode_exemplars(*exemplars, cells_BS=cells_BS)
 

@@ -245,9 +245,12 @@ def test_memory_of_one_serves_a_batch() -> None:
     with torch.inference_mode():
         projected = model.project(video)
         shot = model.project_exemplars(tokens(1, 2, 4, 4, 4, 12, seed=5))
-        for memory in (model.encode_exemplars(), model.encode_exemplars(shot, cells_BS=torch.tensor([[4.0, 6.0]]))):
-            together = model.decode(projected, memory).density_BT
-            torch.testing.assert_close(model.decode(projected, memory.expand(3)).density_BT, together)
+        for exemplars in (
+            model.encode_exemplars(),
+            model.encode_exemplars(shot, cells_BS=torch.tensor([[4.0, 6.0]])),
+        ):
+            together = model.decode(projected, exemplars).density_BT
+            torch.testing.assert_close(model.decode(projected, exemplars.expand(3)).density_BT, together)
             assert together.shape == (3, 12)
         torch.testing.assert_close(
             model.decode(projected, model.encode_exemplars(batch=3)).density_BT, run(model, video)

@@ -133,10 +133,10 @@ def test_plan_puts_every_token_in_one_cell(
     )
     tokens = sum(lengths) * space[0] * space[1]
     number = torch.arange(1.0, tokens + 1)
-    cells = plan.rows.far(number)
+    cells = plan.rows.to_target(number)
     assert len(cells) == sum(g.windows * g.cells for g in plan.groups)
     assert sorted(cells[cells > 0].tolist()) == number.tolist()
-    assert torch.equal(plan.rows.near(cells), number)
+    assert torch.equal(plan.rows.to_source(cells), number)
 
 
 @pytest.mark.parametrize("padding", ["masked", "released"])
@@ -154,7 +154,9 @@ def test_videos_one_after_another_are_as_if_alone(shifted: bool, padding: Paddin
 
 @pytest.mark.parametrize("padding", ["masked", "released"])
 @pytest.mark.parametrize("shifted", [False, True])
-def test_few_calls_say_what_many_say(shifted: bool, padding: PaddingRule, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_merged_masks_give_what_one_call_per_rule_gives(
+    shifted: bool, padding: PaddingRule, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As training on a GPU takes them: all windows of one size in one call, each with its mask."""
     torch.manual_seed(0)
     part = WindowAttention(8, 2, (4, 3, 3), shifted=shifted, bias=True, padding=padding)

@@ -21,7 +21,7 @@ from escounts.counting_model import Progress
 from escounts.errors import ExemplarError
 from escounts.inference.pool import InferencePool
 from escounts.inference.views import BASE_RATE, Image, View, ViewEncoder, Window, WindowStore
-from escounts.nn.decoder import Memory
+from escounts.nn.decoder import ExemplarKeysValues
 from escounts.nn.heads import RateHeadConfig, read_periods
 from escounts.nn.lite import exemplar_cells
 from escounts.results import DensityMap, Estimate
@@ -224,9 +224,9 @@ class MultiRateEncoding:
         batch = 1 if self.model.device.type == "cpu" else GPU_BATCH
         groups = [windows[index : index + batch] for index in range(0, len(windows), batch)]
         with InferencePool(self.model.device) as cores:
-            memory = cores.submit(self._memory, view, exemplars).result()
+            exemplars = cores.submit(self._keys_values, view, exemplars).result()
             lasts = self._marked_cells(view, exemplars)
-            maps = [cores.submit(self._maps, group, memory, lasts, assume_repeats) for group in groups]
+            maps = [cores.submit(self._maps, group, exemplars, lasts, assume_repeats) for group in groups]
             for group, future in zip(groups, maps, strict=True):
                 for row, window in enumerate(group):
                     for stitcher, stack in zip((density, gate, sharp), future.result(), strict=True):
@@ -238,11 +238,13 @@ class MultiRateEncoding:
             sharpness=_on_base(sharp.result(), view, first, last),
         )
 
-    def _maps(self, windows: Sequence[Window], memory: Memory, lasts: float | None, assume_repeats: bool) -> Array:
+    def _maps(
+        self, windows: Sequence[Window], exemplars: ExemplarKeysValues, lasts: float | None, assume_repeats: bool
+    ) -> Array:
         """Density, gate and sharpness of windows of equal length: (3, B, T). lasts: cells of a marked repetition."""
         projected = self.store.read(windows, self.model.device)
         decoder, calibration = self.model.network.decoder, self.model.calibration
-        output = decoder.decode(projected, memory.expand(len(windows)))
+        output = decoder.decode(projected, exemplars.expand(len(windows)))
         assert output.gate_logits_BT is not None and output.period_logits_BTP is not None
         assert isinstance(decoder.config.head, RateHeadConfig)
         rate, sharpness = read_periods(
@@ -252,7 +254,7 @@ class MultiRateEncoding:
         maps: Array = torch.stack([rate if assume_repeats else rate * gates, gates, sharpness]).float().cpu().numpy()
         return maps
 
-    def _memory(self, view: View, exemplars: Sequence[MultiRateExemplar]) -> Memory:
+    def _keys_values(self, view: View, exemplars: Sequence[MultiRateExemplar]) -> ExemplarKeysValues:
         decoder = self.model.network.decoder
         if not exemplars:
             return decoder.encode_exemplars()

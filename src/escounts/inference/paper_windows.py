@@ -20,7 +20,7 @@ from torch import Tensor
 from escounts.counting_model import Progress
 from escounts.errors import ExemplarError, VideoError
 from escounts.inference.token_file import TokenFile
-from escounts.nn.decoder import Memory, Projected, check_tokens
+from escounts.nn.decoder import ExemplarKeysValues, Projected, check_tokens
 from escounts.nn.device import precision
 from escounts.nn.encoders.interface import Image
 from escounts.nn.network import Network
@@ -160,7 +160,7 @@ class PaperWindowEncoding:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the tokens it holds in memory."""
+        """Bytes of the tokens it holds in exemplars."""
         return sum(sequence.nbytes for sequence in self.sequences)
 
     def finish(self) -> None:
@@ -208,8 +208,8 @@ class PaperWindowEncoding:
         cells = self.sequences[0].cells
         first = 0 if start is None else min(cells - 1, max(0, int((start - self.start) / self.step + 0.5)))
         last = cells if end is None else min(cells, max(first + 1, round((end - self.start) / self.step)))
-        memory = self._memory(exemplars)
-        maps = [self._decode(k, memory, first, last, assume_repeats) for k in range(len(self.sequences))]
+        exemplars = self._keys_values(exemplars)
+        maps = [self._decode(k, exemplars, first, last, assume_repeats) for k in range(len(self.sequences))]
         average = Stitcher(last - first)
         for values, covered in maps:
             average.add(values, 0, weights=covered)
@@ -222,7 +222,7 @@ class PaperWindowEncoding:
         return Estimate(density_map, confidence, details, confidence_kind="agreement")
 
     def _decode(
-        self, shift: int, memory: Memory, first: int, last: int, assume_repeats: bool
+        self, shift: int, exemplars: ExemplarKeysValues, first: int, last: int, assume_repeats: bool
     ) -> tuple[Array, npt.NDArray[np.bool_]]:
         """One shift's map on cells first..last of the video, and which of them it covers."""
         config, sequence = self.model.config, self.sequences[shift]
@@ -233,13 +233,13 @@ class PaperWindowEncoding:
                 continue
             tokens_1THWC = sequence.read(begin, stop, self.model.device)[None]
             with precision(self.model.device):
-                output = self.model.network.decoder.decode(Projected(tokens_1THWC, None), memory)
+                output = self.model.network.decoder.decode(Projected(tokens_1THWC, None), exemplars)
             rate_BT = output.rate_BT if assume_repeats else None
             values_BT = output.density_BT if rate_BT is None else rate_BT
             stitched.add(values_BT[0].float().cpu().numpy(), begin + offset - first, weights=ramp(stop - begin))
         return stitched.result().astype(np.float32), stitched.coverage > 0
 
-    def _memory(self, exemplars: Sequence[PaperWindowExemplar]) -> Memory:
+    def _keys_values(self, exemplars: Sequence[PaperWindowExemplar]) -> ExemplarKeysValues:
         decoder = self.model.network.decoder
         if not exemplars:
             return decoder.encode_exemplars()

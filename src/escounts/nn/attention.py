@@ -137,7 +137,7 @@ class CrossAttention(nn.Module):
                 seen_BhNd = seen_BhNd * weights_BNS[:, None, :, slot, None].to(seen_BhNd.dtype)
             mixed_BhNd = seen_BhNd if mixed_BhNd is None else mixed_BhNd + seen_BhNd
         if mixed_BhNd is None:
-            raise ValueError("cross-attention got no shots; give exemplars or use the zero-shot memory")
+            raise ValueError("cross-attention got no exemplars; give some, or the keys and values of z_0")
         if weights_BNS is None and len(shots) > 1:
             mixed_BhNd = mixed_BhNd / len(shots)
         return self.out(merge_heads(mixed_BhNd))  # type: ignore[no-any-return]

@@ -29,7 +29,7 @@ from escounts.nn.positions import (
 from escounts.nn.similarity import SelfSimilarity
 from escounts.nn.window_attention import WindowAttention
 
-__all__ = ["PAPER", "RELEASED", "Decoder", "DecoderConfig", "Memory", "Projected", "check_tokens"]
+__all__ = ["PAPER", "RELEASED", "Decoder", "DecoderConfig", "ExemplarKeysValues", "Projected", "check_tokens"]
 
 EXEMPLAR_PHASE = 64.0
 """An exemplar's cells are spread over this many steps of the time sinusoid, however long it lasts."""
@@ -43,7 +43,7 @@ class Projected(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Memory:
+class ExemplarKeysValues:
     """Keys and values of exemplars or z_0 for every cross block: made once, used for every call.
 
     blocks[l][s]: shot s in block l, of batch B or of batch 1, which serves any batch.
@@ -53,12 +53,12 @@ class Memory:
     blocks: tuple[tuple[KeyValue, ...], ...]
     weights_BS: Tensor | None = None
 
-    def expand(self, batch: int) -> Memory:
-        """The memory of one sample for `batch` samples, without copying."""
+    def expand(self, batch: int) -> ExemplarKeysValues:
+        """Those of one sample for `batch` samples, without copying."""
         weights = self.weights_BS
         if weights is not None and weights.shape[0] != batch:
             weights = weights.expand(batch, -1)
-        return Memory(tuple(tuple(kv.expand(batch) for kv in shots) for shots in self.blocks), weights)
+        return ExemplarKeysValues(tuple(tuple(kv.expand(batch) for kv in shots) for shots in self.blocks), weights)
 
 
 class WindowBlock(nn.Module):
@@ -144,16 +144,16 @@ class Decoder(nn.Module):
         shots_B: Tensor | None = None,
         cells_BS: Tensor | None = None,
         batch: int = 1,
-    ) -> Memory:
+    ) -> ExemplarKeysValues:
         """Keys and values of PROJECTED exemplars, or of z_0 when there are none (then for `batch` samples).
 
         shots_B: how many of the S slots are real per sample; 0 means z_0; None means all S.
         cells_BS: time cells each marked repetition lasts, needed when the config has exemplar_length.
         """
         if self.latent is None:
-            return Memory(tuple(() for _ in self.cross))
+            return ExemplarKeysValues(tuple(() for _ in self.cross))
         if exemplars_BSTHWC is None:
-            return Memory(tuple((kv,) for kv in self._latent_memory())).expand(batch)
+            return ExemplarKeysValues(tuple((kv,) for kv in self._latent_keys_values())).expand(batch)
         tokens_BSMC = self._exemplar_tokens(exemplars_BSTHWC, cells_BS)
         slots = tokens_BSMC.shape[1]
         blocks = []
@@ -163,24 +163,24 @@ class Decoder(nn.Module):
             key, value = (x.view(*tokens_BSMC.shape[:2], *x.shape[1:]) for x in kv)
             blocks.append(tuple(KeyValue(key[:, s], value[:, s]) for s in range(slots)))
         if shots_B is None:
-            return Memory(tuple(blocks))
+            return ExemplarKeysValues(tuple(blocks))
         # z_0 takes a slot of its own: shares, not branches, decide who looks at what.
         real_BS = torch.arange(slots, device=shots_B.device) < shots_B[:, None]
         shares_BS = real_BS / shots_B.clamp(min=1)[:, None]
         weights_BS = torch.cat([shares_BS, (shots_B == 0)[:, None].to(shares_BS.dtype)], dim=1)
-        latent = self._latent_memory()
-        return Memory(tuple((*shots, kv) for shots, kv in zip(blocks, latent, strict=True)), weights_BS)
+        latent = self._latent_keys_values()
+        return ExemplarKeysValues(tuple((*shots, kv) for shots, kv in zip(blocks, latent, strict=True)), weights_BS)
 
     def decode(
         self,
         projected: Projected,
-        memory: Memory,
+        exemplars: ExemplarKeysValues,
         *,
         valid_BT: Tensor | None = None,
         lengths: tuple[int, ...] | None = None,
         time_offset: float | Tensor = 0.0,
     ) -> HeadOutput:
-        """Projected video and memory -> density map.
+        """Projected video and what its exemplars say -> density map.
 
         valid_BT: True where a sample's cell is real: its first ones, at least one; None when all are.
         lengths: how many cells of each sample valid_BT calls real, where the caller knows: the device need not be
@@ -190,7 +190,7 @@ class Decoder(nn.Module):
         if lengths is not None and valid_BT is None:
             raise ValueError("lengths say how many cells valid_BT calls real: give both, or lengths not at all")
         x, packing = self._positioned(projected, time_offset), None
-        weights_BNS = None if memory.weights_BS is None else memory.weights_BS[:, None]
+        weights_BNS = None if exemplars.weights_BS is None else exemplars.weights_BS[:, None]
         if valid_BT is not None:
             time, height, width = x.shape[1:4]
             packing = Packing.of(lengths or real_cells(valid_BT), time, height * width, x.device)
@@ -199,7 +199,7 @@ class Decoder(nn.Module):
                 weights_BTS = weights_BNS.expand(len(valid_BT), time, -1)
                 weights_BNS = packing.pack(weights_BTS).repeat_interleave(height * width, dim=1)
         x_BNC = x.flatten(1, 3)
-        for block, shots in zip(self.cross, memory.blocks, strict=True):
+        for block, shots in zip(self.cross, exemplars.blocks, strict=True):
             x_BNC = block(x_BNC, shots, weights_BNS, packing)
         if self.middle_norm is not None:
             x_BNC = self.middle_norm(x_BNC)
@@ -227,9 +227,11 @@ class Decoder(nn.Module):
     ) -> HeadOutput:
         """Encoder tokens of a video and of its exemplars -> density map."""
         projected = self.project(tokens_BTHWC, valid_BT)
-        exemplars = None if exemplars_BSTHWC is None else self.project_exemplars(exemplars_BSTHWC)
-        memory = self.encode_exemplars(exemplars, shots_B=shots_B, cells_BS=cells_BS, batch=tokens_BTHWC.shape[0])
-        return self.decode(projected, memory, valid_BT=valid_BT, lengths=lengths, time_offset=time_offset)
+        projected_BSTHWC = None if exemplars_BSTHWC is None else self.project_exemplars(exemplars_BSTHWC)
+        exemplars = self.encode_exemplars(
+            projected_BSTHWC, shots_B=shots_B, cells_BS=cells_BS, batch=tokens_BTHWC.shape[0]
+        )
+        return self.decode(projected, exemplars, valid_BT=valid_BT, lengths=lengths, time_offset=time_offset)
 
     def _embed(self, tokens: Tensor) -> Tensor:
         x: Tensor = self.embed(tokens)
@@ -268,7 +270,7 @@ class Decoder(nn.Module):
         x_BSMC = x.flatten(2, 4)
         return x_BSMC if self.exemplar_norm is None else self.exemplar_norm(x_BSMC)
 
-    def _latent_memory(self) -> list[KeyValue]:
+    def _latent_keys_values(self) -> list[KeyValue]:
         """Keys and values of z_0 per cross block, batch 1."""
         assert self.latent is not None
         latent_1MC = self.latent[None]

@@ -49,39 +49,47 @@ class _Moved(torch.autograd.Function):
 
 
 class RowMap(NamedTuple):
-    """Rows of two tensors paired one to one; rows without a partner are filled with zeros or left behind.
+    """Rows of a source and a target tensor, paired one to one; a target row without a partner is 0.
 
-    near_of_far: partner of every far row (0 where it has none); empty_far: far rows without one, None when all have.
-    The other two are the same the other way round.
+    source_of_target: partner of every target row (0 where it has none); empty_targets: target rows without one, None
+    when all have. The other two are the same the other way round.
     """
 
-    near_of_far: Tensor
-    empty_far: Tensor | None
-    far_of_near: Tensor
-    empty_near: Tensor | None
+    source_of_target: Tensor
+    empty_targets: Tensor | None
+    target_of_source: Tensor
+    empty_sources: Tensor | None
 
     @classmethod
-    def of(cls, near_of_far: IntArray, near_rows: int, device: torch.device) -> RowMap:
-        """near_of_far: near row of every far row, -1 for none. Ordinary tensors even when made in inference mode."""
-        paired = near_of_far >= 0
-        far_of_near = np.full(near_rows, -1)
-        far_of_near[near_of_far[paired]] = np.flatnonzero(paired)
+    def of(cls, source_of_target: IntArray, sources: int, device: torch.device) -> RowMap:
+        """source_of_target: source row of every target row, -1 for none; sources: how many source rows there are.
 
-        pieces: list[IntArray] = []
-        for partner in (near_of_far, far_of_near):
-            pieces += [partner.clip(0), np.flatnonzero(partner < 0)]
+        The tensors are ordinary ones even when made in inference mode.
+        """
+        paired = source_of_target >= 0
+        target_of_source = np.full(sources, -1)
+        target_of_source[source_of_target[paired]] = np.flatnonzero(paired)
+
+        parts: list[IntArray] = []
+        for partner in (source_of_target, target_of_source):
+            parts += [partner.clip(0), np.flatnonzero(partner < 0)]
         with torch.inference_mode(False):
             # One copy for all four: to a GPU each costs the host a tenth of a millisecond and more.
-            together = on_device(np.concatenate(pieces), device)
-            near, empty_far, far, empty_near = torch.split(together, [len(piece) for piece in pieces])
-            return cls(near, empty_far if len(empty_far) else None, far, empty_near if len(empty_near) else None)
+            together = on_device(np.concatenate(parts), device)
+            source, empty_targets, target, empty_sources = torch.split(together, [len(part) for part in parts])
+            return cls(
+                source,
+                empty_targets if len(empty_targets) else None,
+                target,
+                empty_sources if len(empty_sources) else None,
+            )
 
-    def far(self, x: Tensor) -> Tensor:
-        """Near rows at their far places."""
+    def to_target(self, x: Tensor) -> Tensor:
+        """Source rows at their places in the target."""
         return _Moved.apply(x, *self)  # type: ignore[no-untyped-call, no-any-return]
 
-    def near(self, x: Tensor) -> Tensor:
-        """Far rows back at their near places."""
+    def to_source(self, x: Tensor) -> Tensor:
+        """Target rows back at their places in the source."""
         there, here = self[:2], self[2:]
         return _Moved.apply(x, *here, *there)  # type: ignore[no-untyped-call, no-any-return]
 
@@ -90,8 +98,8 @@ class Packing(NamedTuple):
     """Where the videos of a packed batch lie. cells: of each video, tokens: of each (cells × places).
 
     most: tokens of the longest. starts: first token of each video and the end of the last, int32. padded: rows of the
-    padded batch (near) and of the packed one (far), a row being a cell. shape: (B, T) of the padded batch. kernel:
-    the one call that attends in all videos at once, where torch and the device have it.
+    padded batch (source) and of the packed one (target), a row being a cell. shape: (B, T) of the padded batch.
+    kernel: the one call that attends in all videos at once, where torch and the device have it.
     """
 
     cells: tuple[int, ...]
@@ -105,25 +113,25 @@ class Packing(NamedTuple):
     @classmethod
     def of(cls, cells: tuple[int, ...], longest: int, places: int, device: torch.device) -> Packing:
         """cells: real cells of every video, the first of `longest`; places: tokens of a cell."""
-        near = np.concatenate([video * longest + np.arange(n) for video, n in enumerate(cells)])
+        source = np.concatenate([video * longest + np.arange(n) for video, n in enumerate(cells)])
         starts = np.cumsum([0, *cells]).astype(np.int32) * np.int32(places)
         return cls(
             cells=cells,
             tokens=tuple(n * places for n in cells),
             most=max(cells) * places,
             starts=on_device(starts, device),
-            padded=RowMap.of(near, len(cells) * longest, device),
+            padded=RowMap.of(source, len(cells) * longest, device),
             shape=(len(cells), longest),
             kernel=packed_kernel(device),
         )
 
     def pack(self, x_BT: Tensor) -> Tensor:
         """(B, T, …) -> (1, cells of all, …)."""
-        return self.padded.far(x_BT.flatten(0, 1))[None]
+        return self.padded.to_target(x_BT.flatten(0, 1))[None]
 
     def unpack(self, x_1T: Tensor) -> Tensor:
         """The inverse of `pack`; padding is 0."""
-        return self.padded.near(x_1T[0]).view(*self.shape, *x_1T.shape[2:])
+        return self.padded.to_source(x_1T[0]).view(*self.shape, *x_1T.shape[2:])
 
 
 FLASH_ARGUMENTS = (

@@ -60,7 +60,7 @@ class WindowGroup(NamedTuple):
 
 
 class WindowPlan(NamedTuple):
-    """How videos are cut. rows: tokens of all videos (near) and cells of all windows, group by group (far)."""
+    """How videos are cut. rows: tokens of all videos (source) and cells of all windows, group by group (target)."""
 
     rows: RowMap
     groups: tuple[WindowGroup, ...]
@@ -116,8 +116,8 @@ def cut_video(size: Size, window: Size, *, shifted: bool, padding: PaddingRule) 
     number = np.full(padded, -1)
     number[: size[0], : size[1], : size[2]] = np.arange(np.prod(size)).reshape(size)
     number = np.roll(number, [-by for by in shift], axis=(0, 1, 2))
-    pieces = number.reshape(windows[0], used[0], windows[1], used[1], windows[2], used[2])
-    cells_THWn = pieces.transpose(0, 2, 4, 1, 3, 5).reshape(*windows, -1)
+    blocks = number.reshape(windows[0], used[0], windows[1], used[1], windows[2], used[2])
+    cells_THWn = blocks.transpose(0, 2, 4, 1, 3, 5).reshape(*windows, -1)
     along = [
         _places_by_labels(_cell_labels(s, p, w, by, padding))
         for s, p, w, by in zip(size, padded, used, shift, strict=True)
@@ -256,14 +256,14 @@ class WindowAttention(nn.Module):
             merge_masks=x_BTHWC.is_cuda and torch.is_grad_enabled() and self._masks_are_cheap(x_BTHWC),
         )
         # Moved after the norm, so that under the "released" rule a padded cell is the bias of qkv alone.
-        cells_RC = plan.rows.far(as_layers_take_it(self.norm(x_BTHWC)).flatten(0, 3))
+        cells_RC = plan.rows.to_target(as_layers_take_it(self.norm(x_BTHWC)).flatten(0, 3))
         qkv = torch.split(self.qkv(cells_RC), [group.windows * group.cells for group in plan.groups])
         # By cells of a window: videos differ in time alone, and so do windows.
         alike = {group.cells: group for group in plan.groups}
         biases = {cells: self._bias(group, qkv[0].dtype) for cells, group in alike.items()}
         seen = [self._attend(rows, biases[group.cells], group) for group, rows in zip(plan.groups, qkv, strict=True)]
         seen_RC = seen[0] if len(seen) == 1 else torch.cat(seen)
-        return self.out(plan.rows.near(seen_RC)).view(x_BTHWC.shape)  # type: ignore[no-any-return]
+        return self.out(plan.rows.to_source(seen_RC)).view(x_BTHWC.shape)  # type: ignore[no-any-return]
 
     def _masks_are_cheap(self, x_BTHWC: Tensor) -> bool:
         """Is a mask for every window small, and such as fused kernels take without padding it?"""

@@ -124,10 +124,10 @@ class PixelTask:
         projected = decoder.project(encoder(encoder.normalise(batch.frames_BTCHW)))
         chosen = batch.exemplars
         exemplars_BSTHWC = projected.tokens_BTHWC[chosen.source_BS[..., None], chosen.cell_BSE]
-        memory = decoder.encode_exemplars(exemplars_BSTHWC, shots_B=chosen.shots_B, cells_BS=chosen.cells_BS)
+        exemplars = decoder.encode_exemplars(exemplars_BSTHWC, shots_B=chosen.shots_B, cells_BS=chosen.cells_BS)
         # A random start in time: a window may lie anywhere in its video.
         offset = float(torch.randint(0, 200, (1,))) if network.training else 0.0
-        return decoder.decode(projected, memory, time_offset=offset), batch.target
+        return decoder.decode(projected, exemplars, time_offset=offset), batch.target
 
     def validate(self, network: nn.Module) -> dict[str, float]:
         """MAE (rounded, videos that repeat) and OBO (all), zero-shot and with one exemplar; share of negatives
