@@ -224,9 +224,9 @@ class MultiRateEncoding:
         batch = 1 if self.model.device.type == "cpu" else GPU_BATCH
         groups = [windows[index : index + batch] for index in range(0, len(windows), batch)]
         with InferencePool(self.model.device) as cores:
-            exemplars = cores.submit(self._keys_values, view, exemplars).result()
+            keys_values = cores.submit(self._keys_values, view, exemplars).result()
             lasts = self._marked_cells(view, exemplars)
-            maps = [cores.submit(self._maps, group, exemplars, lasts, assume_repeats) for group in groups]
+            maps = [cores.submit(self._maps, group, keys_values, lasts, assume_repeats) for group in groups]
             for group, future in zip(groups, maps, strict=True):
                 for row, window in enumerate(group):
                     for stitcher, stack in zip((density, gate, sharp), future.result(), strict=True):
@@ -239,12 +239,12 @@ class MultiRateEncoding:
         )
 
     def _maps(
-        self, windows: Sequence[Window], exemplars: ExemplarKeysValues, lasts: float | None, assume_repeats: bool
+        self, windows: Sequence[Window], keys_values: ExemplarKeysValues, lasts: float | None, assume_repeats: bool
     ) -> Array:
         """Density, gate and sharpness of windows of equal length: (3, B, T). lasts: cells of a marked repetition."""
         projected = self.store.read(windows, self.model.device)
         decoder, calibration = self.model.network.decoder, self.model.calibration
-        output = decoder.decode(projected, exemplars.expand(len(windows)))
+        output = decoder.decode(projected, keys_values.expand(len(windows)))
         assert output.gate_logits_BT is not None and output.period_logits_BTP is not None
         assert isinstance(decoder.config.head, RateHeadConfig)
         rate, sharpness = read_periods(

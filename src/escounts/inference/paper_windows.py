@@ -160,7 +160,7 @@ class PaperWindowEncoding:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the tokens it holds in exemplars."""
+        """Bytes of the tokens it holds in memory."""
         return sum(sequence.nbytes for sequence in self.sequences)
 
     def finish(self) -> None:
@@ -208,8 +208,8 @@ class PaperWindowEncoding:
         cells = self.sequences[0].cells
         first = 0 if start is None else min(cells - 1, max(0, int((start - self.start) / self.step + 0.5)))
         last = cells if end is None else min(cells, max(first + 1, round((end - self.start) / self.step)))
-        exemplars = self._keys_values(exemplars)
-        maps = [self._decode(k, exemplars, first, last, assume_repeats) for k in range(len(self.sequences))]
+        keys_values = self._keys_values(exemplars)
+        maps = [self._decode(k, keys_values, first, last, assume_repeats) for k in range(len(self.sequences))]
         average = Stitcher(last - first)
         for values, covered in maps:
             average.add(values, 0, weights=covered)
@@ -222,7 +222,7 @@ class PaperWindowEncoding:
         return Estimate(density_map, confidence, details, confidence_kind="agreement")
 
     def _decode(
-        self, shift: int, exemplars: ExemplarKeysValues, first: int, last: int, assume_repeats: bool
+        self, shift: int, keys_values: ExemplarKeysValues, first: int, last: int, assume_repeats: bool
     ) -> tuple[Array, npt.NDArray[np.bool_]]:
         """One shift's map on cells first..last of the video, and which of them it covers."""
         config, sequence = self.model.config, self.sequences[shift]
@@ -233,7 +233,7 @@ class PaperWindowEncoding:
                 continue
             tokens_1THWC = sequence.read(begin, stop, self.model.device)[None]
             with precision(self.model.device):
-                output = self.model.network.decoder.decode(Projected(tokens_1THWC, None), exemplars)
+                output = self.model.network.decoder.decode(Projected(tokens_1THWC, None), keys_values)
             rate_BT = output.rate_BT if assume_repeats else None
             values_BT = output.density_BT if rate_BT is None else rate_BT
             stitched.add(values_BT[0].float().cpu().numpy(), begin + offset - first, weights=ramp(stop - begin))
