@@ -120,6 +120,15 @@ class ExemplarSpan:
 
 
 @dataclass(frozen=True)
+class MachineCount:
+    """What the model had said of a video whose repetitions a person corrected."""
+
+    count: int
+    confidence: float
+    unsure: bool
+
+
+@dataclass(frozen=True)
 class CountResult:
     """A counted video.
 
@@ -127,6 +136,8 @@ class CountResult:
     raw_count: the sum of the density map. confidence: 0..1, see confidence_kind. unsure: confidence is below
     unsure_below, or is not a probability. range: the seconds counted. phase: what the borders of the repetitions
     stand on. hypotheses: what else may be true, the most useful (this count) first; empty where a model gives none.
+    machine: where a person corrected the repetitions, what the model had said; density, raw_count and confidence are
+    still the model's.
     """
 
     video: str
@@ -147,6 +158,25 @@ class CountResult:
     unit: Unit | None = None
     hypotheses: tuple[Hypothesis, ...] = ()
     phase: Phase = "arbitrary"
+    machine: MachineCount | None = None
+
+    def corrected(self, spans: Sequence[tuple[float, float]]) -> CountResult:
+        """What a person said instead: (start, end) of every repetition in seconds, of the whole video."""
+        repetitions = tuple(Repetition(start, end) for start, end in sorted(spans))
+        first = min([self.range[0], *(one.start for one in repetitions)])
+        last = max([self.range[1], *(one.end for one in repetitions)])
+        return replace(
+            self,
+            count=len(repetitions),
+            repetitions=repetitions,
+            unsure=False,
+            duration=max(self.duration, last),
+            range=(first, last),
+            unit=None,
+            hypotheses=(),
+            phase="corrected",
+            machine=self.machine or MachineCount(self.count, self.confidence, self.unsure),
+        )
 
     @property
     def counting_times(self) -> list[float]:

@@ -21,7 +21,7 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from escounts.errors import EscountsError
-from escounts.serve import job_api, label_api, video_api
+from escounts.serve import download_api, job_api, label_api, video_api
 from escounts.serve.body_limits import BodyLimits
 from escounts.serve.data_folder import DISK_RESERVE, DataFolder
 from escounts.serve.database import Database, VideoRow
@@ -151,6 +151,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_exception_handler(ClientDisconnect, _gone)
     app.include_router(video_api.router)
     app.include_router(job_api.router)
+    app.include_router(download_api.router)
     app.include_router(label_api.router)
 
     @app.get("/healthz", tags=["service"], response_model=Health)

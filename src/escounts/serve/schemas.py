@@ -141,7 +141,7 @@ class Job(BaseModel):
 
 
 class Video(BaseModel):
-    """One video; job is its newest count. expires: when it is deleted; null: not by itself.
+    """One video; job is its newest count, labelled_count what a person says. expires: when it is deleted, or null.
 
     Labelled videos and files of the media root are kept; so is everything where the server keeps uploads for ever.
     """
@@ -157,12 +157,19 @@ class Video(BaseModel):
     height: int | None
     fps: float | None
     labelled: bool
+    labelled_count: int | None
     job: Job | None
 
     @classmethod
-    def of(cls, row: VideoRow, *, labelled: bool, job: Job | None) -> Video:
-        shown = {name: getattr(row, name) for name in cls.model_fields if name not in ("labelled", "job", "expires")}
-        return cls(**shown, expires=None if labelled else row.expires, labelled=labelled, job=job)
+    def of(cls, row: VideoRow, *, labelled_count: int | None, job: Job | None) -> Video:
+        labelled = labelled_count is not None
+        about: dict[str, Any] = {
+            "expires": None if labelled else row.expires,
+            "labelled": labelled,
+            "labelled_count": labelled_count,
+        }
+        shown = {name: getattr(row, name) for name in cls.model_fields if name not in about and name != "job"}
+        return cls(**shown, **about, job=job)
 
 
 class Limits(BaseModel):

@@ -12,6 +12,7 @@ from fastapi.responses import FileResponse
 
 from escounts.serve.access import GUARDED, PROBLEMS, USUAL_PROBLEMS, Services, VideoId, need_video, present_video
 from escounts.serve.database import VideoRow
+from escounts.serve.download_api import FORMATS
 from escounts.serve.media import content_type
 from escounts.serve.promises import JobError
 from escounts.serve.schemas import Limits, MediaChoice, SessionRequest, Video
@@ -63,8 +64,6 @@ def open_session(service: Services, request: Request, session: SessionRequest, r
 def limits(service: Services) -> Limits:
     """What this server takes and which model counts."""
     from importlib.metadata import version
-
-    from escounts.serve.job_api import FORMATS
 
     settings = service.settings
     return Limits(
