@@ -11,15 +11,20 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import httpx
 import pytest
 from serving import GUARD, Client, eventually, service_running
 
+from escounts.cli.serve import chosen_token, command
+from escounts.errors import EscountsError
 from escounts.serve.app import Service
 from escounts.serve.data_folder import DataFolder
 from escounts.serve.database import Database, VideoRow
+from escounts.serve.preview import preview_rate
 from escounts.serve.security import GuessLimit
 from escounts.serve.settings import Settings
+from escounts.serve.worker import hide_paths
 
 KIND = {"Content-Type": "video/mp4"}
 JSON = {"Content-Type": "application/json"}
@@ -246,3 +251,71 @@ def test_a_full_disk_is_told_and_can_be_freed(tiny_disk: Path) -> None:
         assert client.delete(f"/api/videos/{video}").status_code == 204
         assert client.get("/api/videos").json() == []
         assert shutil.disk_usage(tiny_disk).free > 1_000_000
+
+
+def test_more_regions_than_a_video_may_have_are_refused_before_they_are_saved(
+    tmp_path: Path, clips: dict[int, Path]
+) -> None:
+    with service_running(tmp_path, devices=()) as (address, service), Client(address) as client:
+        video = client.send_video(clips[5])["id"]
+        service.database.describe_video(video, duration=30_000.0, width=64, height=64, fps=25.0)
+        regions = [
+            {"type": "timelinelabels", "value": {"ranges": [{"start": 1 + 25 * n, "end": 20 + 25 * n}]}}
+            for n in range(20_001)
+        ]
+        refused = client.post(f"/api/videos/{video}/label-studio", json={"annotations": [{"result": regions}]})
+        assert (refused.status_code, "20001 repetitions" in refused.json()["detail"]) == (422, True)
+        assert client.get(f"/api/videos/{video}/labels").status_code == 404, "nothing was saved"
+        document = {"annotations": [{"result": regions[:-1]}]}
+        assert client.post(f"/api/videos/{video}/label-studio", json=document).status_code == 200
+
+
+@pytest.mark.parametrize("what", ["preview", "thumbnail", "filmstrip"])
+def test_pictures_of_a_video_obey_the_limits_too(tmp_path: Path, clips: dict[int, Path], what: str) -> None:
+    with service_running(tmp_path, max_duration=1.0) as (address, _), Client(address) as client:
+        video = client.send_video(clips[7], "long.mp4")["id"]
+        refused = client.get(f"/api/videos/{video}/{what}")
+        assert refused.status_code == 503
+        assert "up to 1 s" in refused.json()["detail"]
+
+
+def test_a_long_preview_has_fewer_frames() -> None:
+    assert preview_rate(60.0, 10.0) == 30
+    assert preview_rate(25.0, 10.0) == 25
+    assert float(preview_rate(30.0, 4 * 3600.0)) * 4 * 3600 == pytest.approx(54_000, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("/srv/data/renders/0a.png: cannot be written: No space", "0a.png: cannot be written: No space"),
+        ("no such file: '/home/me/x.safetensors'", "no such file: 'x.safetensors'"),
+        ("3/4 of it, http://localhost:1/a/b, and/or", "3/4 of it, http://localhost:1/a/b, and/or"),
+        ("/srv/data/, gone", "data, gone"),
+    ],
+)
+def test_no_path_of_the_server_is_in_an_answer(text: str, shown: str) -> None:
+    assert hide_paths(text) == shown
+
+
+def test_a_worker_that_cannot_start_tells_no_path(tmp_path: Path, clips: dict[int, Path]) -> None:
+    model = str(tmp_path / "secret place" / "model.safetensors")
+    with service_running(tmp_path / "data", model=model) as (address, _), Client(address) as client:
+        job = client.ended(client.start_count(client.send_video(clips[5])["id"])["id"])
+        health = eventually(lambda: client.get("/healthz").text)
+    assert job["state"] == "failed"
+    for text in (job["error"], health):
+        assert str(tmp_path) not in text
+
+
+def test_the_token_comes_from_a_file_or_the_environment(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("from the file\nsecond line\n")
+    assert chosen_token(None, file) == "from the file"
+    assert chosen_token("given", None) == "given"
+    with pytest.raises(click.UsageError, match="not both"):
+        chosen_token("given", file)
+    file.write_text("\n")
+    with pytest.raises(EscountsError, match="first line"):
+        chosen_token(None, file)
+    assert {"ESCOUNTS_TOKEN", "ESCOUNTS_TOKEN_FILE"} <= {option.envvar for option in command.params}

@@ -31,6 +31,7 @@ from escounts.serve.media import Library, UploadError
 from escounts.serve.schemas import Health
 from escounts.serve.security import Guard, GuessLimit
 from escounts.serve.settings import MEBIBYTE, Settings
+from escounts.serve.worker import hide_paths
 
 log = logging.getLogger(__name__)
 STATIC = Path(__file__).parent / "static"
@@ -205,7 +206,7 @@ def _refused(request: Request, error: Exception) -> JSONResponse:
 
 
 def _unacceptable(request: Request, error: Exception) -> JSONResponse:
-    return JSONResponse({"detail": str(error)}, 422)
+    return JSONResponse({"detail": hide_paths(str(error))}, 422)
 
 
 def _unwritable(request: Request, error: Exception) -> JSONResponse:

@@ -11,7 +11,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from escounts.serve.settings import Settings
-from escounts.serve.worker import LANES, CountTask, Lane, RenderTask, WorkerOptions, run
+from escounts.serve.worker import LANES, CountTask, Lane, RenderTask, WorkerOptions, hide_paths, run
 
 START_FAILURES_ALLOWED = 5
 RESTART_SECONDS = 0.5
@@ -88,7 +88,7 @@ class WorkerHandle:
             "model": self.model,
             "busy": [lane for lane in LANES if self.busy(lane)],
             "encodings": len(self.cached),
-            "error": self.last_error,
+            "error": None if self.last_error is None else hide_paths(self.last_error),
         }
 
 

@@ -23,7 +23,7 @@ from escounts.serve.database import Database, JobRow, VideoRow
 from escounts.serve.events import EventHub
 from escounts.serve.promises import JobError, Render, settle
 from escounts.serve.settings import Settings
-from escounts.serve.worker import CountTask, RenderTask, Source
+from escounts.serve.worker import CountTask, RenderTask, Source, hide_paths
 
 HOUSEKEEPING_SECONDS = 600.0
 TICK_SECONDS = 0.5
@@ -173,7 +173,7 @@ class JobRunner:
                 self._round()
                 self.trouble = None
             except Exception as error:
-                trouble = f"{type(error).__name__}: {error}"
+                trouble = hide_paths(f"{type(error).__name__}: {error}")
                 if trouble != self.trouble:
                     log.exception("the queue stands still; trying again every %.1f s", TICK_SECONDS)
                 self.trouble = trouble
@@ -349,10 +349,10 @@ class JobRunner:
 
     def _refuse(self, reason: str) -> None:
         for job in self._database.queued():
-            self._database.end_job(job.id, "failed", error=f"no worker could be started: {reason}")
+            self._database.end_job(job.id, "failed", error=f"no worker could be started: {hide_paths(reason)}")
             self._announce(job.id)
         while self._renders:
-            settle(self._renders.pop().future, JobError(f"no worker could be started: {reason}"))
+            settle(self._renders.pop().future, JobError(f"no worker could be started: {hide_paths(reason)}"))
 
     def _task(self, job: JobRow) -> CountTask | None:
         """The job as a worker takes it; a job whose exemplar's video is gone ends here."""

@@ -10,6 +10,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from escounts.serve.database import JobRow, LabelRow, VideoRow
 
 Identifier = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$", examples=["0" * 32])]
+MOST_SPANS = 20_000
+"""Repetitions that the labels of one video may have."""
 Second = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 
 
@@ -71,7 +73,7 @@ class CountRequest(_Strict):
 class Labels(_Strict):
     """Corrected repetitions of a video, and what the action is called. job: the count that was on screen."""
 
-    spans: Annotated[list[Span], Field(max_length=20_000)]
+    spans: Annotated[list[Span], Field(max_length=MOST_SPANS)]
     action: Annotated[Text, Field(max_length=80)] = ""
     job: Identifier | None = None
 
