@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from escounts.config_codec import from_plain
 
 Array = npt.NDArray[np.float32]
 
@@ -113,15 +114,10 @@ class Calibration:
     @classmethod
     def from_json(cls, text: str) -> Calibration:
         """The inverse of to_json."""
-        known = {field.name for field in fields(cls)}
-        values: dict[str, Any] = {}
-        for name, value in json.loads(text).items():
-            if name in known:
-                values[name] = tuple(value) if isinstance(value, list) else value
+        values = json.loads(text)
         if "weights" in values:  # features are added at the end; older files know fewer
-            known_weights = values["weights"]
-            values["weights"] = (*known_weights, *(0.0,) * (len(FEATURES) - len(known_weights)))
-        return cls(**values)
+            values["weights"] += [0.0] * (len(FEATURES) - len(values["weights"]))
+        return from_plain(cls, values, ignore_unknown=True)
 
 
 def wants_faster(evidence: Sequence[Evidence], base_rate: float) -> bool:

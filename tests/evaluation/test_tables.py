@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from stores import LAYOUT, store, video
 
+from escounts.config_codec import from_plain, to_plain
 from escounts.datasets.encoders import find_store, store_path
 from escounts.errors import DataError
 from escounts.evaluation.rendering import fill
@@ -65,11 +66,11 @@ def test_recipes_become_the_decoder_they_name() -> None:
     assert Recipe(window="full", cross_blocks=4).paper_run(layout).decoder.window == "full"
     assert Recipe(count_weight=0.0).paper_run(layout).objective.count_weight == 0.0
     assert Recipe(sigma="variable").paper_run(layout).tokens.sigma == "variable"
-    assert TokenRun.from_dict(default.to_dict()) == default
+    assert from_plain(TokenRun, to_plain(default)) == default
     quick = Recipe(self_attention_only=True).quick_run(layout, 3)
     assert quick.decoder.self_attention_only
     assert quick.train.seed == quick.tokens.seed == 3
-    assert TokenRun.from_dict(quick.to_dict()) == quick
+    assert from_plain(TokenRun, to_plain(quick)) == quick
     assert quick.digest != Recipe().quick_run(layout, 3).digest
 
 

@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from escounts.atomic_files import sweep, write_bytes
+from escounts.config_codec import from_plain
 from escounts.errors import DataError, OutputError
 
 INDEX = "index.json"
@@ -59,11 +60,9 @@ class TokenLayout:
     exemplars: int
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> TokenLayout:
-        """The layout written by asdict and read from JSON."""
-        known = {field.name for field in fields(cls)}
-        pairs: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items() if k in known}
-        return cls(**pairs)
+    def from_plain(cls, values: Mapping[str, Any]) -> TokenLayout:
+        """From a store's layout file; what a later version may have added is left out."""
+        return from_plain(cls, values, ignore_unknown=True)
 
     def step(self, fps: float) -> float:
         """Seconds of a cell in a video of that raw frame rate."""
@@ -245,7 +244,7 @@ class TokenWriter:
 def read_layout(path: Path) -> TokenLayout:
     """The layout of a store."""
     try:
-        return TokenLayout.from_dict(json.loads((path / LAYOUT).read_text()))
+        return TokenLayout.from_plain(json.loads((path / LAYOUT).read_text()))
     except FileNotFoundError:
         raise DataError(f"{path} is no token store: no {LAYOUT} in it; make one with escounts encode") from None
     except (OSError, json.JSONDecodeError, TypeError) as error:

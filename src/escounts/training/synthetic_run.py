@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from escounts.confidence import Calibration
+from escounts.config_codec import to_plain
 from escounts.errors import DataError, ModelError
 from escounts.inference.multi_rate import MultiRateModel
 from escounts.nn.encoders.lite import LiteEncoder
@@ -112,9 +113,9 @@ def train_synthetic(
     if run.train.compile and isinstance(network.encoder, LiteEncoder):
         network.encoder.compile_frame_stage()
     metadata = {
-        "train": json.dumps(run.train.to_dict()),
-        "generator": json.dumps(asdict(run.generator)),
-        "pixels": json.dumps(asdict(run.pixels)),
+        "train": json.dumps(to_plain(run.train)),
+        "generator": json.dumps(to_plain(run.generator)),
+        "pixels": json.dumps(to_plain(run.pixels)),
         **(provenance or {}),
     }
 
@@ -126,7 +127,7 @@ def train_synthetic(
     trainer = Trainer(run.train, network, task, objective, out, save=save, device=where, report=report)
     if trainer.rank == 0:
         recipe = {part: json.loads(metadata[part]) for part in ("train", "generator", "pixels")}
-        reserve_run_folder(out, {"network": run.network.to_dict(), **recipe})
+        reserve_run_folder(out, {"network": to_plain(run.network), **recipe})
     figures = trainer.fit()
     if trainer.rank == 0 and run.calibration_videos:
         videos = calibration_videos(run.generator, clips=clips, motion=motion)

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
+from escounts.config_codec import from_plain, to_plain
 from escounts.datasets.annotations import Dataset, VideoAnnotation
 from escounts.datasets.encoders import encoder_identity
 from escounts.datasets.tokens import TokenLayout, TokenStore
@@ -26,10 +27,8 @@ from escounts.training.objective import (
     DensityObjectiveConfig,
     Objective,
     ObjectiveConfig,
-    RateObjectiveConfig,
 )
 from escounts.training.run_folder import ABOUT, reserve_run_folder
-from escounts.training.sampling import ExemplarSampling
 from escounts.training.stored_tokens import StoredTokensConfig, StoredTokensTask
 from escounts.training.trainer import Report, Trainer, start_distributed
 from escounts.zoo.checkpoint import (
@@ -51,32 +50,10 @@ class TokenRun:
     tokens: StoredTokensConfig = field(default_factory=StoredTokensConfig)
     objective: ObjectiveConfig = field(default_factory=DensityObjectiveConfig)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        parts = {"decoder": self.decoder, "tokens": self.tokens, "objective": self.objective}
-        plain = {name: asdict(part) for name, part in parts.items()}  # type: ignore[call-overload]
-        return json.loads(json.dumps({**plain, "train": self.train.to_dict()}))  # type: ignore[no-any-return]
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> TokenRun:
-        """The inverse of to_dict."""
-        tokens = _tuples(values["tokens"])
-        objective = _tuples(values["objective"])
-        rate = objective.get("kind") == "rate"
-        if rate:
-            head = DecoderConfig.from_dict({"head": {**objective["head"], "kind": "rate"}}).head
-            objective["head"] = head
-        return cls(
-            decoder=DecoderConfig.from_dict(values["decoder"]),
-            train=TrainConfig(**_tuples(values["train"])),
-            tokens=StoredTokensConfig(**{**tokens, "exemplars": ExemplarSampling(**_tuples(tokens["exemplars"]))}),
-            objective=RateObjectiveConfig(**objective) if rate else DensityObjectiveConfig(**objective),
-        )
-
     @property
     def digest(self) -> str:
         """Short hash of the recipe: equal recipes share a run folder."""
-        return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()[:10]
+        return hashlib.sha256(json.dumps(to_plain(self), sort_keys=True).encode()).hexdigest()[:10]
 
 
 @dataclass(frozen=True)
@@ -95,8 +72,8 @@ class RunMetadata:
             values = json.loads((folder / ABOUT).read_text())
             return cls(
                 dataset=values["dataset"],
-                run=TokenRun.from_dict(values["run"]),
-                layout=TokenLayout.from_dict(values["layout"]),
+                run=from_plain(TokenRun, values["run"]),
+                layout=TokenLayout.from_plain(values["layout"]),
                 trained=frozenset(values["trained"]),
             )
         except FileNotFoundError:
@@ -130,8 +107,8 @@ def train_on_tokens(
     task = StoredTokensTask(store, train, valid, run.tokens, device=where)
     about = {
         "dataset": dataset.name,
-        "run": run.to_dict(),
-        "layout": asdict(store.layout),
+        "run": to_plain(run),
+        "layout": to_plain(store.layout),
         "trained": sorted(leakage_key(dataset.name, video) for video in task.train),
     }
     trainer = Trainer(
@@ -176,7 +153,7 @@ def load_trained(folder: Path, *, which: str = "best", device: torch.device | st
     tensors, config, _ = read_checkpoint(path)
     if kind_of(config) == "network":
         return load_network(path, device)[0]
-    decoder = Decoder(DecoderConfig.from_dict(config["decoder"]))
+    decoder = Decoder(from_plain(DecoderConfig, config["decoder"]))
     strict_load(decoder, tensors, source=f"the weights in {path}")
     return decoder.to(device).eval()
 
@@ -195,7 +172,7 @@ def refuse_leakage(about: RunMetadata, dataset: str, videos: Iterable[VideoAnnot
 
 
 def _saver(run: TokenRun, dataset: str, encoder: str, initial: Path | None) -> Any:
-    metadata = {"dataset": dataset, "run": json.dumps(run.to_dict())}
+    metadata = {"dataset": dataset, "run": json.dumps(to_plain(run))}
     if initial is not None and (calibration := read_checkpoint(initial)[2].get("calibration")):
         # The gate's bias and the floors go with the encoder and head that the run starts from.
         metadata |= {"calibration": calibration, "calibrated": "before fine-tuning"}
@@ -214,7 +191,3 @@ def _saver(run: TokenRun, dataset: str, encoder: str, initial: Path | None) -> A
 
 def _validation(dataset: Dataset) -> tuple[VideoAnnotation, ...]:
     return dataset.split("valid") if "valid" in dataset.splits else ()
-
-
-def _tuples(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}

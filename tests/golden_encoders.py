@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from filling import filled, input_tensor
 
-GOLDEN = Path(__file__).resolve().parents[2] / "golden"
+GOLDEN = Path(__file__).resolve().parent / "golden"
 
 
 def fixture(name: str) -> tuple[dict, dict[str, np.ndarray]]:
