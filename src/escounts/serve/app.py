@@ -14,7 +14,7 @@ from typing import Literal
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, PlainTextResponse
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
@@ -22,6 +22,7 @@ from starlette.types import Scope
 
 from escounts.errors import EscountsError
 from escounts.serve import download_api, job_api, label_api, video_api
+from escounts.serve.api_page import api_page
 from escounts.serve.body_limits import BodyLimits
 from escounts.serve.data_folder import DISK_RESERVE, DataFolder
 from escounts.serve.database import Database, VideoRow
@@ -36,7 +37,7 @@ from escounts.serve.worker import hide_paths
 log = logging.getLogger(__name__)
 STATIC = Path(__file__).parent / "static"
 DESCRIPTION = (
-    "Counts repetitions in videos. Upload a video, ask for a count, follow it, ask again with an example. "
+    "Counts repetitions in videos. Upload a video, ask for a count, follow it, ask again with an exemplar. "
     "Requests that change something carry the header `X-Escounts: 1`; with a token, also "
     "`Authorization: Bearer TOKEN`."
 )
@@ -164,6 +165,11 @@ def create_app(settings: Settings) -> FastAPI:
     def metrics() -> PlainTextResponse:
         """Numbers in the Prometheus text format."""
         return PlainTextResponse(_metrics(service), media_type="text/plain; version=0.0.4")
+
+    @app.get("/docs", include_in_schema=False)
+    def docs() -> HTMLResponse:
+        """The API to read, made of its own description."""
+        return HTMLResponse(api_page(app.openapi()))
 
     app.mount("/", PageFiles(directory=STATIC, html=True), name="page")
     return app
