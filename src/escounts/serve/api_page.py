@@ -90,7 +90,8 @@ def _errors(document: dict[str, Any]) -> str:
         if status >= "400"
     }
     rows = [f"<tr><td>{escape(status)}</td><td>{_text(text)}</td></tr>" for status, text in sorted(meanings.items())]
-    return f'<section><h2>Errors</h2><p><code>{{"detail": "one sentence"}}</code></p><table>{"".join(rows)}</table></section>'
+    shape = '<p><code>{"detail": "one sentence"}</code></p>'
+    return f"<section><h2>Errors</h2>{shape}<table>{''.join(rows)}</table></section>"
 
 
 def _curl(document: dict[str, Any], method: str, path: str, operation: dict[str, Any]) -> str:
