@@ -139,6 +139,10 @@ class MultiRateEncoding:
             if not windows or last - first > windows[0].cells:
                 continue
             window = min(windows, key=lambda w: abs(w.start + w.cells / 2 - (first + last) / 2))
+            if window.offset is None:
+                raise ExemplarError(
+                    f"exemplar {start:g}-{end:g} s: the picture stands still there; mark a repetition"
+                )
             projected = self.store.read([window], self.model.device)
             cells = exemplar_cells(first - window.start, last - window.start, window.cells)
             tokens[view] = projected.tokens_BTHWC[0, torch.from_numpy(cells)]
@@ -220,7 +224,12 @@ class MultiRateEncoding:
         cells = view.cells(self.frames)
         density, gate, sharp = Stitcher(cells), Stitcher(cells), Stitcher(cells)
         begin, stop = (first - view.phase) / view.divisor, (last - view.phase) / view.divisor
-        windows = [w for w in self.windows[view] if w.start < stop and w.start + w.cells > begin]
+        touched = [w for w in self.windows[view] if w.start < stop and w.start + w.cells > begin]
+        for window in touched:
+            if window.offset is None:
+                for stitcher in (density, gate, sharp):
+                    stitcher.add(np.zeros(window.cells), window.start, triangle(window.cells))
+        windows = [w for w in touched if w.offset is not None]
         batch = 1 if self.model.device.type == "cpu" else GPU_BATCH
         groups = [windows[index : index + batch] for index in range(0, len(windows), batch)]
         with InferencePool(self.model.device) as cores:
