@@ -66,7 +66,7 @@ def test_a_still_has_no_repetitions_and_no_exemplar(model: MultiRateModel) -> No
     encoding = model.encode_images(still)
     assert encoding.estimate().density.count == 0.0
     with pytest.raises(ExemplarError, match="stands still"):
-        encoding.shot(4.0, 5.0)
+        encoding.encode_exemplar(4.0, 5.0)
 
 
 def test_a_frozen_ending_is_not_counted(model: MultiRateModel) -> None:

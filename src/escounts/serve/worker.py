@@ -230,7 +230,7 @@ class Worker:
         from escounts.video import Video  # here alone: the server's process never opens a video
 
         refuse_playlist(source)
-        video = Video(source.path)
+        video = Video(source.path, max_duration=self._options.max_duration)
         self._check(video.info)
         return video
 
