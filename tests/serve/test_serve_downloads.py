@@ -87,13 +87,26 @@ def test_a_count_by_sides(client: Client, service: Service, counted: dict[str, A
     assert client.job(counted["id"])["count"] == 7
 
 
+def test_one_border_moves_all(client: Client, counted: dict[str, Any]) -> None:
+    before = counted["result"]["repetitions"]
+    at = before[2]["start"] + 0.2
+    moved = client.get(f"/api/jobs/{counted['id']}", params={"at": at}).json()["result"]
+    assert (moved["count"], moved["phase"]) == (7, "corrected")
+    shifts = [new["start"] - old["start"] for new, old in zip(moved["repetitions"], before, strict=True)]
+    assert shifts[1:] == pytest.approx([0.2] * 6, abs=0.05)
+    data = client.get(f"/api/jobs/{counted['id']}/download/json", params={"at": at}).json()
+    assert data["repetitions"] == moved["repetitions"]
+    assert fetch(client, counted, "png", at=at) != fetch(client, counted, "png")
+    assert client.get(f"/api/jobs/{counted['id']}", params={"at": 500}).status_code == 422
+
+
 def test_a_labelled_video_never_expires(tmp_path: Path, clips: dict[int, Path]) -> None:
     with service_running(tmp_path, devices=()) as (address, service), Client(address) as client:
         labelled, bare = (client.send_video(clips[5])["id"] for _ in range(2))
         with sqlite3.connect(service.settings.database) as connection:
             connection.execute("UPDATE videos SET expires = 1, duration = 4.0")
         assert client.put(f"/api/videos/{labelled}/labels", json={"spans": SAID}).status_code == 200
-        service.keep_house()
+        service.maintain()
         assert [video["id"] for video in client.get("/api/videos").json()] == [labelled]
         assert (service.settings.videos / f"{labelled}.mp4").exists()
         assert not (service.settings.videos / f"{bare}.mp4").exists()

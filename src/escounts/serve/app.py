@@ -67,7 +67,7 @@ class Service:
         folder.set_torn_files_aside()
         library = Library(folder, database)
         hub = EventHub()
-        runner = JobRunner(settings, database, hub, locate=library.locate, keep_house=lambda: service.keep_house())
+        runner = JobRunner(settings, database, hub, locate=library.locate, maintain=lambda: service.maintain())
         guesses = GuessLimit(settings.max_guesses)
         unknown = folder.unknown_files(database.videos(limit=-1))
         service = cls(settings, database, hub, library, runner, folder, guesses, unknown)
@@ -86,7 +86,7 @@ class Service:
             self.delete(video)
         return gone
 
-    def keep_house(self) -> None:
+    def maintain(self) -> None:
         """Called now and then: delete what has expired, empty the trash, copy a database that has changed."""
         self.delete_expired()
         self.folder.empty_trash()

@@ -14,8 +14,8 @@ from fastapi.responses import FileResponse, Response
 
 from escounts.serve.access import PROBLEMS, USUAL_PROBLEMS, JobId, Services, need_job, need_video
 from escounts.serve.database import JobRow
-from escounts.serve.promises import JobError
 from escounts.serve.worker import RenderTask
+from escounts.serve.worker_pool import JobError
 
 router = APIRouter(prefix="/api", responses=USUAL_PROBLEMS)
 
@@ -30,6 +30,7 @@ FORMATS: dict[Format, tuple[str, str]] = {
     "mp4": ("video/mp4", ".mp4"),
     "html": ("text/html", ".html"),
 }
+AT = "Seconds: a repetition begins or ends here, and all others at the same point of the motion."
 DRAWN = frozenset({"png", "mp4", "html"})
 
 
@@ -44,13 +45,14 @@ async def download(
     job_id: JobId,
     format: Format,
     unit: Annotated[Unit | None, Query(description="The model's count by cycles, or by sides of them.")] = None,
+    at: Annotated[float | None, Query(ge=0, le=1e6, description=AT)] = None,
     corrected: Annotated[bool, Query(description="False: the model's count of a corrected video, too.")] = True,
 ) -> Response:
-    """The result as a file. Of a video with labels it says what they say, marked as corrected, unless a unit or
-    corrected=false asks for the model's own count. Pictures, videos and reports are drawn by a worker."""
+    """The result as a file. Of a video with labels it says what they say, marked as corrected, unless `unit`, `at` or
+    `corrected=false` asks for the model's own count. Pictures, videos and reports are drawn by a worker."""
     row = need_job(service, job_id)
     video = need_video(service, row.video)
-    document, version = await asyncio.to_thread(_shown, service, row, unit, corrected)
+    document, version = await asyncio.to_thread(_shown, service, row, unit, at, corrected)
     media_type, suffix = FORMATS[format]
     name = f"{Path(video.name).stem or 'video'}{'-counted' if format == 'mp4' else ''}{suffix}"
     if format not in DRAWN:
@@ -69,24 +71,29 @@ async def download(
     return FileResponse(target, media_type=media_type, filename=name)
 
 
-def _shown(service: Services, row: JobRow, unit: Unit | None, corrected: bool) -> tuple[dict[str, Any], str]:
+def _shown(
+    service: Services, row: JobRow, unit: Unit | None, at: float | None, corrected: bool
+) -> tuple[dict[str, Any], str]:
     """The document to write, and a name for what it is: one file is kept for each."""
     document = service.database.result(row.id)
     if document is None:
         raise HTTPException(409, f"this job is {row.state}; there is a file once it is done")
-    if unit is not None:
-        return in_unit(document, unit), unit
+    if unit is not None or at is not None:
+        version = "counted" if unit is None else unit
+        return changed(document, unit, at), version if at is None else f"{version}-{round(at * 1000)}"
     labels = service.database.labels(row.video) if corrected else []
     if labels:
         return _corrected(document, labels[0].spans), f"corrected-{round(labels[0].updated * 1000)}"
     return document, "counted"
 
 
-def in_unit(document: dict[str, Any], unit: Unit) -> dict[str, Any]:
-    """A stored result by cycles or by sides."""
+def changed(document: dict[str, Any], unit: Unit | None, at: float | None) -> dict[str, Any]:
+    """A stored result by cycles or by sides, with all borders moved so that one lies at `at` seconds."""
     from escounts.output.json import from_dict, to_dict  # numpy: the server starts without it
 
-    return to_dict(from_dict(document).in_unit(unit))
+    result = from_dict(document)
+    result = result if unit is None else result.in_unit(unit)
+    return to_dict(result if at is None else result.aligned(at=at))
 
 
 def _corrected(document: dict[str, Any], spans: tuple[tuple[float, float], ...]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import AsyncIterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import Response, StreamingResponse
@@ -21,7 +21,7 @@ from escounts.serve.access import (
     present_job,
 )
 from escounts.serve.database import JobRow
-from escounts.serve.download_api import in_unit
+from escounts.serve.download_api import AT, Unit, changed
 from escounts.serve.events import as_text
 from escounts.serve.schemas import CountRequest, Identifier, Job
 
@@ -81,13 +81,14 @@ def jobs(
 def job(
     service: Services,
     job_id: JobId,
-    unit: Annotated[Literal["cycle", "side"] | None, Query(description="Count cycles, or sides of them.")] = None,
+    unit: Annotated[Unit | None, Query(description="Count cycles, or sides of them.")] = None,
+    at: Annotated[float | None, Query(ge=0, le=1e6, description=AT)] = None,
 ) -> Job:
     """One job, with its result when it is done: what the model counted, whatever was corrected since."""
     shown = present_job(service, need_job(service, job_id), whole=True)
-    if unit is None or shown.result is None:
+    if shown.result is None or (unit is None and at is None):
         return shown
-    result = in_unit(shown.result, unit)
+    result = changed(shown.result, unit, at)
     return shown.model_copy(
         update={"result": result, **{name: result[name] for name in ("count", "confidence", "unsure")}}
     )

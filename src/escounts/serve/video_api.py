@@ -14,10 +14,10 @@ from escounts.serve.access import GUARDED, PROBLEMS, USUAL_PROBLEMS, Services, V
 from escounts.serve.database import VideoRow
 from escounts.serve.download_api import FORMATS
 from escounts.serve.media import content_type
-from escounts.serve.promises import JobError
 from escounts.serve.schemas import Limits, MediaChoice, SessionRequest, Video
 from escounts.serve.security import COOKIE, client_address, session_value, token_matches, too_many_guesses
 from escounts.serve.worker import RenderTask
+from escounts.serve.worker_pool import JobError
 
 router = APIRouter(prefix="/api", responses=USUAL_PROBLEMS)
 

@@ -91,8 +91,8 @@ def run(connection: Connection, options: WorkerOptions) -> None:
     try:
         worker.prepare()
     except Exception as error:
-        hopeless = isinstance(error, EscountsError)  # a wrong model name is still wrong at the next try
-        worker.report("unusable", "", (str(error) if hopeless else repr(error), hopeless))
+        unrecoverable = isinstance(error, EscountsError)  # a wrong model name is still wrong at the next try
+        worker.report("unusable", "", (str(error) if unrecoverable else repr(error), unrecoverable))
         return
     worker.serve()
 
@@ -136,9 +136,9 @@ class Worker:
                 os._exit(0)  # the server is gone: a lane in the middle of a video must not keep us
             if command == "stop":
                 os._exit(0)
-            self._obey(command, argument)
+            self._handle(command, argument)
 
-    def _obey(self, command: str, argument: Any) -> None:
+    def _handle(self, command: str, argument: Any) -> None:
         """Cancel a task by its id, forget a video by its id, or take a task into a lane."""
         if command == "cancel":
             with self._holding:
@@ -151,7 +151,7 @@ class Worker:
                 self._held.add(argument.id)
             self._lanes[command].put(argument)
         else:
-            raise ValueError(f"{command!r} is no command; there are cancel, forget, stop, slow and fast")
+            raise ValueError(f"{command!r} is not a command; there are cancel, forget, stop, slow and fast")
 
     def report(self, kind: str, task_id: str, value: object) -> None:
         with self._sending:

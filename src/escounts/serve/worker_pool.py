@@ -1,20 +1,45 @@
-"""The worker processes as the server sees them: what each is doing, since when, and how it died."""
+"""The worker processes as the server sees them: what each is doing, since when, and how it ended."""
 
 from __future__ import annotations
 
 import multiprocessing
 import signal
 import time
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from typing import Any
+from typing import Any, TypeVar
 
+from escounts.errors import EscountsError
 from escounts.serve.settings import Settings
 from escounts.serve.worker import LANES, CountTask, Lane, RenderTask, WorkerOptions, hide_paths, run
 
+T = TypeVar("T")
 START_FAILURES_ALLOWED = 5
 RESTART_SECONDS = 0.5
+
+
+class JobError(EscountsError):
+    """Something asked of the service that it could not do; the text says what and why."""
+
+
+@dataclass
+class Render:
+    """A file to be drawn. future: its path, or a JobError."""
+
+    task: RenderTask
+    future: Future[str] = field(default_factory=Future)
+
+
+def resolve(future: Future[T], outcome: T | JobError) -> None:
+    """Give a future its value or its error; one that was given up meanwhile stays given up."""
+    if not future.set_running_or_notify_cancel():
+        return
+    if isinstance(outcome, JobError):
+        future.set_exception(outcome)
+    else:
+        future.set_result(outcome)
 
 
 @dataclass
@@ -49,7 +74,7 @@ class WorkerHandle:
     ready: bool = False
     failures: int = 0
     last_error: str | None = None
-    hopeless: bool = False
+    unrecoverable: bool = False
     model: str | None = None
     cached: set[str] = field(default_factory=set)
     tasks: dict[str, Running] = field(default_factory=dict)
@@ -72,7 +97,7 @@ class WorkerHandle:
     def kill(self) -> None:
         self.process.kill()
 
-    def cause_of_death(self) -> str:
+    def exit_reason(self) -> str:
         """A clause that follows "counting it …"."""
         self.process.join(5)
         code = self.process.exitcode
@@ -105,10 +130,10 @@ class WorkerPool:
 
     def ensure_running(self) -> None:
         """Start a worker for every device that has none."""
-        manned = {worker.device for worker in self.workers}
+        running = {worker.device for worker in self.workers}
         for device in self._settings.devices:
             due = time.monotonic() >= self._next_start.get(device, 0.0)
-            if device not in manned and due and self.unusable is None:
+            if device not in running and due and self.unusable is None:
                 self.workers.append(self._start(device))
 
     def _start(self, device: str) -> WorkerHandle:
@@ -136,7 +161,7 @@ class WorkerPool:
         failures = 0 if worker.ready else worker.failures + 1
         self._failures[worker.device] = failures
         self._next_start[worker.device] = time.monotonic() + RESTART_SECONDS * failures
-        if failures >= START_FAILURES_ALLOWED or worker.hopeless:
+        if failures >= START_FAILURES_ALLOWED or worker.unrecoverable:
             self.unusable = worker.last_error or "the worker process dies while it starts"
 
     def connections(self) -> list[Connection]:
