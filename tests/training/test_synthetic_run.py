@@ -54,8 +54,11 @@ def test_clips_for_training_are_permissive_and_not_held_out(tmp_path: Path) -> N
     table, held_out = tmp_path / "pool.csv", tmp_path / "held_out.csv"
     table.write_text("file,licence\na.mp4,MIT License\nb.mp4,none\nc.mp4,Apache License\n")
     held_out.write_text("file,start_s,end_s,kind,what\nc.mp4,0,5,nothing,a street\n")
-    assert clip_files(None, table, exclude=held_out) == [tmp_path / "a.mp4"]
-    assert clip_files(None, table, every_licence=True, exclude=held_out) == [tmp_path / "a.mp4", tmp_path / "b.mp4"]
+    assert clip_files(None, [table], exclude=[held_out]) == [tmp_path / "a.mp4"]
+    assert clip_files(None, [table], every_licence=True, exclude=[held_out]) == [
+        tmp_path / "a.mp4",
+        tmp_path / "b.mp4",
+    ]
 
 
 def test_training_and_calibrating_need_no_video_reader() -> None:

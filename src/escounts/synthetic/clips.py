@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,10 +15,12 @@ import torch
 from torch import Tensor
 
 from escounts.errors import DataError
+from escounts.synthetic.coded import coded_still, draw_recipe
+from escounts.synthetic.curves import seeded
 from escounts.synthetic.segments import Mining, Segments, mine
 
 Frames = npt.NDArray[np.uint8]
-PERMISSIVE = ("Apache", "MIT", "BSD", "Attribution 4.0")
+PERMISSIVE = ("Apache", "MIT", "BSD", "Attribution 4.0", "CC0", "Unlicense")
 """What a licence must mention for a clip to be used in shipped weights."""
 CLIP_MINING = Mining()
 
@@ -87,6 +90,39 @@ class ClipBank:
         if segments is None:
             bank.segments = bank._mine(workers)
         return bank
+
+    def without_negatives_of(self, names: Iterable[str]) -> ClipBank:
+        """This bank, in which no stretch of the clips of those names counts as one that does not repeat."""
+        listed = set(names)
+        recordings = [index for index, name in enumerate(self.names) if name in listed]
+        once = self.segments.once
+        segments = replace(self.segments, once=once[~np.isin(once[:, 0], recordings)])
+        return ClipBank(self.frames, self.offsets.tolist(), self.names, segments)
+
+    def with_coded_stills(self, number: int, *, workers: int = 4) -> ClipBank:
+        """This bank and, after its clips, single frames of them that went through real codecs as still videos."""
+        filmed = self.filmed
+
+        def one(index: int) -> Frames:
+            picture = self.frames[int(seeded(index, 40).integers(filmed))]
+            return coded_still(picture, draw_recipe(index), size=self.frames.shape[1])
+
+        with ThreadPoolExecutor(max(1, workers)) as pool:
+            stills = list(pool.map(one, range(number)))
+        ends = np.cumsum([len(still) for still in stills]) + len(self.frames)
+        rows = [(len(self.names) + index, 0, len(still)) for index, still in enumerate(stills)]
+        return ClipBank(
+            np.concatenate([self.frames, *stills]),
+            [*self.offsets.tolist(), *ends.tolist()],
+            [*self.names, *(f"coded:{index}" for index in range(number))],
+            replace(self.segments, coded=np.array(rows, np.int64).reshape(-1, 3)),
+        )
+
+    @property
+    def filmed(self) -> int:
+        """Frames of clips; what follows in the array are coded stills."""
+        coded = self.segments.coded
+        return int(self.offsets[coded[0, 0]]) if len(coded) else len(self.frames) or int(self.offsets[-1])
 
     def save(self, path: str | Path) -> None:
         """Write the mined segments, not the frames."""
