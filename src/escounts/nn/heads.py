@@ -10,6 +10,8 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from escounts.confidence import VIDEO_FLOOR
+
 
 @dataclass(frozen=True)
 class DensityHeadConfig:
@@ -62,8 +64,6 @@ class HeadOutput:
 
 VIDEO_OUTPUTS = ("alternates", "repeats")
 """What is said of the whole video: the motion has two opposite sides; there is a repetition at all."""
-VIDEO_FLOOR = 0.05
-"""Weight of a cell whose gate is shut: where no gate opens, all cells speak alike."""
 
 
 class DensityHead(nn.Module):

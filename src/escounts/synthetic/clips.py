@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import multiprocessing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +25,7 @@ Frames = npt.NDArray[np.uint8]
 PERMISSIVE = ("Apache", "MIT", "BSD", "Attribution 4.0", "CC0", "Unlicense")
 """What a licence must mention for a clip to be used in shipped weights."""
 CLIP_MINING = Mining()
+T = TypeVar("T")
 
 
 def pool_rows(table: str | Path, need: tuple[str, ...] = ("file", "licence")) -> list[dict[str, str]]:
@@ -107,8 +110,7 @@ class ClipBank:
             picture = self.frames[int(seeded(index, 40).integers(filmed))]
             return coded_still(picture, draw_recipe(index), size=self.frames.shape[1])
 
-        with ThreadPoolExecutor(max(1, workers)) as pool:
-            stills = list(pool.map(one, range(number)))
+        stills = _by_processes(one, number, workers)
         ends = np.cumsum([len(still) for still in stills]) + len(self.frames)
         rows = [(len(self.names) + index, 0, len(still)) for index, still in enumerate(stills)]
         return ClipBank(
@@ -153,8 +155,24 @@ class ClipBank:
             first, last = bounds[clip]
             return mine(clip, appearance(self.frames[first:last]), CLIP_MINING)
 
-        with ThreadPoolExecutor(max(1, workers)) as pool:
-            return Segments.joined(pool.map(one, range(len(bounds))))
+        return Segments.joined(_by_processes(one, len(bounds), workers))
+
+
+def _by_processes(job: Callable[[int], T], number: int, workers: int) -> list[T]:
+    """job(0) … job(number - 1), in forked processes, which see the frames without a copy."""
+    global _job
+    if workers <= 1 or number <= 1:
+        return [job(index) for index in range(number)]
+    _job = job
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("fork")) as pool:
+        return list(pool.map(_run_job, range(number), chunksize=2))
+
+
+_job: Callable[[int], Any]
+
+
+def _run_job(index: int) -> Any:
+    return _job(index)
 
 
 def appearance(frames: Frames, cells: int = 24) -> npt.NDArray[np.float32]:

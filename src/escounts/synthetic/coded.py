@@ -77,11 +77,15 @@ def coded_still(picture: Frames, recipe: StillRecipe, *, size: int = 144, second
         stream: Any = container.add_stream(recipe.codec, rate=recipe.rate, options=_options(recipe))
         stream.width, stream.height, stream.pix_fmt, stream.gop_size = width, height, "yuv420p", recipe.gop
         stream.codec_context.time_base = Fraction(1, recipe.rate)
+        pixels, drawn = np.zeros(0, np.uint8), -1.0
         for number in range(count):
-            shown = still + recipe.fade * number / count if recipe.fade else still
-            if recipe.clock:
-                shown = _with_clock(shown, number // recipe.rate, recipe.seed)
-            frame = av.VideoFrame.from_ndarray(shown.clip(0, 255).astype(np.uint8), format="rgb24")
+            # A fade changes every frame, a clock every second, a photograph never.
+            moment = number / count if recipe.fade else number // recipe.rate if recipe.clock else 0.0
+            if moment != drawn:
+                shown = still + recipe.fade * number / count
+                shown = _with_clock(shown, number // recipe.rate, recipe.seed) if recipe.clock else shown
+                pixels, drawn = shown.clip(0, 255).astype(np.uint8), moment
+            frame = av.VideoFrame.from_ndarray(pixels, format="rgb24")
             frame.pts = number
             container.mux(stream.encode(frame))
         container.mux(stream.encode(None))
