@@ -229,7 +229,7 @@ class MultiRateEncoding:
         touched = [w for w in self.windows[view] if w.start < stop and w.start + w.cells > begin]
         for window in touched:
             if window.offset is None:
-                for stitcher in (density, gate, sharp):
+                for stitcher in stitchers:
                     stitcher.add(np.zeros(window.cells), window.start, triangle(window.cells))
         windows = [w for w in touched if w.offset is not None]
         batch = 1 if self.model.device.type == "cpu" else GPU_BATCH
