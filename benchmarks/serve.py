@@ -1,4 +1,4 @@
-"""Twenty clients at once, and recounts of a one-minute video. Writes a table and JSON to benchmarks/results/.
+"""Twenty clients at once, and recounts of a one-minute video. Prints a table, writes docs/benchmarks.md and JSON.
 
     python benchmarks/serve.py [--clients 20] [--recounts 30] [--model default]
 

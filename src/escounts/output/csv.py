@@ -9,11 +9,7 @@ from pathlib import Path
 from escounts.atomic_files import write_text
 from escounts.results import CountResult
 
-COLUMNS = (
-    *("video", "model", "count", "confidence", "unsure"),
-    *("repetition", "start_s", "end_s", "score"),
-    *("corrected", "machine_count"),
-)
+COLUMNS = ("video", "model", "count", "confidence", "unsure", "repetition", "start_s", "end_s", "score")
 
 
 def write(result: CountResult, path: Path, *, video: Path | None = None) -> None:
@@ -22,13 +18,11 @@ def write(result: CountResult, path: Path, *, video: Path | None = None) -> None
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(COLUMNS)
     unsure = "yes" if result.unsure else "no"
-    confidence = f"{result.confidence:.4f}" if result.machine is None else ""
-    about = (result.video, result.model, result.count, confidence, unsure)
-    correction = ("no", "") if result.machine is None else ("yes", result.machine.count)
+    about = (result.video, result.model, result.count, f"{result.confidence:.4f}", unsure)
     for index, repetition in enumerate(result.repetitions, 1):
         times = (f"{repetition.start:.3f}", f"{repetition.end:.3f}")
         score = "" if repetition.score is None else f"{repetition.score:.4f}"
-        rows.writerow((*about, index, *times, score, *correction))
+        rows.writerow((*about, index, *times, score))
     if not result.repetitions:
-        rows.writerow((*about, "", "", "", "", *correction))
+        rows.writerow((*about, "", "", "", ""))
     write_text(path, text.getvalue())
