@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint release-test bench wheel clean
+.PHONY: demo test lint docs release-test bench wheel clean
 
 demo: $(VENV)/.demo
 	$(BIN)/escounts count examples/sample.mp4 -o out/demo -f json,png,html --force
@@ -20,6 +20,10 @@ lint: $(VENV)/.test
 	$(BIN)/ruff format --check src tests benchmarks
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+
+docs: $(VENV)/.test
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo build/site/index.html
 
 bench: $(VENV)/.test
 	$(BIN)/python benchmarks/count.py

@@ -5,7 +5,7 @@
 
 Counts every clip of DIR/dev.csv, zero-shot and with its exemplar, with two threads in float32 on the CPU, and
 compares with one thread, with one go instead of encode() + count() (one exemplar), and with what another device
-said of the same clips. Prints a table and puts it into docs/benchmarks.md.
+said of the same clips. Prints a table and writes it to benchmarks/results/.
 """
 
 from __future__ import annotations

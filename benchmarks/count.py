@@ -1,4 +1,4 @@
-"""A minute of 720p30: pure decoding against counting. Prints a table and writes it to docs/benchmarks.md.
+"""A minute of 720p30: pure decoding against counting. Prints a table and writes it to benchmarks/results/.
 
     python benchmarks/count.py [--rounds 3] [--models spectral lite] [--device cuda]
 

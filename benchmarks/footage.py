@@ -130,13 +130,11 @@ def _command(*arguments: str) -> float:
 
 
 def replace_section(name: str, text: str) -> None:
-    """Put a table into docs/benchmarks.md, in place of the one of the same name."""
-    page = Path(__file__).resolve().parent.parent / "docs" / "benchmarks.md"
-    old = page.read_text(encoding="utf-8") if page.exists() else "# Benchmarks\n"
-    first, last = f"<!-- {name} -->", f"<!-- end of {name} -->"
-    if first in old:
-        before, rest = old.split(first, 1)
-        after = rest.split(last, 1)[1]
-    else:
-        before, after = old.rstrip("\n") + "\n\n", "\n"
-    page.write_text(f"{before}{first}\n{text.strip()}\n{last}{after}", encoding="utf-8")
+    """Write a table to benchmarks/results/ and show it on docs/benchmarks.md, where it stays in its place."""
+    root = Path(__file__).resolve().parent.parent
+    file = f"benchmarks/results/{name.replace(' ', '-')}.md"
+    (root / file).write_text(text.strip() + "\n", encoding="utf-8")
+    page = root / "docs" / "benchmarks.md"
+    shown = page.read_text(encoding="utf-8")
+    if f'--8<-- "{file}"' not in shown:
+        page.write_text(shown.rstrip("\n") + f'\n\n--8<-- "{file}"\n', encoding="utf-8")

@@ -2,7 +2,7 @@
 
     python benchmarks/long_video.py [--model spectral] [--rounds 1]
 
-The long video is the short one's packets again and again (remuxed with PyAV). Writes to docs/benchmarks.md.
+The long video is the short one's packets again and again (remuxed with PyAV). Writes to benchmarks/results/.
 """
 
 from __future__ import annotations

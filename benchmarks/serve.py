@@ -1,4 +1,4 @@
-"""Twenty clients at once, and recounts of a one-minute video. Prints a table, writes docs/benchmarks.md and JSON.
+"""Twenty clients at once, and recounts of a one-minute video. Writes a table and JSON to benchmarks/results/.
 
     python benchmarks/serve.py [--clients 20] [--recounts 30] [--model default]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -122,3 +123,57 @@ def test_a_repetition_without_evidence_has_no_score() -> None:
     data = to_dict(CountResult("v", "m", 1, 1.0, (Repetition(0.0, 1.0),), FOUR_CYCLES, 0.5, True, 4.0, (0.0, 4.0)))
     assert data["repetitions"] == [{"start": 0.0, "end": 1.0}]
     assert from_dict(data).repetitions[0].score is None
+
+
+def counted(values: np.ndarray, kind: str = "rate", seconds: float = 4.0) -> CountResult:
+    density = DensityMap(values.astype(np.float32), 0.0, seconds / len(values), kind)  # type: ignore[arg-type]
+    found = tuple(replace(one, score=i / 10) for i, one in enumerate(density.repetitions()))
+    return CountResult("v.mp4", "m", len(found), density.count, found, density, 0.9, False, seconds, (0.0, seconds))
+
+
+def borders(result: CountResult) -> set[float]:
+    return {round(border, 2) for span in spans(result) for border in span}
+
+
+@pytest.mark.parametrize("at", [1.3, 1.7, 2.3, 0.2, 3.9])
+def test_one_dragged_border_moves_all(at: float) -> None:
+    free = counted(np.full(400, 0.01))
+    moved = free.aligned(at=at)
+    assert free.phase == "arbitrary" and moved.phase == "corrected" and moved.count == 4 == len(moved.repetitions)
+    assert round(at, 2) in borders(moved)
+    inner = sorted(borders(moved) - {0.0, 4.0})
+    assert inner == pytest.approx([round(at % 1.0, 2) + i for i in range(len(inner))], abs=0.011)
+    assert all(start < end for start, end in spans(moved))
+
+
+def test_a_tempo_that_changes_moves_borders_by_a_part_of_each_repetition() -> None:
+    """One second each, then two seconds each; a border a quarter of a repetition later is one everywhere."""
+    free = counted(np.concatenate([np.full(200, 0.01), np.full(400, 0.005)]), seconds=6.0)
+    assert sorted(borders(free)) == [0.0, 1.0, 2.0, 4.0, 6.0]
+    assert sorted(borders(free.aligned(at=1.25)))[1:4] == pytest.approx([1.25, 2.5, 4.5], abs=0.02)
+
+
+def test_a_border_dragged_out_of_a_stretch_and_the_other_stretch_follow() -> None:
+    """Two stretches of three, still before, between and after; the person begins each repetition 0.2 s earlier."""
+    stretch = np.full(300, 0.01)
+    free = counted(np.concatenate([np.zeros(100), stretch, np.zeros(200), stretch, np.zeros(100)]), seconds=10.0)
+    assert [start for start, _ in spans(free)] == pytest.approx([1, 2, 3, 6, 7, 8], abs=0.02)
+    moved = free.aligned(at=0.8)
+    assert moved.count == 6 and spans(moved)[0][0] == 0.8
+    assert [end for _, end in spans(moved)] == pytest.approx([1.8, 2.8, 3.8, 6.8, 7.8, 8.8], abs=0.03)
+
+
+def test_peaks_are_aligned_too_and_scores_stay_with_their_repetitions() -> None:
+    values = np.zeros(80)
+    values[10::20] = 1.0
+    free = counted(values, "peaks")
+    moved = free.aligned(at=1.2)
+    assert [start for start, _ in spans(moved)] == pytest.approx([0.2, 1.2, 2.2, 3.2], abs=0.06)
+    assert [one.score for one in moved.repetitions] == [one.score for one in free.repetitions]
+
+
+def test_nowhere_to_put_a_border() -> None:
+    with pytest.raises(EscountsError, match="there are no repetitions"):
+        counted(np.zeros(40)).aligned(at=1.0)
+    with pytest.raises(EscountsError, match="counted are 0 to 4 s"):
+        counted(np.full(40, 0.1)).aligned(at=5.0)

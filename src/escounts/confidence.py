@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from escounts.config_codec import from_plain
 
 Array = npt.NDArray[np.float32]
 
@@ -32,6 +33,9 @@ SAME_COUNT = 0.12
 FEW_CELLS = 6.0
 """A view that has fewer cells a repetition than this may take one rhythm for another (aliasing)."""
 
+VIDEO_FLOOR = 0.05
+"""Weight of a cell whose gate is shut, in what cells say of the whole video: where no gate opens, all speak alike."""
+
 FEATURES = ("bias", "certainty", "decided", "agreement", "log_count", "cells", "exemplar", "unit")
 """Of an estimate: is its count within one of the truth?"""
 UNITS = (0.5, 1.0, 2.0)
@@ -42,12 +46,18 @@ CHOICE = ("bias", "certainty", "support", "others", "few_cells")
 
 @dataclass(frozen=True)
 class Evidence:
-    """One view's opinion on the base grid: density a frame, gate and sharpness of the period, both 0..1."""
+    """One view's opinion on the base grid: density per frame, gate and sharpness of the period, both 0..1.
+
+    alternates, repeats: each frame's opinion of the whole video, logits: the motion has two opposite sides; there is
+    a repetition at all. None where the model does not say.
+    """
 
     rate: float
     density: Array
     gate: Array
     sharpness: Array
+    alternates: Array | None = None
+    repeats: Array | None = None
 
     def certainty(self, part: slice = slice(None)) -> float:
         """Mean of gate × sharpness where the repetitions are; little where the view sees none."""
@@ -66,7 +76,21 @@ class Evidence:
     def part(self, first: int, last: int) -> Evidence:
         """The opinion on base frames first..last."""
         cut = slice(first, last)
-        return Evidence(self.rate, self.density[cut], self.gate[cut], self.sharpness[cut])
+        return Evidence(
+            self.rate,
+            self.density[cut],
+            self.gate[cut],
+            self.sharpness[cut],
+            None if self.alternates is None else self.alternates[cut],
+            None if self.repeats is None else self.repeats[cut],
+        )
+
+    def said(self, of: Array | None, part: slice = slice(None)) -> float:
+        """The frames' mean opinion of the video, weighted by the gate; 0 where the model does not say."""
+        if of is None or not len(of[part]):
+            return 0.0
+        weight = self.gate[part] + VIDEO_FLOOR
+        return float((of[part] * weight).sum() / weight.sum())
 
 
 @dataclass(frozen=True)
@@ -113,15 +137,10 @@ class Calibration:
     @classmethod
     def from_json(cls, text: str) -> Calibration:
         """The inverse of to_json."""
-        known = {field.name for field in fields(cls)}
-        values: dict[str, Any] = {}
-        for name, value in json.loads(text).items():
-            if name in known:
-                values[name] = tuple(value) if isinstance(value, list) else value
+        values = json.loads(text)
         if "weights" in values:  # features are added at the end; older files know fewer
-            known_weights = values["weights"]
-            values["weights"] = (*known_weights, *(0.0,) * (len(FEATURES) - len(known_weights)))
-        return cls(**values)
+            values["weights"] += [0.0] * (len(FEATURES) - len(values["weights"]))
+        return from_plain(cls, values, ignore_unknown=True)
 
 
 def wants_faster(evidence: Sequence[Evidence], base_rate: float) -> bool:

@@ -174,7 +174,7 @@ class EncodedVideo:
             unsure_below=model.unsure_below if estimate.confidence_kind == "probability" else None,
             unit=unit,
             hypotheses=estimate.hypotheses,
-            phase="exemplar" if marked and density.kind == "rate" else "arbitrary",
+            phase="exemplar" if marked else "arbitrary",
         )
         return result.converted(best.unit) if best is not None and best.unit is not None else result
 

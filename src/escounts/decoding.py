@@ -18,11 +18,27 @@ from escounts.errors import VideoError
 IMAGE_SUFFIXES = frozenset({".bmp", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"})
 MAX_PIXELS = 2**27
 """16K UHD is just below; a larger header is a mistake or an attack, and is refused before allocating."""
-MAX_GAP = 600.0
-"""A longer jump between two frames (seconds) is a broken clock, not a pause."""
+MAX_GAP = 60.0
+"""A longer jump between two frames (seconds) is a broken clock, not a pause; no frame is shown for longer."""
+NEW_STREAMS = 64
+"""So many times another stream may appear while a file is read; more is an attack."""
+CONTAINERS = (
+    *("mov", "mp4", "matroska", "webm", "avi", "mpegts", "mpeg", "flv", "asf", "ogg", "gif", "apng", "mxf", "nut"),
+    *("dv", "rm", "wtv", "ivf", "yuv4mpegpipe", "h264", "hevc", "av1", "obu", "vvc", "m4v", "mpegvideo", "mjpeg"),
+    *("h263", "vc1", "dirac", "mpjpeg", "image2", "bmp_pipe", "jpeg_pipe", "png_pipe", "ppm_pipe"),
+    *("pgm_pipe", "tiff_pipe", "webp_pipe", "gif_pipe", "wav", "mp3", "flac", "aac"),
+)
+"""FFmpeg's names of what is opened; sound only to say that it is sound. Playlists (hls, dash, concat, sdp) are not
+among them: they make FFmpeg read files that nobody named."""
 _ATTACHED_PICTURE = 1024
 _LENIENT: dict[str, Any] = {"metadata_errors": "replace"} if int(av.__version__.split(".")[0]) < 19 else {}
 """Titles in broken encodings are nobody's concern; PyAV has no such option any more from version 19 on."""
+_OPTIONS = {
+    "protocol_whitelist": "file",
+    "format_whitelist": ",".join(CONTAINERS),
+    "pattern_type": "none",  # a % in an image's name is a %, and no other files are read for it
+    "max_pixels": str(MAX_PIXELS),
+}
 DEFAULT_RATE = 25.0
 """Frames a second where nothing says it: raw streams and folders of images."""
 
@@ -114,12 +130,12 @@ class FileSource:
                 seconds = None if frame.pts is None else float(frame.pts * frame.time_base)
                 time = clock.at(seconds)
                 length = float(frame.duration * frame.time_base) if frame.duration else 1.0 / self._fps
-                yield RawFrame(time, length, frame)
+                yield RawFrame(time, min(length, MAX_GAP), frame)
 
     def _pictures(self, container: Any, stream: Any) -> Iterator[Any]:
         """Decoded pictures; damaged packets are skipped, as players do."""
         try:
-            for packet in container.demux(stream):
+            for packet in _packets(container, stream):
                 try:
                     yield from packet.decode()
                 except av.error.EOFError:
@@ -148,9 +164,14 @@ class FileSource:
             # "file:" keeps a colon in a name from being taken for a protocol.
             container = av.open(
                 f"file:{self.path}",
-                options={"protocol_whitelist": "file,crypto,data", "max_pixels": str(MAX_PIXELS)},
+                options=_OPTIONS,
                 **_LENIENT,
             )
+        except av.error.ArgumentError as error:
+            raise VideoError(
+                f"{self.path}: a playlist, or another kind of file that is not opened; a video itself is: "
+                f"{', '.join(CONTAINERS[:10])} …"
+            ) from error
         except (av.error.FFmpegError, OSError, ValueError) as error:
             raise VideoError(f"{self.path}: {_reason(self.path, error)}") from error
         with container:
@@ -181,7 +202,7 @@ class FileSource:
         """Read all packets, decode none: where headers do not say how long the video is."""
         last, packets = 0.0, 0
         with self._opened(threads=1) as (container, stream):
-            for packet in container.demux(stream):
+            for packet in _packets(container, stream):
                 if packet.size == 0:
                     continue
                 packets += 1
@@ -242,6 +263,17 @@ def image_files(folder: Path) -> list[Path]:
     except OSError as error:
         raise VideoError(f"{folder}: {error.strerror or error}") from error
     return sorted(found, key=lambda entry: [int(p) if p.isdigit() else p for p in re.split(r"(\d+)", entry.name)])
+
+
+def _packets(container: Any, stream: Any) -> Iterator[Any]:
+    """The stream's packets. PyAV raises IndexError at the first packet of a stream that was not there when reading
+    began (sound that begins later): reading goes on behind that packet."""
+    for _ in range(NEW_STREAMS):
+        try:
+            yield from container.demux(stream)
+            return
+        except IndexError:
+            continue
 
 
 def _picture_stream(path: Path, container: Any) -> Any:

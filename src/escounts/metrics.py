@@ -68,6 +68,15 @@ def off_by(truth: npt.ArrayLike, predicted: npt.ArrayLike, most: int) -> float:
     return _mean((np.abs(true - counted) <= most).astype(np.float64))
 
 
+def auc(scores: npt.ArrayLike, truth: npt.ArrayLike) -> float:
+    """Probability that a true case scores higher than a false one, ties counting half; NaN without both kinds."""
+    score, true = np.asarray(scores, np.float64), np.asarray(truth, bool)
+    if true.all() or not true.any():
+        return float("nan")
+    apart = score[true][:, None] - score[~true][None]
+    return float((apart > 0).mean() + 0.5 * (apart == 0).mean())
+
+
 def off_by_curve(truth: npt.ArrayLike, predicted: npt.ArrayLike, *, most: int = 10) -> Array:
     """Share of videos at most 0, 1 … `most` off, (most + 1,)."""
     return np.array([off_by(truth, predicted, n) for n in range(most + 1)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -10,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from escounts.errors import EscountsError
-from escounts.spans import spans_from_peaks, spans_from_rate
+from escounts.spans import align, spans_from_peaks, spans_from_rate
 
 FloatArray = npt.NDArray[np.float32]
 DensityKind = Literal["peaks", "rate"]
@@ -65,13 +66,19 @@ class DensityMap:
     def repetitions(self, count: int | None = None, *, anchors: Sequence[float] = ()) -> tuple[Repetition, ...]:
         """Where `count` repetitions lie (None: the map's own count, rounded half to even), in order.
 
-        anchors: seconds at which a repetition is known to begin or end (an exemplar's); they set the phase of a
-        rate. The score says how close the map's mass per repetition is to one. `spans` explains the two kinds.
+        anchors: seconds at which a repetition is known to begin or end (an exemplar's); they set the phase. The score
+        says how close the map's mass per repetition is to one. `spans` explains the two kinds.
         """
         values = np.asarray(self.values, dtype=np.float64)
         wanted = max(0, round(self.count)) if count is None else count
         cells = [(time - self.start) / self.step for time in anchors]
-        spans = spans_from_rate(values, wanted, cells) if self.kind == "rate" else spans_from_peaks(values, wanted)
+        if self.kind == "rate":
+            spans = spans_from_rate(values, wanted, cells)
+        else:
+            spans = spans_from_peaks(values, wanted)
+            if spans and cells:
+                pairs = align([(low, high) for low, high, _ in spans], cells[0])
+                spans = [(low, high, score) for (low, high), (_, _, score) in zip(pairs, spans, strict=True)]
         return tuple(
             Repetition(self.start + low * self.step, self.start + high * self.step, float(np.clip(score, 0.0, 1.0)))
             for low, high, score in spans
@@ -120,6 +127,15 @@ class ExemplarSpan:
 
 
 @dataclass(frozen=True)
+class MachineCount:
+    """What the model had said of a video whose repetitions a person corrected."""
+
+    count: int
+    confidence: float
+    unsure: bool
+
+
+@dataclass(frozen=True)
 class CountResult:
     """A counted video.
 
@@ -127,6 +143,8 @@ class CountResult:
     raw_count: the sum of the density map. confidence: 0..1, see confidence_kind. unsure: confidence is below
     unsure_below, or is not a probability. range: the seconds counted. phase: what the borders of the repetitions
     stand on. hypotheses: what else may be true, the most useful (this count) first; empty where a model gives none.
+    machine: where a person corrected the repetitions, what the model had said; density, raw_count and confidence are
+    still the model's.
     """
 
     video: str
@@ -147,6 +165,25 @@ class CountResult:
     unit: Unit | None = None
     hypotheses: tuple[Hypothesis, ...] = ()
     phase: Phase = "arbitrary"
+    machine: MachineCount | None = None
+
+    def corrected(self, spans: Sequence[tuple[float, float]]) -> CountResult:
+        """What a person said instead: (start, end) of every repetition in seconds, of the whole video."""
+        repetitions = tuple(Repetition(start, end) for start, end in sorted(spans))
+        first = min([self.range[0], *(one.start for one in repetitions)])
+        last = max([self.range[1], *(one.end for one in repetitions)])
+        return replace(
+            self,
+            count=len(repetitions),
+            repetitions=repetitions,
+            unsure=False,
+            duration=max(self.duration, last),
+            range=(first, last),
+            unit=None,
+            hypotheses=(),
+            phase="corrected",
+            machine=self.machine or MachineCount(self.count, self.confidence, self.unsure),
+        )
 
     @property
     def counting_times(self) -> list[float]:
@@ -161,6 +198,32 @@ class CountResult:
             final = self.repetitions[-1]
             times[-1] = min(times[-1], max(last - READABLE, (final.start + final.end) / 2))
         return times
+
+    def aligned(self, *, at: float) -> CountResult:
+        """The same repetitions with all borders moved by one phase, so that a border lies at `at` (seconds).
+
+        Where a repetition begins is arbitrary until somebody says it; said of one, it is known of all. The count
+        stays; what is cut off at an end of the counted range is shorter. Raises EscountsError without repetitions, or
+        for a time outside the range.
+        """
+        first, last = self.range
+        if not self.repetitions or not first <= at <= last:
+            counted = "there are no repetitions" if not self.repetitions else f"counted are {first:g} to {last:g} s"
+            raise EscountsError(f"{self.video}: no border can lie at {at:g} s: {counted}")
+        before = [(one.start, one.end) for one in self.repetitions]
+        low, high = min(before, key=lambda span: max(span[0] - at, at - span[1]))
+        # A border that was dragged out of a stretch has the same phase as one a whole repetition further inside.
+        length = max(high - low, 1e-6)
+        missing = max(low - at, 0.0) - max(at - high, 0.0)
+        inside = at + math.copysign(math.ceil(abs(missing) / length) * length, missing)
+        found = [(one.start, one.end) for one in self.density.repetitions(self.count, anchors=[inside])]
+        near = min((border for span in found for border in span), key=lambda border: abs(border - at))
+        if abs(near - at) < 0.25 * length:
+            found = [(at if start == near else start, at if end == near else end) for start, end in found]
+        else:  # the density holds too few repetitions at that phase
+            found = align(before, at)
+        clipped = [(min(max(start, first), last), min(max(end, first), last)) for start, end in found]
+        return replace(self, repetitions=_scored(clipped, self.repetitions), phase="corrected")
 
     def in_unit(self, unit: Unit) -> CountResult:
         """The same video counted by cycles or by sides, as a person chose it: one cycle is two sides.
@@ -192,7 +255,8 @@ class CountResult:
             found = tuple(half for repetition in self.repetitions for half in _halves(repetition))
         else:
             known = () if self.phase == "arbitrary" else tuple(one.start for one in self.repetitions)
-            found = density.repetitions(count, anchors=known)
+            again = density.repetitions(count, anchors=known)
+            found = _scored([(one.start, one.end) for one in again], self.repetitions)
         return replace(
             self,
             count=count,
@@ -207,6 +271,15 @@ class CountResult:
 def is_unsure(confidence: float, kind: ConfidenceKind, below: float) -> bool:
     """Whether a count is called unsure: its probability is too low, or its confidence is not a probability."""
     return kind != "probability" or confidence < below
+
+
+def _scored(spans: Sequence[tuple[float, float]], before: Sequence[Repetition]) -> tuple[Repetition, ...]:
+    """Spans as repetitions; each takes the score of the one before that it shares most time with."""
+    found = []
+    for start, end in spans:
+        most = max(before, key=lambda one: min(one.end, end) - max(one.start, start))
+        found.append(Repetition(start, end, most.score))
+    return tuple(found)
 
 
 def _halves(cycle: Repetition) -> tuple[Repetition, Repetition]:

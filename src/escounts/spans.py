@@ -1,14 +1,14 @@
 """Where the repetitions of a density map are: always as many as asked for. Places in cells (0 = left edge).
 
-A map of "peaks" has one bump a repetition. The highest peaks are the repetitions; each reaches half-way to
+A map of "peaks" has one bump per repetition. The highest peaks are the repetitions; each reaches half-way to
 its neighbours, but no further than the map's typical distance allows, so that a pause belongs to nobody. Where
 the map has fewer peaks than repetitions, their middles are where its running sum passes 1/2, 3/2, 5/2 …
 
 A map of "rate" has no bumps: repetitions end where its running sum passes whole numbers. The phase starts
-anew after every stretch in which nothing repeats, since a repetition begins where the motion begins: stretches are
+anew after every stretch without repetitions, since a repetition begins where the motion begins: stretches are
 given whole numbers of repetitions (largest remainders), and their running sums are scaled to end on them.
 Stretches are joined across the shortest gaps first when that brings their sums closer to whole numbers: then
-the gap lies inside a repetition.
+the gap lies inside a repetition. Where in the motion a repetition begins is arbitrary, unless a border is known.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def find_peaks(values: npt.ArrayLike, *, above: float | None = None) -> npt.NDAr
 
 
 def spans_from_peaks(values: Array, count: int) -> Found:
-    """`count` spans (start, end, score) of a map with one bump a repetition."""
+    """`count` spans (start, end, score) of a map with one bump per repetition."""
     if count <= 0:
         return []
     positive = np.maximum(values, 0.0)
@@ -77,8 +77,8 @@ class _Stretch(NamedTuple):
 def spans_from_rate(values: Array, count: int, anchors: Sequence[float] = ()) -> Found:
     """`count` spans (start, end, score) of a map of repetitions per cell.
 
-    A rate has no phase: spans begin where a stretch begins, unless anchors (in cells) say where repetitions of it
-    begin and end.
+    A rate has no phase: spans begin where a stretch begins, unless anchors (in cells) say where repetitions begin and
+    end. They say so for all stretches: what is part of a repetition in one is so in the others.
     """
     if count <= 0:
         return []
@@ -88,14 +88,14 @@ def spans_from_rate(values: Array, count: int, anchors: Sequence[float] = ()) ->
     given = np.floor(shares).astype(int)
     for index in np.argsort(given - shares, kind="stable")[: count - int(given.sum())]:
         given[index] += 1
+    phase = _phase(positive, stretches, anchors)
     found: Found = []
     for stretch, number in zip(stretches, given.tolist(), strict=True):
         if number == 0:
             continue
         begin, end = _borders(positive, stretch)
         inside = positive[stretch.first : stretch.last + 1]
-        within = [anchor - stretch.first for anchor in anchors if stretch.first <= anchor <= stretch.last + 1]
-        pairs = _anchored(inside, number, within) if within else None
+        pairs = None if phase is None else _anchored(inside, number, phase)
         if pairs is None:
             edges = _crossings(inside, np.arange(number + 1), number)
             pairs = list(pairwise(edges.tolist()))
@@ -150,14 +150,29 @@ def _borders(values: Array, stretch: _Stretch) -> tuple[float, float]:
     return first + 1 - left, last + right
 
 
-def _anchored(values: Array, count: int, anchors: Sequence[float]) -> list[tuple[float, float]] | None:
-    """`count` spans that meet where the running sum is a whole number away from the anchors; None if it holds fewer.
+def _phase(values: Array, stretches: Sequence[_Stretch], anchors: Sequence[float]) -> float | None:
+    """Part of a repetition, 0..1, from a stretch's start to its first border; None where no anchor lies in any."""
+    at = [
+        float(
+            np.interp(anchor - stretch.first, np.arange(stretch.last - stretch.first + 2), _running(values, stretch))
+        )
+        for anchor in anchors
+        for stretch in stretches
+        if stretch.first <= anchor <= stretch.last + 1
+    ]
+    return float(np.angle(np.exp(2j * np.pi * np.array(at)).mean()) / (2 * np.pi)) % 1.0 if at else None
+
+
+def _running(values: Array, stretch: _Stretch) -> Array:
+    return np.concatenate([[0.0], np.cumsum(values[stretch.first : stretch.last + 1])])
+
+
+def _anchored(values: Array, count: int, phase: float) -> list[tuple[float, float]] | None:
+    """`count` spans that meet where the running sum is `phase` past whole numbers; None if it holds fewer.
 
     A part of a repetition is left at either end; of too many spans the one at an end with the smaller mass goes.
     """
     running = np.concatenate([[0.0], np.cumsum(values)]) + np.arange(len(values) + 1) * 1e-12
-    at = np.interp(anchors, np.arange(len(running)), running)
-    phase = float(np.angle(np.exp(2j * np.pi * at).mean()) / (2 * np.pi)) % 1.0
     levels = np.concatenate([[0.0], np.arange(phase, running[-1], 1.0), [running[-1]]])
     levels = levels[np.append(True, np.diff(levels) > 1e-6)]
     edges = np.interp(levels, running, np.arange(len(running)))
@@ -167,6 +182,25 @@ def _anchored(values: Array, count: int, anchors: Sequence[float]) -> list[tuple
         place = 0 if masses[0] < masses[-1] else -1
         del spans[place], masses[place]
     return spans if len(spans) == count else None
+
+
+def align(spans: Sequence[tuple[float, float]], at: float) -> list[tuple[float, float]]:
+    """The spans, all borders moved by the same part of a repetition, so that the one nearest to `at` lies there.
+
+    A border moves into the repetition that it enters; the first and the last as if one more of the same length
+    followed.
+    """
+    nearest = min((border for span in spans for border in span), key=lambda border: abs(border - at))
+    entered = next((s for s in spans if (s[0] if at >= nearest else s[1]) == nearest), None)
+    low, high = entered or next(s for s in spans if nearest in s)
+    share = (at - nearest) / max(high - low, 1e-9)
+    moved = []
+    for (start, end), before, after in zip(spans, [None, *spans[:-1]], [*spans[1:], None], strict=True):
+        own = end - start
+        earlier = before[1] - before[0] if before is not None and before[1] == start else own
+        later = after[1] - after[0] if after is not None and after[0] == end else own
+        moved.append((start + share * (own if share > 0 else earlier), end + share * (later if share > 0 else own)))
+    return moved
 
 
 def _crossings(values: Array, levels: npt.NDArray[np.generic], count: int) -> Array:

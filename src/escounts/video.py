@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,17 +69,20 @@ class Video:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], *, threads: int | None = None, image_rate: float = DEFAULT_RATE
+        self,
+        path: str | os.PathLike[str],
+        *,
+        threads: int | None = None,
+        image_rate: float = DEFAULT_RATE,
+        max_duration: float | None = None,
     ) -> None:
-        """threads: of the decoder, all cores when None. image_rate: frames a second in a folder of images."""
+        """threads: of the decoder, all cores when None. image_rate: frames a second in a folder of images.
+
+        max_duration: seconds; a longer video is a VideoError, by its header now or by its frames once they are read.
+        """
         self.path = Path(path)
-        try:
-            folder = self.path.is_dir()
-            exists = folder or self.path.exists()
-        except OSError as error:
-            raise VideoError(f"{self.path}: {error.strerror or error}") from error
-        if not exists:
-            raise VideoError(f"{self.path}: no such file")
+        self._max_duration = max_duration
+        folder = _is_folder(self.path)
         self._source: FileSource | ImageFolder
         if folder:
             self._source = ImageFolder(self.path, rate=image_rate)
@@ -96,6 +100,7 @@ class Video:
             rotation=probe.rotation,
             codec=probe.codec,
         )
+        self._check_duration(probe.duration)
 
     def frames(
         self,
@@ -132,6 +137,7 @@ class Video:
         """The same frames; a file that breaks off long before its promised end is an error."""
         read_to = 0.0
         for frame in frames:
+            self._check_duration(frame.time)
             read_to = max(read_to, frame.time + frame.duration)
             yield frame
         wanted = self.info.duration if end is None else min(end, self.info.duration)
@@ -139,6 +145,14 @@ class Video:
             raise VideoError(
                 f"{self.path}: truncated: breaks off at {read_to:.1f} s of {self.info.duration:.1f} s; "
                 f"count what is there with an end of {read_to:.1f} s"
+            )
+
+    def _check_duration(self, seconds: float) -> None:
+        """Headers may say anything: the frames' own times are held against the limit, too."""
+        if self._max_duration is not None and seconds > self._max_duration:
+            raise VideoError(
+                f"{self.path}: lasts {seconds:.0f} s or more; up to {self._max_duration:.0f} s are taken. Cut it, or "
+                "ask for a longer limit (--max-duration)"
             )
 
 
@@ -212,13 +226,38 @@ def _has_alpha(pixel_format: Any) -> bool:
     return pixel_format.name == "pal8" or any(component.is_alpha for component in pixel_format.components)
 
 
+def _is_folder(path: Path) -> bool:
+    """True for a folder, False for a file; anything else (a pipe, a device, a loop of links) is a VideoError."""
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        raise VideoError(f"{path}: no such file") from None
+    except (OSError, ValueError) as error:
+        raise VideoError(f"{path}: {(getattr(error, 'strerror', None) or str(error)).lower()}") from error
+    if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
+        raise VideoError(f"{path}: a pipe or a device, not a file; save the video to a file first")
+    return stat.S_ISDIR(mode)
+
+
+def _is_special(path: Path) -> bool:
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return False  # opening it says what is wrong
+    return not (stat.S_ISDIR(mode) or stat.S_ISREG(mode))
+
+
 def video_files(folder: Path) -> list[Path]:
-    """Every video below a folder, sorted by name; folders that hold only images count as one video each."""
+    """Every video below a folder, sorted by name; folders that hold only images count as one video each.
+
+    Pipes and devices with a video's name are left out.
+    """
     found: list[Path] = []
     for directory, subfolders, names in os.walk(folder):
         subfolders.sort()
         here = Path(directory)
-        videos = sorted(here / name for name in names if Path(name).suffix.lower() in VIDEO_SUFFIXES)
+        named = sorted(here / name for name in names if Path(name).suffix.lower() in VIDEO_SUFFIXES)
+        videos = [path for path in named if not _is_special(path)]
         found += videos
         if not videos and len(image_files(here)) > 1:
             found.append(here)

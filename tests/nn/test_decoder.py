@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import lru_cache
 
 import pytest
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from escounts.config_codec import from_plain, to_plain
 from escounts.errors import ExemplarError, ModelError
 from escounts.nn import attention, packing
 from escounts.nn.decoder import PAPER, RELEASED, Decoder, DecoderConfig, check_tokens
@@ -103,9 +103,9 @@ def test_a_missing_or_extra_key_is_refused_by_name() -> None:
 
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 def test_config_survives_json(config: DecoderConfig) -> None:
-    assert DecoderConfig.from_dict(json.loads(json.dumps(asdict(config)))) == config
+    assert from_plain(DecoderConfig, to_plain(config)) == config
     with pytest.raises(ValueError, match="colour"):
-        DecoderConfig.from_dict({"colour": "red"})
+        from_plain(DecoderConfig, {"colour": "red"})
 
 
 def test_cross_block_by_hand() -> None:

@@ -305,3 +305,51 @@ def test_advice_is_something_not_done_yet(result: CountResult, nothing: CountRes
     assert "not sure: look at it (" in headline(shown), "an exemplar was given already"
     assert "give an exemplar" in headline(replace(shown, exemplars=()))
     assert "--assume-repeats" in headline(replace(nothing, exemplars=()))
+
+
+SAID = [(0.2, 1.0), (1.0, 2.1), (2.1, 3.4)]
+
+
+def test_a_corrected_result_is_the_persons_with_the_models_beside_it(result: CountResult) -> None:
+    corrected = result.corrected(SAID)
+    assert (corrected.count, corrected.phase, corrected.unsure) == (3, "corrected", False)
+    assert [(r.start, r.end, r.score) for r in corrected.repetitions] == [(a, b, None) for a, b in SAID]
+    assert corrected.machine is not None
+    assert (corrected.machine.count, corrected.machine.confidence) == (4, 0.83)
+    again = corrected.corrected([*SAID, (3.4, 4.5)])
+    assert again.machine == corrected.machine, "the model's count, not that of the first correction"
+    assert (again.range, again.duration) == ((0.0, 4.5), 4.5), "real frames past a header's end"
+    assert result.corrected([]).count == 0
+
+
+def test_every_format_of_a_corrected_result_says_so(result: CountResult, movie: Path, tmp_path: Path) -> None:
+    corrected = result.corrected(SAID)
+    texts = {}
+    for name in ("text", "json", "csv", "srt", "html"):
+        path = tmp_path / f"r{SUFFIXES[name]}"
+        WRITERS[name](corrected, path, video=None)
+        texts[name] = path.read_text()
+    data = json.loads(texts["json"])
+    assert (data["count"], data["corrected"], data["confidence"]) == (3, True, None)
+    assert data["machine"] == {"count": 4, "confidence": 0.83, "unsure": False}
+    assert to_dict(from_dict(data)) == data
+    rows = list(csv.DictReader(texts["csv"].splitlines()))
+    assert {(r["count"], r["confidence"], r["corrected"], r["machine_count"]) for r in rows} == {
+        ("3", "", "yes", "4")
+    }
+    assert "3 repetitions, corrected by hand, the model counted 4" in texts["text"]
+    assert texts["srt"].rstrip().endswith("3\ncorrected by hand, the model counted 4")
+    assert "corrected by hand, the model counted 4" in texts["html"]
+    for text in texts.values():
+        assert "0.83" not in text.replace('"confidence": 0.83', "")
+        assert "83%" not in text
+    figure = draw(Figure(), corrected, None)
+    assert any("the model counted 4" in text.get_text() for text in figure.texts)
+    plain, noted = Badge(240)._box(3), Badge(240, note="corrected · model 4")._box(3)
+    assert noted.shape[0] > plain.shape[0]
+
+
+def test_a_result_that_nobody_corrected_says_that(result: CountResult, tmp_path: Path) -> None:
+    assert (to_dict(result)["corrected"], to_dict(result)["machine"]) == (False, None)
+    WRITERS["csv"](result, tmp_path / "r.csv", video=None)
+    assert next(csv.DictReader((tmp_path / "r.csv").open(newline="")))["corrected"] == "no"

@@ -156,7 +156,7 @@ def test_a_rebuild_takes_names_counts_and_labels_from_the_copy(tmp_path: Path) -
 def test_a_running_service_keeps_a_copy_of_its_database(tmp_path: Path) -> None:
     settings = filled(tmp_path)
     with service_running(tmp_path, devices=()) as (_, service):
-        service.keep_house()
+        service.maintain()
         assert len(Database(settings.backup).videos()) == 3
 
 
@@ -175,7 +175,7 @@ def test_what_is_deleted_is_moved_aside_and_goes_later(tmp_path: Path) -> None:
         assert json.loads((entry / "record.json").read_text())["labels"][0]["action"] == "squat"
         (settings.trash / "mine").mkdir()
         entry.rename(settings.trash / f"{int(time.time() - 4 * 86400)}-{IDS[1]}")
-        service.keep_house()
+        service.maintain()
         assert [path.name for path in settings.trash.iterdir()] == ["mine"]
 
 

@@ -14,6 +14,7 @@ from serving import Client
 from escounts.errors import VideoError
 from escounts.serve import filmstrip
 from escounts.serve.filmstrip import STRIP_HEIGHT, STRIP_PICTURES, write_filmstrip, write_thumbnail
+from escounts.video import Video
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +29,7 @@ def test_each_picture_is_from_the_middle_of_its_part(
     brightening: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seeks_above: float
 ) -> None:
     monkeypatch.setattr(filmstrip, "SEEK_SECONDS", seeks_above)
-    write_filmstrip(brightening, tmp_path / "strip.jpg")
+    write_filmstrip(Video(brightening), tmp_path / "strip.jpg")
     strip = np.asarray(Image.open(tmp_path / "strip.jpg").convert("L"), dtype=float)
     assert strip.shape == (STRIP_HEIGHT, STRIP_PICTURES * 90)
     shown = strip.reshape(STRIP_HEIGHT, STRIP_PICTURES, 90).mean(axis=(0, 2)) / 255
@@ -37,7 +38,7 @@ def test_each_picture_is_from_the_middle_of_its_part(
 
 
 def test_the_thumbnail_is_from_the_middle(brightening: Path, tmp_path: Path) -> None:
-    write_thumbnail(brightening, tmp_path / "one.jpg")
+    write_thumbnail(Video(brightening), tmp_path / "one.jpg")
     image = Image.open(tmp_path / "one.jpg")
     assert image.size == (144, 96)
     assert abs(float(np.asarray(image.convert("L"), dtype=float).mean()) / 255 - 0.5) < 0.04
@@ -46,7 +47,7 @@ def test_the_thumbnail_is_from_the_middle(brightening: Path, tmp_path: Path) -> 
 def test_a_file_that_is_not_a_video_is_refused(tmp_path: Path) -> None:
     (tmp_path / "letter.mp4").write_text("Dear video,")
     with pytest.raises(VideoError):
-        write_filmstrip(tmp_path / "letter.mp4", tmp_path / "strip.jpg")
+        write_filmstrip(Video(tmp_path / "letter.mp4"), tmp_path / "strip.jpg")
     assert not (tmp_path / "strip.jpg").exists()
 
 

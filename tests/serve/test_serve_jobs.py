@@ -15,13 +15,12 @@ from typing import Any, cast
 import pytest
 from serving import Client, eventually, service_running
 
-from escounts.serve.crew import Running, WorkerHandle
 from escounts.serve.database import Database, JobRow, VideoRow
 from escounts.serve.events import EventHub
 from escounts.serve.jobs import JobRunner
-from escounts.serve.promises import JobError, Render, settle
 from escounts.serve.settings import Settings
 from escounts.serve.worker import RenderTask, Source
+from escounts.serve.worker_pool import JobError, Render, Running, WorkerHandle, resolve
 
 SOURCE = Source("v", "clip.mp4", "clip.mp4")
 REQUEST = '{"exemplars": [], "start": null, "end": null, "assume_repeats": false}'
@@ -114,7 +113,7 @@ def test_a_drawing_that_nobody_waits_for_any_more_harms_nobody(runner: JobRunner
     runner._end(worker, "done", "drawing", "clip.png")
     assert worker.tasks == {}
     waited = Render(render.task)
-    settle(waited.future, JobError("no"))
+    resolve(waited.future, JobError("no"))
     with pytest.raises(JobError, match="no"):
         waited.future.result(1)
 

@@ -9,11 +9,12 @@ import pytest
 
 from escounts.errors import OutputError
 from escounts.serve.preview import LONGEST_SIDE, preview_size, write_preview
+from escounts.video import Video
 
 
 def test_the_copy_is_h264(clips: dict[int, Path], tmp_path: Path) -> None:
     target = tmp_path / "copy.mp4"
-    write_preview(clips[5], target)
+    write_preview(Video(clips[5]), target)
     with av.open(str(target)) as container:
         assert container.streams.video[0].codec_context.name == "h264"
 
@@ -23,7 +24,7 @@ def test_without_h264_the_copy_is_refused_in_one_line(
 ) -> None:
     monkeypatch.setattr(av, "codecs_available", av.codecs_available - {"libx264"})
     with pytest.raises(OutputError, match="libx264") as refused:
-        write_preview(clips[5], tmp_path / "copy.mp4")
+        write_preview(Video(clips[5]), tmp_path / "copy.mp4")
     assert "\n" not in str(refused.value)
     assert list(tmp_path.iterdir()) == [], "nothing is written that a browser would be given in vain"
 

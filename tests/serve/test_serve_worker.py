@@ -138,14 +138,14 @@ def test_a_cancel_that_comes_after_the_end_is_forgotten() -> None:
     worker._count = count  # type: ignore[method-assign]
     threading.Thread(target=worker._run_lane, args=("fast",), daemon=True).start()
     task = CountTask("job", Source("id", "clip.mp4", "clip.mp4"))
-    worker._obey("fast", task)
-    worker._obey("cancel", "job")
+    worker._handle("fast", task)
+    worker._handle("cancel", "job")
     gate.set()
     assert ours.recv() == ("cancelled", "job", None)
     eventually(lambda: not worker._held)
-    worker._obey("cancel", "job")
+    worker._handle("cancel", "job")
     assert worker._cancelled == set()
-    worker._obey("fast", task)
+    worker._handle("fast", task)
     assert [ours.recv()[0], ours.recv()[0]] == ["progress", "done"]
 
 

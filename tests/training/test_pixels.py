@@ -87,7 +87,8 @@ def test_forward_gives_gradients_to_encoder_latent_and_length(task: PixelTask) -
     torch.manual_seed(0)
     network = Network(LITE_TINY)
     output, _ = task.forward(network, task.batch(0, 0, 1))
-    output.density_BT.sum().backward()
+    assert output.video_logits_BTK is not None
+    (output.density_BT.sum() + output.video_logits_BTK.sum()).backward()
     silent = [name for name, p in network.named_parameters() if p.grad is None]
     assert silent == []
 

@@ -46,7 +46,7 @@ def test_the_last_checkpoint_is_calibrated(tmp_path: Path, monkeypatch: pytest.M
     assert all(getattr(fitted, name) == getattr(UNCALIBRATED, name) for name in kept)
     with pytest.raises(DataError, match=r"holds another run \(another generator\)"):
         train_synthetic(replace(SHORT, generator=replace(SHORT.generator, dark=0.5)), out=tmp_path)
-    with pytest.raises(DataError, match="is not a run on stored tokens"):
+    with pytest.raises(DataError, match="is no run on stored tokens"):
         RunMetadata.read(tmp_path)
 
 
@@ -54,8 +54,11 @@ def test_clips_for_training_are_permissive_and_not_held_out(tmp_path: Path) -> N
     table, held_out = tmp_path / "pool.csv", tmp_path / "held_out.csv"
     table.write_text("file,licence\na.mp4,MIT License\nb.mp4,none\nc.mp4,Apache License\n")
     held_out.write_text("file,start_s,end_s,kind,what\nc.mp4,0,5,nothing,a street\n")
-    assert clip_files(None, table, exclude=held_out) == [tmp_path / "a.mp4"]
-    assert clip_files(None, table, every_licence=True, exclude=held_out) == [tmp_path / "a.mp4", tmp_path / "b.mp4"]
+    assert clip_files(None, [table], exclude=[held_out]) == [tmp_path / "a.mp4"]
+    assert clip_files(None, [table], every_licence=True, exclude=[held_out]) == [
+        tmp_path / "a.mp4",
+        tmp_path / "b.mp4",
+    ]
 
 
 def test_training_and_calibrating_need_no_video_reader() -> None:

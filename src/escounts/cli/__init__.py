@@ -39,6 +39,7 @@ class LazyGroup(click.Group):
             return None
         module = importlib.import_module(f"escounts.cli.{cmd_name}")
         command: click.Command = module.command
+        command.name = cmd_name  # the function's own is "command" in every module
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

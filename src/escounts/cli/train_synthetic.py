@@ -26,10 +26,22 @@ def _footage_options(function: Callable[..., None]) -> Callable[..., None]:
         click.option("--clips", type=exists, help="Folder of clips to cut motion from."),
         click.option(
             "--clip-table",
+            "clip_tables",
+            multiple=True,
             type=click.Path(path_type=Path, exists=True, dir_okay=False),
-            help="CSV with file and licence; only permissively licensed rows are used, paths beside the table.",
+            help="CSV with file and licence; only permissively licensed rows are used, paths beside the table. "
+            "May be given several times.",
         ),
-        click.option("--exclude", type=exists, help="CSV with a file column to leave out."),
+        click.option(
+            "--exclude", multiple=True, type=exists, help="CSV with a file column to leave out; repeatable."
+        ),
+        click.option(
+            "--coded-stills",
+            type=click.IntRange(min=0),
+            default=0,
+            show_default=True,
+            help="How many frames of the clips go through real codecs as still videos, in which nothing moves.",
+        ),
         click.option(
             "--every-licence", is_flag=True, help="Use all rows of the table. Such weights must not be shipped."
         ),
@@ -199,26 +211,31 @@ def mean(checkpoints: tuple[Path, ...], out: Path, videos: int, device: str, wor
 def _footage(
     *,
     clips: Path | None,
-    clip_table: Path | None,
-    exclude: Path | None,
+    clip_tables: tuple[Path, ...],
+    exclude: tuple[Path, ...],
+    coded_stills: int,
     every_licence: bool,
     mocap: Path | None,
     workers: int,
 ) -> tuple[ClipBank | None, MotionBank | None, dict[str, str]]:
     """The banks that the options name, and what a checkpoint says of them."""
     from escounts.synthetic import ClipBank, MotionBank
-    from escounts.training.synthetic_run import clip_files
+    from escounts.training.synthetic_run import clip_files, may_repeat
 
     bank = None
-    if clips is not None or clip_table is not None:
-        files = clip_files(clips, clip_table, every_licence=every_licence, exclude=exclude)
+    if clips is not None or clip_tables:
+        files = clip_files(clips, clip_tables, every_licence=every_licence, exclude=exclude)
         click.echo(f"decoding {len(files)} clips", err=True)
-        bank = ClipBank.from_files(files, workers=max(1, workers))
+        bank = ClipBank.from_files(files, workers=max(1, workers)).without_negatives_of(may_repeat(exclude))
+        if coded_stills:
+            click.echo(f"coding {coded_stills} stills", err=True)
+            bank = bank.with_coded_stills(coded_stills, workers=max(1, workers))
     motion = MotionBank.from_npz(mocap, mocap.with_suffix(".csv")) if mocap is not None else None
     provenance = {
         "commit": _commit(),
         "footage": "every licence" if every_licence else "permissive" if bank else "none",
-        "clips": str(len(bank.names)) if bank else "0",
+        "clips": str(len(bank.names) - coded_stills) if bank else "0",
+        "coded_stills": str(coded_stills if bank else 0),
         "mocap": "yes" if motion else "no",
     }
     return bank, motion, provenance

@@ -13,9 +13,9 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from escounts.atomic_files import sweep, write_bytes
+from escounts.config_codec import from_plain
 from escounts.errors import DataError, OutputError
 
 INDEX = "index.json"
@@ -42,8 +43,7 @@ class TokenLayout:
     stored, after pooling; exemplar_grid, exemplar_cells: the same and T of an exemplar. window_cells: time
     cells of one encoder window. every: raw frames between sampled frames, when fps is None; else fps: sampled
     frames a second. frames_per_cell: sampled frames a cell stands for. offsets: cells at which the stored
-    sequences start. exemplars: most repetitions of a video that are stored as exemplars. padding: what fills the
-    last window of a video, its last frame again or, as in the released code, the mean colour.
+    sequences start. exemplars: most repetitions of a video that are stored as exemplars.
     """
 
     encoder: str
@@ -58,14 +58,11 @@ class TokenLayout:
     frames_per_cell: int
     offsets: tuple[int, ...]
     exemplars: int
-    padding: Literal["last", "mean"] = "last"
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> TokenLayout:
-        """The layout written by asdict and read from JSON."""
-        known = {field.name for field in fields(cls)}
-        pairs: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items() if k in known}
-        return cls(**pairs)
+    def from_plain(cls, values: Mapping[str, Any]) -> TokenLayout:
+        """From a store's layout file; what a later version may have added is left out."""
+        return from_plain(cls, values, ignore_unknown=True)
 
     def step(self, fps: float) -> float:
         """Seconds of a cell in a video of that raw frame rate."""
@@ -238,17 +235,8 @@ class TokenWriter:
         self.entries[video.name] = _entry(path, video)
 
     def finish(self) -> TokenStore:
-        """Write the index; the store can then be read. What an earlier encoding indexed (another split, another
-        division of the same videos) stays while its file is there."""
-        earlier: dict[str, Any] = {}
-        if (self.path / INDEX).exists():
-            earlier = {
-                name: entry
-                for name, entry in json.loads((self.path / INDEX).read_text()).items()
-                if (self.path / VIDEOS / entry["file"]).exists()
-            }
-        entries = earlier | {name: asdict(entry) for name, entry in self.entries.items()}
-        entries = {name: entries[name] for name in sorted(entries)}
+        """Write the index; the store can then be read."""
+        entries = {name: asdict(self.entries[name]) for name in sorted(self.entries)}
         write_bytes(self.path / INDEX, _json(entries))
         return TokenStore(self.path)
 
@@ -256,7 +244,7 @@ class TokenWriter:
 def read_layout(path: Path) -> TokenLayout:
     """The layout of a store."""
     try:
-        return TokenLayout.from_dict(json.loads((path / LAYOUT).read_text()))
+        return TokenLayout.from_plain(json.loads((path / LAYOUT).read_text()))
     except FileNotFoundError:
         raise DataError(f"{path} is no token store: no {LAYOUT} in it; make one with escounts encode") from None
     except (OSError, json.JSONDecodeError, TypeError) as error:

@@ -17,6 +17,7 @@ from escounts.errors import VideoError
 from escounts.inference.frame_cache import FrameCache
 from escounts.inference.multi_rate_encoding import MultiRateEncoding
 from escounts.inference.views import BASE_RATE, Image, View
+from escounts.nn.heads import VIDEO_OUTPUTS, RateHeadConfig
 from escounts.nn.network import Network
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ class MultiRateModel:
         self.network = network.to(self.device).eval()
         self.network.encoder.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.calibration = calibration or Calibration()
+        head = network.decoder.config.head
+        self.video_outputs = len(VIDEO_OUTPUTS) if isinstance(head, RateHeadConfig) and head.video_width else 0
         self.unsure_below = self.calibration.unsure_below
         self.views, self.fast_views, self.thorough_views = tuple(views), tuple(fast_views), tuple(thorough_views)
 

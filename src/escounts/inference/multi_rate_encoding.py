@@ -91,7 +91,9 @@ class MultiRateEncoding:
     def nbytes(self) -> int:
         """Bytes it holds in memory; it grows when an exemplar asks for a view that is not encoded yet."""
         kept = list(self._zero_shot.values())  # a copy: another thread may be counting
-        zero_shot = sum(view.density.nbytes + view.gate.nbytes + view.sharpness.nbytes for view in kept)
+        zero_shot = sum(
+            values.nbytes for view in kept for values in vars(view).values() if isinstance(values, np.ndarray)
+        )
         return self.store.nbytes + zero_shot
 
     def _need(self, views: Sequence[View], progress: Progress | None) -> None:
@@ -139,6 +141,10 @@ class MultiRateEncoding:
             if not windows or last - first > windows[0].cells:
                 continue
             window = min(windows, key=lambda w: abs(w.start + w.cells / 2 - (first + last) / 2))
+            if window.offset is None:
+                raise ExemplarError(
+                    f"exemplar {start:g}-{end:g} s: the picture stands still there; mark a repetition"
+                )
             projected = self.store.read([window], self.model.device)
             cells = exemplar_cells(first - window.start, last - window.start, window.cells)
             tokens[view] = projected.tokens_BTHWC[0, torch.from_numpy(cells)]
@@ -218,9 +224,14 @@ class MultiRateEncoding:
     ) -> Evidence:
         """Decode the view's windows that touch base frames first..last and stitch them."""
         cells = view.cells(self.frames)
-        density, gate, sharp = Stitcher(cells), Stitcher(cells), Stitcher(cells)
+        stitchers = [Stitcher(cells) for _ in range(3 + self.model.video_outputs)]
         begin, stop = (first - view.phase) / view.divisor, (last - view.phase) / view.divisor
-        windows = [w for w in self.windows[view] if w.start < stop and w.start + w.cells > begin]
+        touched = [w for w in self.windows[view] if w.start < stop and w.start + w.cells > begin]
+        for window in touched:
+            if window.offset is None:
+                for stitcher in stitchers:
+                    stitcher.add(np.zeros(window.cells), window.start, triangle(window.cells))
+        windows = [w for w in touched if w.offset is not None]
         batch = 1 if self.model.device.type == "cpu" else GPU_BATCH
         groups = [windows[index : index + batch] for index in range(0, len(windows), batch)]
         with InferencePool(self.model.device) as cores:
@@ -229,19 +240,19 @@ class MultiRateEncoding:
             maps = [cores.submit(self._maps, group, keys_values, lasts, assume_repeats) for group in groups]
             for group, future in zip(groups, maps, strict=True):
                 for row, window in enumerate(group):
-                    for stitcher, stack in zip((density, gate, sharp), future.result(), strict=True):
+                    for stitcher, stack in zip(stitchers, future.result(), strict=True):
                         stitcher.add(stack[row], window.start, triangle(window.cells))
-        return Evidence(
-            rate=view.rate,
-            density=_on_base(density.result() / view.divisor, view, first, last),
-            gate=_on_base(gate.result(), view, first, last),
-            sharpness=_on_base(sharp.result(), view, first, last),
-        )
+        density, *others = (stitcher.result() for stitcher in stitchers)
+        on_base = [_on_base(values, view, first, last) for values in (density / view.divisor, *others)]
+        return Evidence(view.rate, *on_base)
 
     def _maps(
         self, windows: Sequence[Window], keys_values: ExemplarKeysValues, lasts: float | None, assume_repeats: bool
     ) -> Array:
-        """Density, gate and sharpness of windows of equal length: (3, B, T). lasts: cells of a marked repetition."""
+        """Density, gate, sharpness and what is said of the video, of windows of equal length: (3 or 5, B, T).
+
+        lasts: cells of a marked repetition.
+        """
         projected = self.store.read(windows, self.model.device)
         decoder, calibration = self.model.network.decoder, self.model.calibration
         output = decoder.decode(projected, keys_values.expand(len(windows)))
@@ -251,7 +262,9 @@ class MultiRateEncoding:
             decoder.config.head, output.period_logits_BTP, about=lasts, spread=TEMPO_SPREAD
         )
         gates = (calibration.gate_sharpness * (output.gate_logits_BT + calibration.gate_bias)).sigmoid()
-        maps: Array = torch.stack([rate if assume_repeats else rate * gates, gates, sharpness]).float().cpu().numpy()
+        video = () if output.video_logits_BTK is None else output.video_logits_BTK.unbind(-1)
+        stacked = torch.stack([rate if assume_repeats else rate * gates, gates, sharpness, *video])
+        maps: Array = stacked.float().cpu().numpy()
         return maps
 
     def _keys_values(self, view: View, exemplars: Sequence[MultiRateExemplar]) -> ExemplarKeysValues:

@@ -5,6 +5,7 @@ Every view takes each `divisor`-th frame of the base rate, so one pass over the 
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -55,7 +56,8 @@ class Window:
 
     start: int
     cells: int
-    offset: int
+    offset: int | None
+    """None where the picture stands still throughout: nothing repeats there, and nothing is stored."""
 
 
 class WindowStore:
@@ -88,7 +90,9 @@ class WindowStore:
 
     def read(self, windows: Sequence[Window], device: torch.device) -> Projected:
         """Windows of equal length as one batch, in single precision."""
-        both = torch.stack([self._file.read(w.offset, w.offset + w.cells, device) for w in windows])
+        offsets = [w.offset for w in windows if w.offset is not None]
+        assert len(offsets) == len(windows), "a still window has no tokens"
+        both = torch.stack([self._file.read(o, o + w.cells, device) for o, w in zip(offsets, windows, strict=True)])
         tokens_BTNC = both[:, :, :-1]
         return Projected(tokens_BTNC.reshape(*both.shape[:2], *self.grid, both.shape[3]), both[:, :, -1])
 
@@ -96,7 +100,8 @@ class WindowStore:
 class ViewEncoder:
     """Takes base frames one by one and leaves projected windows in a store; the work itself is done by `cores`.
 
-    Windows are `length` cells long with half of that between starts; the last one ends with the video.
+    Windows are `length` cells long with half of that between starts; the last one ends with the video. A picture that
+    stands still costs next to nothing, however long a file's clock says that it is shown.
     """
 
     def __init__(self, network: Network, view: View, store: WindowStore, cores: InferencePool) -> None:
@@ -108,6 +113,9 @@ class ViewEncoder:
         self._chunk = CHUNK if cores.device.type == "cpu" else GPU_CHUNK
         self._seen = 0
         self._pending: list[Image] = []
+        self._changes: list[int] = []  # cells that differ from the one before
+        self._latest: Image | None = None
+        self._still: tuple[Image, Future[Tensor]] | None = None
         self._features: list[Features] = []
         self._windows: list[Future[Window]] = []
         self._next = 0  # cell that the next window begins at
@@ -116,7 +124,10 @@ class ViewEncoder:
     def push(self, image: Image) -> None:
         """The next base frame, (S, S, 3) RGB."""
         if self._seen >= self.view.phase and (self._seen - self.view.phase) % self.view.divisor == 0:
-            self._pending.append(image)
+            if self._latest is None or not (image is self._latest or np.array_equal(image, self._latest)):
+                self._changes.append(self.cells + len(self._pending))
+                self._latest = image
+            self._pending.append(self._latest)
             if len(self._pending) > self._chunk:
                 self._encode(self._chunk)
         self._seen += 1
@@ -137,12 +148,20 @@ class ViewEncoder:
 
     def _encode(self, count: int) -> None:
         images = self._pending[: count + 1]
-        features = self.cores.submit(lambda: self.encoder.image_features(torch.from_numpy(np.stack(images)), count))
+        if all(image is images[0] for image in images):
+            if self._still is None or self._still[0] is not images[0]:
+                self._still = images[0], self._image_features(images[:1])
+            features = self._still[1]
+        else:
+            features = self._image_features(images, count)
         self._features.append(Features(self.cells, self.cells + count, features))
         self._pending = self._pending[count:]
         # A window comes a chunk late: what it needs is encoded by then, and no core waits for another.
         self._keep_whole(self.cells)
         self.cells += count
+
+    def _image_features(self, images: list[Image], count: int = 1) -> Future[Tensor]:
+        return self.cores.submit(lambda: self.encoder.image_features(torch.from_numpy(np.stack(images)), count))
 
     def _keep_whole(self, cells: int) -> None:
         """Have all windows kept that are whole with so many cells."""
@@ -152,17 +171,23 @@ class ViewEncoder:
             # The last window may reach back by a whole length.
             needed = min(self._next, cells - self.length)
             self._features = [part for part in self._features if part.end > needed]
+            del self._changes[: bisect_right(self._changes, needed)]
 
     def _keep(self, start: int) -> None:
         """Have the window that begins at a cell projected and stored."""
         end = min(start + self.length, self.cells)
+        self._covered = end
+        if bisect_right(self._changes, start) == bisect_left(self._changes, end):
+            still: Future[Window] = Future()
+            still.set_result(Window(start, end - start, None))
+            self._windows.append(still)
+            return
         parts = [part for part in self._features if part.start < end and part.end > start]
         self._windows.append(self.cores.submit(self._projected, parts, start, end))
-        self._covered = end
 
     def _projected(self, parts: Sequence[Features], start: int, end: int) -> Window:
         first = parts[0].start
-        features = torch.cat([part.future.result() for part in parts])
+        features = torch.cat([part.result() for part in parts])
         tokens_BTHWC = self.encoder.window_tokens(features[start - first : end - first][None])
         check_tokens(tokens_BTHWC)
         return Window(start, end - start, self.store.append(self.decoder.project(tokens_BTHWC)))
@@ -174,3 +199,9 @@ class Features(NamedTuple):
     start: int
     end: int
     future: Future[Tensor]
+    """(end - start, C, H, W); or (1, C, H, W), which is every cell's."""
+
+    def result(self) -> Tensor:
+        """(end - start, C, H, W); waits for it."""
+        features_TCHW = self.future.result()
+        return features_TCHW.expand(self.end - self.start, *features_TCHW.shape[1:])

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
-from escounts.nn.heads import DensityHeadConfig, HeadConfig, RateHeadConfig
+from escounts.nn.heads import DensityHeadConfig, HeadConfig
 from escounts.nn.similarity import SimilarityConfig
 
 
@@ -55,20 +54,6 @@ class DecoderConfig:
             raise ValueError(f"channels {self.channels} must be a multiple of heads {self.heads} and of 4")
         if self.exemplar_position and not self.pool_exemplars:
             raise ValueError("exemplar_position needs pool_exemplars: places are those of the pooled grid")
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> DecoderConfig:
-        """The inverse of `dataclasses.asdict`, also after a trip through JSON (lists become tuples)."""
-        unknown = sorted(set(values) - {f.name for f in fields(cls)})
-        if unknown:
-            raise ValueError(f"unknown decoder settings {unknown}; known: {[f.name for f in fields(cls)]}")
-        known: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
-        if isinstance(head := known.get("head"), Mapping):
-            known["head"] = RateHeadConfig(**head) if head.get("kind") == "rate" else DensityHeadConfig(**head)
-        if isinstance(similarity := known.get("similarity"), Mapping):
-            plain: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in similarity.items()}
-            known["similarity"] = SimilarityConfig(**plain)
-        return cls(**known)
 
 
 PAPER = DecoderConfig()

@@ -10,6 +10,8 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from escounts.confidence import VIDEO_FLOOR
+
 
 @dataclass(frozen=True)
 class DensityHeadConfig:
@@ -21,12 +23,17 @@ class DensityHeadConfig:
 
 @dataclass(frozen=True)
 class RateHeadConfig:
-    """A gate (inside a repetition?) and log-spaced period classes; periods in time cells."""
+    """A gate (inside a repetition?) and log-spaced period classes; periods in time cells.
+
+    video_width: hidden channels of the outputs about the video as a whole (does the motion alternate, does anything
+    repeat); 0 leaves them out.
+    """
 
     kind: Literal["rate"] = "rate"
     min_period: float = 2.2
     max_period: float = 84.0
     bins: int = 40
+    video_width: int = 0
 
     def __post_init__(self) -> None:
         if not 0 < self.min_period < self.max_period or self.bins < 2:
@@ -45,12 +52,18 @@ class HeadOutput:
 
     density_BT: repetitions per cell. gate_logits_BT: is the cell inside a repetition. period_logits_BTP:
     over log-spaced periods. rate_BT: E[1/period], repetitions per cell if the gate is open.
+    video_logits_BTK: each cell's opinion of the whole video, in the order of VIDEO_OUTPUTS; see pool_video_logits.
     """
 
     density_BT: Tensor
     gate_logits_BT: Tensor | None = None
     period_logits_BTP: Tensor | None = None
     rate_BT: Tensor | None = None
+    video_logits_BTK: Tensor | None = None
+
+
+VIDEO_OUTPUTS = ("alternates", "repeats")
+"""What is said of the whole video: the motion has two opposite sides; there is a repetition at all."""
 
 
 class DensityHead(nn.Module):
@@ -78,6 +91,13 @@ class RateHead(nn.Module):
         super().__init__()
         self.config = config
         self.linear = nn.Linear(channels, 1 + config.bins)
+        self.video: nn.Sequential | None = None
+        if config.video_width:
+            self.video = nn.Sequential(
+                nn.Linear(channels, config.video_width),
+                nn.GELU(),
+                nn.Linear(config.video_width, len(VIDEO_OUTPUTS)),
+            )
 
     def forward(self, x_BTHWC: Tensor) -> HeadOutput:
         """Tokens -> density, rate and confidence, computed in float32."""
@@ -90,7 +110,17 @@ class RateHead(nn.Module):
             gate_logits_BT=gate_logits_BT,
             period_logits_BTP=period_logits_BTP,
             rate_BT=rate_BT,
+            video_logits_BTK=None if self.video is None else self.video(x_BTHWC.mean((2, 3))).float(),
         )
+
+
+def pool_video_logits(video_logits_BTK: Tensor, gate_logits_BT: Tensor, valid_BT: Tensor | None = None) -> Tensor:
+    """What the cells say together, (B, K): their mean, where a repetition is seen far more than elsewhere."""
+    weight_BT = gate_logits_BT.detach().float().sigmoid() + VIDEO_FLOOR
+    if valid_BT is not None:
+        weight_BT = weight_BT * valid_BT
+    weighted_BK = (video_logits_BTK * weight_BT[..., None]).sum(1)
+    return weighted_BK / weight_BT.sum(1, keepdim=True).clamp_min(1e-6)
 
 
 def read_periods(

@@ -32,7 +32,7 @@ LITE_DECODER = DecoderConfig(
     middle_norm=False,
     final_norm=True,
     cross_qkv_bias=True,
-    head=RateHeadConfig(),
+    head=RateHeadConfig(video_width=64),
     similarity=SimilarityConfig(),
 )
 
@@ -52,11 +52,11 @@ NARROW_DECODER = replace(
 )
 """The same form, narrow: what a few stored tokens can train from nothing, in minutes on a CPU."""
 
-LITE = NetworkConfig(encoder="lite", encoder_options={}, decoder=LITE_DECODER)
+LITE = NetworkConfig(encoder="lite", encoder_options={"amount": True}, decoder=LITE_DECODER)
 
 LITE_TINY = NetworkConfig(
     encoder="lite",
-    encoder_options={"widths": (8, 16, 24, 32), "channels": 64, "dilations": (1,), "size": 64},
+    encoder_options={"widths": (8, 16, 24, 32), "channels": 64, "dilations": (1,), "size": 64, "amount": True},
     decoder=replace(
         LITE_DECODER,
         in_channels=64,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from torch import Tensor, nn
 
+from escounts.config_codec import from_plain
 from escounts.errors import ModelError
 from escounts.nn.decoder import Decoder, DecoderConfig
 from escounts.nn.encoders import Encoder, build_encoder
@@ -22,25 +23,15 @@ class NetworkConfig:
     encoder_options: Mapping[str, Any] = field(default_factory=dict)
     decoder: DecoderConfig = field(default_factory=DecoderConfig)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values that JSON can hold."""
-        return {
-            "encoder": self.encoder,
-            "encoder_options": dict(self.encoder_options),
-            "decoder": asdict(self.decoder),
-        }
-
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> NetworkConfig:
-        """The inverse of to_dict, also after a trip through JSON."""
+    def from_plain(cls, values: Mapping[str, Any]) -> NetworkConfig:
+        """From a checkpoint's config (see config_codec); what is not a network's is a ModelError."""
         try:
-            return cls(
-                encoder=values["encoder"],
-                encoder_options=dict(values["encoder_options"]),
-                decoder=DecoderConfig.from_dict(values["decoder"]),
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise ModelError(f"not the config of a network: {error}") from error
+            if missing := [part.name for part in fields(cls) if part.name not in values]:
+                raise ValueError(f"it has no {', '.join(missing)}")
+            return from_plain(cls, values)
+        except (TypeError, ValueError) as error:
+            raise ModelError(f"this is not the config of a network: {error}") from error
 
 
 class Network(nn.Module):

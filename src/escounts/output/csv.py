@@ -9,7 +9,11 @@ from pathlib import Path
 from escounts.atomic_files import write_text
 from escounts.results import CountResult
 
-COLUMNS = ("video", "model", "count", "confidence", "unsure", "repetition", "start_s", "end_s", "score")
+COLUMNS = (
+    *("video", "model", "count", "confidence", "unsure"),
+    *("repetition", "start_s", "end_s", "score"),
+    *("corrected", "machine_count"),
+)
 
 
 def write(result: CountResult, path: Path, *, video: Path | None = None) -> None:
@@ -18,11 +22,13 @@ def write(result: CountResult, path: Path, *, video: Path | None = None) -> None
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(COLUMNS)
     unsure = "yes" if result.unsure else "no"
-    about = (result.video, result.model, result.count, f"{result.confidence:.4f}", unsure)
+    confidence = f"{result.confidence:.4f}" if result.machine is None else ""
+    about = (result.video, result.model, result.count, confidence, unsure)
+    correction = ("no", "") if result.machine is None else ("yes", result.machine.count)
     for index, repetition in enumerate(result.repetitions, 1):
         times = (f"{repetition.start:.3f}", f"{repetition.end:.3f}")
         score = "" if repetition.score is None else f"{repetition.score:.4f}"
-        rows.writerow((*about, index, *times, score))
+        rows.writerow((*about, index, *times, score, *correction))
     if not result.repetitions:
-        rows.writerow((*about, "", "", "", ""))
+        rows.writerow((*about, "", "", "", "", *correction))
     write_text(path, text.getvalue())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from escounts.atomic_files import write_text
 from escounts.errors import OutputError
-from escounts.results import CountResult, DensityMap, ExemplarSpan, Hypothesis, Repetition
+from escounts.results import CountResult, DensityMap, ExemplarSpan, Hypothesis, MachineCount, Repetition
 
 SCHEMA = "escounts.result"
 VERSION = "1.1"
@@ -31,7 +32,7 @@ def to_dict(result: CountResult) -> dict[str, Any]:
         "model": result.model,
         "count": result.count,
         "raw_count": round(result.raw_count, 4),
-        "confidence": round(result.confidence, 4),
+        "confidence": round(result.confidence, 4) if result.machine is None else None,
         "unsure": result.unsure,
         "confidence_kind": result.confidence_kind,
         "unsure_below": result.unsure_below,
@@ -43,6 +44,8 @@ def to_dict(result: CountResult) -> dict[str, Any]:
             for h in result.hypotheses
         ],
         "phase": result.phase,
+        "corrected": result.machine is not None,
+        "machine": None if result.machine is None else asdict(result.machine),
         "repetitions": [_repetition(repetition) for repetition in result.repetitions],
         "duration": round(result.duration, 4),
         "range": [round(seconds, 4) for seconds in result.range],
@@ -76,6 +79,7 @@ def from_dict(data: dict[str, Any]) -> CountResult:
         )
     density = data["density"]
     first, last = data["range"]
+    machine = MachineCount(**data["machine"]) if data.get("machine") else None
     return CountResult(
         video=data["video"],
         model=data["model"],
@@ -85,7 +89,7 @@ def from_dict(data: dict[str, Any]) -> CountResult:
         density=DensityMap(
             np.array(density["values"], np.float32), density["start"], density["step"], density["kind"]
         ),
-        confidence=data["confidence"],
+        confidence=machine.confidence if machine is not None else data["confidence"],
         unsure=data["unsure"],
         duration=data["duration"],
         range=(first, last),
@@ -97,4 +101,5 @@ def from_dict(data: dict[str, Any]) -> CountResult:
         unit=data.get("unit"),
         hypotheses=tuple(Hypothesis(h["count"], h.get("unit"), h["p"]) for h in data.get("hypotheses", ())),
         phase=data.get("phase", "arbitrary"),
+        machine=machine,
     )

@@ -35,7 +35,7 @@ def write(result: CountResult, path: Path, *, video: Path | None = None) -> None
     rate = Fraction(min(source.info.fps, HIGHEST_RATE)).limit_denominator(1001)
     first, last = result.range
     counted = result.counting_times
-    badge = Badge(height)
+    badge = Badge(height, note="" if result.machine is None else f"corrected · model {result.machine.count}")
 
     def images() -> Iterator[Image]:
         frames = source.frames(size=(width, height), start=first, end=last, rate=float(rate))
@@ -69,13 +69,16 @@ def _progress(result: CountResult, time: float) -> float:
 
 
 class Badge:
-    """A dark box in the upper left corner with the number, and a bar that fills during a repetition."""
+    """A dark box in the upper left corner with the number, a note under it, a bar that fills during a repetition."""
 
-    def __init__(self, height: int) -> None:
+    def __init__(self, height: int, *, note: str = "") -> None:
         from PIL import ImageFont
 
         self._size = max(18, height // 7)
         self._font = ImageFont.load_default(self._size)
+        self._note = note
+        self._small_size = max(10, self._size // 4)
+        self._small = ImageFont.load_default(self._small_size)
         self._drawn: dict[int, Image] = {}
 
     def draw(self, image: Image, number: int, progress: float) -> None:
@@ -98,10 +101,15 @@ class Badge:
         from PIL import Image as Picture
         from PIL import ImageDraw
 
-        wide = self._font.getlength(str(number))
         pad = self._size // 4
+        wide = max(self._font.getlength(str(number)), self._small.getlength(self._note))
+        below = int(self._small_size * 1.4) if self._note else 0
         width, height = int(wide) + 2 * pad, int(self._size * 0.8) + 2 * pad
-        box = Picture.new("RGBA", (max(width, height), height), (16, 22, 30, 190))
+        box = Picture.new("RGBA", (max(width, height), height + below), (16, 22, 30, 190))
         middle = (box.width / 2, height / 2 - self._size / 24)
-        ImageDraw.Draw(box).text(middle, str(number), font=self._font, fill=(255, 255, 255, 255), anchor="mm")
+        drawing = ImageDraw.Draw(box)
+        drawing.text(middle, str(number), font=self._font, fill=(255, 255, 255, 255), anchor="mm")
+        if self._note:
+            place = (box.width / 2, height + below / 3)
+            drawing.text(place, self._note, font=self._small, fill=(255, 255, 255, 255), anchor="mm")
         return np.asarray(box)

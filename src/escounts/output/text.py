@@ -34,7 +34,9 @@ def headline(result: CountResult) -> str:
     noun = "repetition" if result.count == 1 else "repetitions"
     what = f"{result.count} {noun}" if result.count else "0 repetitions: nothing repeats here"
     unsure = ""
-    if result.confidence_kind == "agreement" and result.count:
+    if result.machine is not None:
+        pass  # a person's count: what the model thinks of its own says nothing of it
+    elif result.confidence_kind == "agreement" and result.count:
         unsure = ", not a probability"
     elif result.unsure:
         unsure = f", not sure: {_advice(result)}"
@@ -44,7 +46,9 @@ def headline(result: CountResult) -> str:
 
 
 def confidence(result: CountResult) -> str:
-    """`confidence 0.93`, or `agreement 0.93` where it is not a calibrated probability."""
+    """`confidence 0.93`, `agreement 0.93` where it is not a calibrated probability, or that a person corrected it."""
+    if result.machine is not None:
+        return f"corrected by hand, the model counted {result.machine.count}"
     name = "confidence" if result.confidence_kind == "probability" else "agreement"
     return f"{name} {result.confidence:.2f}"
 

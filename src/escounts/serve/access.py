@@ -76,4 +76,5 @@ def present_job(service: Service, row: JobRow, *, whole: bool = False) -> Job:
 def present_video(service: Service, row: VideoRow) -> Video:
     jobs = service.database.jobs(row.id, limit=1)
     job = present_job(service, jobs[0]) if jobs else None
-    return Video.of(row, labelled=bool(service.database.labels(row.id)), job=job)
+    labels = service.database.labels(row.id)
+    return Video.of(row, labelled_count=len(labels[0].spans) if labels else None, job=job)

@@ -14,14 +14,15 @@ from typing import Literal
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, PlainTextResponse
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Scope
 
 from escounts.errors import EscountsError
-from escounts.serve import job_api, label_api, video_api
+from escounts.serve import download_api, job_api, label_api, video_api
+from escounts.serve.api_page import api_page
 from escounts.serve.body_limits import BodyLimits
 from escounts.serve.data_folder import DISK_RESERVE, DataFolder
 from escounts.serve.database import Database, VideoRow
@@ -31,11 +32,12 @@ from escounts.serve.media import Library, UploadError
 from escounts.serve.schemas import Health
 from escounts.serve.security import Guard, GuessLimit
 from escounts.serve.settings import MEBIBYTE, Settings
+from escounts.serve.worker import hide_paths
 
 log = logging.getLogger(__name__)
 STATIC = Path(__file__).parent / "static"
 DESCRIPTION = (
-    "Counts repetitions in videos. Upload a video, ask for a count, follow it, ask again with an example. "
+    "Counts repetitions in videos. Upload a video, ask for a count, follow it, ask again with an exemplar. "
     "Requests that change something carry the header `X-Escounts: 1`; with a token, also "
     "`Authorization: Bearer TOKEN`."
 )
@@ -65,7 +67,7 @@ class Service:
         folder.set_torn_files_aside()
         library = Library(folder, database)
         hub = EventHub()
-        runner = JobRunner(settings, database, hub, locate=library.locate, keep_house=lambda: service.keep_house())
+        runner = JobRunner(settings, database, hub, locate=library.locate, maintain=lambda: service.maintain())
         guesses = GuessLimit(settings.max_guesses)
         unknown = folder.unknown_files(database.videos(limit=-1))
         service = cls(settings, database, hub, library, runner, folder, guesses, unknown)
@@ -84,7 +86,7 @@ class Service:
             self.delete(video)
         return gone
 
-    def keep_house(self) -> None:
+    def maintain(self) -> None:
         """Called now and then: delete what has expired, empty the trash, copy a database that has changed."""
         self.delete_expired()
         self.folder.empty_trash()
@@ -151,6 +153,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_exception_handler(ClientDisconnect, _gone)
     app.include_router(video_api.router)
     app.include_router(job_api.router)
+    app.include_router(download_api.router)
     app.include_router(label_api.router)
 
     @app.get("/healthz", tags=["service"], response_model=Health)
@@ -162,6 +165,11 @@ def create_app(settings: Settings) -> FastAPI:
     def metrics() -> PlainTextResponse:
         """Numbers in the Prometheus text format."""
         return PlainTextResponse(_metrics(service), media_type="text/plain; version=0.0.4")
+
+    @app.get("/docs", include_in_schema=False)
+    def docs() -> HTMLResponse:
+        """The API to read, made of its own description."""
+        return HTMLResponse(api_page(app.openapi()))
 
     app.mount("/", PageFiles(directory=STATIC, html=True), name="page")
     return app
@@ -204,7 +212,7 @@ def _refused(request: Request, error: Exception) -> JSONResponse:
 
 
 def _unacceptable(request: Request, error: Exception) -> JSONResponse:
-    return JSONResponse({"detail": str(error)}, 422)
+    return JSONResponse({"detail": hide_paths(str(error))}, 422)
 
 
 def _unwritable(request: Request, error: Exception) -> JSONResponse:

@@ -25,19 +25,18 @@ QUALITY = 5
 """Of the JPEG encoder: 2 is best, 31 worst."""
 
 
-def write_thumbnail(source: Path, target: Path) -> None:
+def write_thumbnail(video: Video, target: Path) -> None:
     """One JPEG, THUMBNAIL_HEIGHT high: the picture in the middle of the video."""
-    write_bytes(target, _jpeg(_pictures(source, 1, THUMBNAIL_HEIGHT)[0]))
+    write_bytes(target, _jpeg(_pictures(video, 1, THUMBNAIL_HEIGHT)[0]))
 
 
-def write_filmstrip(source: Path, target: Path) -> None:
+def write_filmstrip(video: Video, target: Path) -> None:
     """One JPEG of STRIP_PICTURES pictures side by side, each from the middle of its part of the video."""
-    write_bytes(target, _jpeg(np.concatenate(_pictures(source, STRIP_PICTURES, STRIP_HEIGHT), axis=1)))
+    write_bytes(target, _jpeg(np.concatenate(_pictures(video, STRIP_PICTURES, STRIP_HEIGHT), axis=1)))
 
 
-def _pictures(source: Path, number: int, height: int) -> list[Image]:
+def _pictures(video: Video, number: int, height: int) -> list[Image]:
     """`number` pictures in order, all of one size; where the video breaks off, its last one again."""
-    video = Video(source)
     info = video.info
     size = even_size(min(info.width / info.height, WIDEST) * height, height)
     duration = max(info.duration, 1 / info.fps)
@@ -51,7 +50,7 @@ def _pictures(source: Path, number: int, height: int) -> list[Image]:
         if not pictures:
             raise
     if not pictures:
-        raise VideoError(f"{source}: no picture could be read")
+        raise VideoError(f"{video.path}: no picture could be read")
     return pictures + [pictures[-1]] * (number - len(pictures))
 
 

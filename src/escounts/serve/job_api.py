@@ -1,21 +1,18 @@
-"""Counting over HTTP: ask, follow, cancel, and download what came out."""
+"""Counting over HTTP: ask, follow, cancel."""
 
 from __future__ import annotations
 
 import asyncio
 import secrets
-import tempfile
 import time
 from collections.abc import AsyncIterator
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Query, Request
-from fastapi.responses import FileResponse, Response, StreamingResponse
+from fastapi.responses import Response, StreamingResponse
 
 from escounts.serve.access import (
     GUARDED,
-    PROBLEMS,
     USUAL_PROBLEMS,
     JobId,
     Services,
@@ -24,24 +21,12 @@ from escounts.serve.access import (
     present_job,
 )
 from escounts.serve.database import JobRow
+from escounts.serve.download_api import AT, Unit, changed
 from escounts.serve.events import as_text
-from escounts.serve.promises import JobError
 from escounts.serve.schemas import CountRequest, Identifier, Job
-from escounts.serve.worker import RenderTask
 
 router = APIRouter(prefix="/api", responses=USUAL_PROBLEMS)
 
-Format = Literal["json", "csv", "srt", "text", "png", "mp4", "html"]
-FORMATS: dict[Format, tuple[str, str]] = {
-    "json": ("application/json", ".json"),
-    "csv": ("text/csv", ".csv"),
-    "srt": ("application/x-subrip", ".srt"),
-    "text": ("text/plain", ".txt"),
-    "png": ("image/png", ".png"),
-    "mp4": ("video/mp4", ".mp4"),
-    "html": ("text/html", ".html"),
-}
-DRAWN = frozenset({"png", "mp4", "html"})
 EVENT = {
     "type": "object",
     "required": ["event", "data"],
@@ -93,9 +78,20 @@ def jobs(
 
 
 @router.get("/jobs/{job_id}", tags=["jobs"])
-def job(service: Services, job_id: JobId) -> Job:
-    """One job, with its result when it is done."""
-    return present_job(service, need_job(service, job_id), whole=True)
+def job(
+    service: Services,
+    job_id: JobId,
+    unit: Annotated[Unit | None, Query(description="Count cycles, or sides of them.")] = None,
+    at: Annotated[float | None, Query(ge=0, le=1e6, description=AT)] = None,
+) -> Job:
+    """One job, with its result when it is done: what the model counted, whatever was corrected since."""
+    shown = present_job(service, need_job(service, job_id), whole=True)
+    if shown.result is None or (unit is None and at is None):
+        return shown
+    result = changed(shown.result, unit, at)
+    return shown.model_copy(
+        update={"result": result, **{name: result[name] for name in ("count", "confidence", "unsure")}}
+    )
 
 
 @router.post("/jobs/{job_id}/cancel", status_code=202, tags=["jobs"], dependencies=GUARDED)
@@ -153,57 +149,3 @@ def _as_json(event: dict[str, Any] | None) -> dict[str, Any] | None:
 def _stream(text: AsyncIterator[str]) -> StreamingResponse:
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
     return StreamingResponse(text, media_type="text/event-stream", headers=headers)
-
-
-@router.get(
-    "/jobs/{job_id}/download/{format}",
-    tags=["jobs"],
-    response_class=Response,
-    responses={
-        200: {"content": {media_type: {} for media_type, _ in FORMATS.values()}},
-        409: PROBLEMS[409],
-    },
-)
-async def download(service: Services, job_id: JobId, format: Format) -> Response:
-    """The result as a file. Pictures, videos and reports are drawn by a worker the first time."""
-    row = need_job(service, job_id)
-    document = service.database.result(job_id)
-    if document is None:
-        raise HTTPException(409, f"this job is {row.state}; there is a file once it is done")
-    video = need_video(service, row.video)
-    media_type, suffix = FORMATS[format]
-    name = f"{Path(video.name).stem or 'video'}{'-counted' if format == 'mp4' else ''}{suffix}"
-    if format not in DRAWN:
-        text = await asyncio.to_thread(_written, document, format, suffix)
-        return Response(text, media_type=media_type, headers={"content-disposition": _attachment(name)})
-    target = service.settings.renders / f"{job_id}{suffix}"
-    if not target.exists():
-        task = RenderTask(
-            id=secrets.token_hex(16),
-            source=service.library.locate(video),
-            document=document,
-            format=format,
-            target=str(target),
-        )
-        try:
-            await asyncio.wrap_future(service.runner.render(task))
-        except JobError as error:
-            raise HTTPException(503, f"the {format} could not be made: {error}") from error
-    return FileResponse(target, media_type=media_type, filename=name)
-
-
-def _written(document: dict[str, Any], format: str, suffix: str) -> bytes:
-    """A format that needs no video, written by its own writer."""
-    from escounts.output import WRITERS
-    from escounts.output.json import from_dict
-
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / f"result{suffix}"
-        WRITERS[format](from_dict(document), path, video=None)
-        return path.read_bytes()
-
-
-def _attachment(name: str) -> str:
-    from urllib.parse import quote
-
-    return f"attachment; filename*=UTF-8''{quote(name, safe='')}"

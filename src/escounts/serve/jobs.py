@@ -18,14 +18,13 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any
 
-from escounts.serve.crew import Running, WorkerHandle, WorkerPool
 from escounts.serve.database import Database, JobRow, VideoRow
 from escounts.serve.events import EventHub
-from escounts.serve.promises import JobError, Render, settle
 from escounts.serve.settings import Settings
-from escounts.serve.worker import CountTask, RenderTask, Source
+from escounts.serve.worker import CountTask, RenderTask, Source, hide_paths
+from escounts.serve.worker_pool import JobError, Render, Running, WorkerHandle, WorkerPool, resolve
 
-HOUSEKEEPING_SECONDS = 600.0
+MAINTENANCE_SECONDS = 600.0
 TICK_SECONDS = 0.5
 CRASHES_ALLOWED = 1
 
@@ -47,7 +46,7 @@ class Tally:
 class JobRunner:
     """Runs the queue. `submit`, `cancel` and `render` may be called from any thread.
 
-    locate: row → Source, the file a worker opens. keep_house: called now and then.
+    locate: row → Source, the file a worker opens. maintain: called now and then.
     """
 
     def __init__(
@@ -57,25 +56,25 @@ class JobRunner:
         hub: EventHub,
         *,
         locate: Callable[[VideoRow], Source],
-        keep_house: Callable[[], None] = lambda: None,
+        maintain: Callable[[], None] = lambda: None,
     ) -> None:
         self._settings = settings
         self._database = database
         self._hub = hub
         self._locate = locate
-        self._keep_house = keep_house
+        self._maintain = maintain
         self._lock = threading.RLock()
-        self._crew = WorkerPool(settings)
+        self._pool = WorkerPool(settings)
         self._renders: list[Render] = []
         self._rendering: dict[str, Render] = {}
         self._waiters: dict[str, list[Future[JobRow | None]]] = {}
-        self._heard: deque[tuple[WorkerHandle, str, str, Any]] = deque()
+        self._received: deque[tuple[WorkerHandle, str, str, Any]] = deque()
         self._wake_in: Connection
         self._wake_out: Connection
         self._wake_out, self._wake_in = Pipe(duplex=False)
         self._stopping = False
         self._thread = threading.Thread(target=self._supervise, name="jobs", daemon=True)
-        self._house_kept = 0.0
+        self._maintained = 0.0
         self.tally = Tally()
         self.trouble: str | None = None
         """Why the queue stands still, as long as it does."""
@@ -94,7 +93,7 @@ class JobRunner:
         self._wake()
         if self._thread.is_alive():
             self._thread.join(10)
-        self._crew.stop()
+        self._pool.stop()
 
     def submit(self, job: JobRow) -> bool:
         """Queue a job that is not in the database yet; False when its video is gone."""
@@ -118,7 +117,7 @@ class JobRunner:
     def cancel(self, job_id: str) -> None:
         """End a job that waits or runs; one that has ended stays as it is."""
         with self._lock:
-            running = self._crew.running(job_id)
+            running = self._pool.running(job_id)
             if running is not None:
                 worker, entry = running
                 if entry.cancel_at is None:
@@ -136,7 +135,7 @@ class JobRunner:
             if not job.ended:
                 self.cancel(job.id)
         with self._lock:
-            for worker in self._crew.workers:
+            for worker in self._pool.workers:
                 worker.send("forget", video_id)
 
     def render(self, task: RenderTask) -> Future[str]:
@@ -150,7 +149,7 @@ class JobRunner:
     def view(self, job: JobRow) -> dict[str, Any]:
         """Progress of a job: fraction done (0..1), seconds left if known."""
         with self._lock:
-            running = self._crew.running(job.id)
+            running = self._pool.running(job.id)
             if running is None:
                 return {"progress": 1.0 if job.state == "done" else 0.0, "remaining_s": None}
             return running[1].view()
@@ -158,7 +157,7 @@ class JobRunner:
     def workers(self) -> list[dict[str, Any]]:
         """The state of each worker, for the health page."""
         with self._lock:
-            return [worker.view() for worker in self._crew.workers]
+            return [worker.view() for worker in self._pool.workers]
 
     # the supervising thread
 
@@ -173,7 +172,7 @@ class JobRunner:
                 self._round()
                 self.trouble = None
             except Exception as error:
-                trouble = f"{type(error).__name__}: {error}"
+                trouble = hide_paths(f"{type(error).__name__}: {error}")
                 if trouble != self.trouble:
                     log.exception("the queue stands still; trying again every %.1f s", TICK_SECONDS)
                 self.trouble = trouble
@@ -183,55 +182,55 @@ class JobRunner:
         while self._wake_out.poll():
             self._wake_out.recv_bytes()
         with self._lock:
-            self._handle_heard()
-            self._crew.ensure_running()
+            self._handle_received()
+            self._pool.ensure_running()
             self._watch_clocks()
             self._dispatch()
-            watched = [self._wake_out, *self._crew.connections()]
+            watched = [self._wake_out, *self._pool.connections()]
         for ready in wait(watched, TICK_SECONDS):
             if ready is not self._wake_out:
-                self._hear(ready)
-        if time.monotonic() - self._house_kept > HOUSEKEEPING_SECONDS or not self._house_kept:
-            self._house_kept = time.monotonic()
-            self._keep_house()
+                self._receive(ready)
+        if time.monotonic() - self._maintained > MAINTENANCE_SECONDS or not self._maintained:
+            self._maintained = time.monotonic()
+            self._maintain()
 
-    def _hear(self, connection: Any) -> None:
-        worker = self._crew.owner(connection)
+    def _receive(self, connection: Any) -> None:
+        worker = self._pool.owner(connection)
         if worker is None:
             return
         try:
             while connection.poll():
                 kind, task_id, value = connection.recv()
-                self._heard.append((worker, kind, task_id, value))
+                self._received.append((worker, kind, task_id, value))
                 with self._lock:
-                    self._handle_heard()
+                    self._handle_received()
         except sqlite3.Error:
             raise
         except (EOFError, OSError):
             with self._lock:
-                self._bury(worker)
+                self._remove_dead(worker)
         except Exception as error:  # a torn message of a process killed while it wrote
             with self._lock:
                 worker.last_error = f"its report could not be read ({error!r})"
-                self._bury(worker)
+                self._remove_dead(worker)
 
-    def _handle_heard(self) -> None:
+    def _handle_received(self) -> None:
         """What the workers said, in order. What the database cannot take now stays first in line."""
-        while self._heard:
+        while self._received:
             try:
-                self._handle(*self._heard[0])
+                self._handle(*self._received[0])
             except sqlite3.Error:
                 raise
             except Exception:
-                self._heard.popleft()
+                self._received.popleft()
                 raise
-            self._heard.popleft()
+            self._received.popleft()
 
     def _handle(self, worker: WorkerHandle, kind: str, task_id: str, value: Any) -> None:
         if kind == "ready":
             worker.ready, worker.failures, worker.last_error, worker.model = True, 0, None, str(value)
         elif kind == "unusable":
-            worker.last_error, worker.hopeless = value
+            worker.last_error, worker.unrecoverable = value
         elif kind == "cached":
             worker.cached = set(value)
         elif kind == "info":
@@ -250,7 +249,7 @@ class JobRunner:
         entry = worker.tasks.get(task_id)
         render = self._rendering.pop(task_id, None)
         if render is not None:
-            settle(render.future, str(value) if kind == "done" else JobError(str(value)))
+            resolve(render.future, str(value) if kind == "done" else JobError(str(value)))
         elif kind == "done":
             self._database.finish_job(task_id, value)
             self._measure(entry)
@@ -275,7 +274,7 @@ class JobRunner:
     def _watch_clocks(self) -> None:
         """A task past its time, or one that does not stop when cancelled, costs its worker."""
         now = time.monotonic()
-        for worker in list(self._crew.workers):
+        for worker in list(self._pool.workers):
             overdue = [t for t in worker.tasks.values() if now > t.deadline or (t.cancel_at and now > t.cancel_at)]
             if not overdue:
                 continue
@@ -283,17 +282,17 @@ class JobRunner:
                 entry.overdue = entry.cancel_at is None
                 self.tally.timeouts += int(entry.overdue)
             worker.kill()
-            self._bury(worker)
+            self._remove_dead(worker)
 
-    def _bury(self, worker: WorkerHandle) -> None:
+    def _remove_dead(self, worker: WorkerHandle) -> None:
         """A worker died: each of its tasks is cancelled, failed, or queued once more."""
-        reason = worker.cause_of_death()
-        innocent = any(entry.overdue or entry.cancel_at for entry in worker.tasks.values())
-        if worker.tasks and not innocent:
+        reason = worker.exit_reason()
+        stopped_by_us = any(entry.overdue or entry.cancel_at for entry in worker.tasks.values())
+        if worker.tasks and not stopped_by_us:
             self.tally.crashes += 1
         for task_id, entry in list(worker.tasks.items()):
             if task_id in self._rendering:
-                settle(self._rendering.pop(task_id).future, JobError(f"drawing it {reason}"))
+                resolve(self._rendering.pop(task_id).future, JobError(f"drawing it {reason}"))
                 del worker.tasks[task_id]
                 continue
             job = self._database.job(task_id)
@@ -304,7 +303,7 @@ class JobRunner:
             elif entry.overdue:
                 limit = self._settings.job_seconds
                 self._database.end_job(task_id, "failed", error=f"took longer than the {limit:.0f} s a job may take")
-            elif innocent:
+            elif stopped_by_us:
                 self._database.requeue(task_id, crashed=False)
             elif job.crashes < CRASHES_ALLOWED:
                 self._database.requeue(task_id, crashed=True)
@@ -312,30 +311,30 @@ class JobRunner:
                 self._database.end_job(task_id, "failed", error=f"counting it {reason}, twice")
             del worker.tasks[task_id]  # only now: what could not be written is tried again
             self._announce(task_id)
-        self._crew.remove_dead(worker)
+        self._pool.remove_dead(worker)
 
     def _dispatch(self) -> None:
         """Give waiting work to free lanes: recounts of kept encodings first, then drawings, then counts."""
-        if self._crew.unusable is not None:
-            self._refuse(self._crew.unusable)
+        if self._pool.unusable is not None:
+            self._refuse(self._pool.unusable)
             return
-        waiting = [job for job in self._database.queued()] if self._crew.has_room() else []
+        waiting = [job for job in self._database.queued()] if self._pool.has_room() else []
         for job in list(waiting):
             task = self._task(job)
             if task is None:
                 waiting.remove(job)
                 continue
             needed = {task.source.id, *(source.id for *_, source in task.exemplars if source is not None)}
-            worker = self._crew.free("fast", needed)
+            worker = self._pool.free("fast", needed)
             if worker is not None:
                 waiting.remove(job)
                 self._begin(worker, "fast", task)
-        while self._renders and (worker := self._crew.free("slow")) is not None:
+        while self._renders and (worker := self._pool.free("slow")) is not None:
             render = self._renders.pop(0)
             self._rendering[render.task.id] = render
             worker.begin("slow", render.task, self._settings.job_seconds)
         for job in waiting:
-            worker = self._crew.free("slow")
+            worker = self._pool.free("slow")
             if worker is None:
                 break
             task = self._task(job)
@@ -349,10 +348,10 @@ class JobRunner:
 
     def _refuse(self, reason: str) -> None:
         for job in self._database.queued():
-            self._database.end_job(job.id, "failed", error=f"no worker could be started: {reason}")
+            self._database.end_job(job.id, "failed", error=f"no worker could be started: {hide_paths(reason)}")
             self._announce(job.id)
         while self._renders:
-            settle(self._renders.pop().future, JobError(f"no worker could be started: {reason}"))
+            resolve(self._renders.pop().future, JobError(f"no worker could be started: {hide_paths(reason)}"))
 
     def _task(self, job: JobRow) -> CountTask | None:
         """The job as a worker takes it; a job whose exemplar's video is gone ends here."""
@@ -365,7 +364,7 @@ class JobRunner:
             other = exemplar["video"] if exemplar["video"] != job.video else None
             row = self._database.video(other) if other else None
             if other and row is None:
-                self._database.end_job(job.id, "failed", error="the video of its example has been deleted")
+                self._database.end_job(job.id, "failed", error="the video of its exemplar has been deleted")
                 self._announce(job.id)
                 return None
             exemplars.append((exemplar["start"], exemplar["end"], self._locate(row) if row else None))
@@ -387,6 +386,6 @@ class JobRunner:
             job = self._database.job(job_id)
             if job is None or job.ended:
                 for future in self._waiters.pop(job_id, []):
-                    settle(future, job)
+                    resolve(future, job)
             if job is not None:
                 self._hub.publish({"job": job, **self.view(job)})

@@ -14,7 +14,7 @@ from escounts.errors import OutputError
 from escounts.serve.access import GUARDED, PROBLEMS, USUAL_PROBLEMS, Services, VideoId, need_job, need_video
 from escounts.serve.database import LabelRow, VideoRow
 from escounts.serve.labels import from_label_studio, to_csv, to_label_studio, write_csv
-from escounts.serve.schemas import Labels, SavedLabels
+from escounts.serve.schemas import MOST_SPANS, Labels, SavedLabels
 
 router = APIRouter(
     prefix="/api",
@@ -43,6 +43,8 @@ def _save(
     service: Services, video_id: str, action: str, spans: list[tuple[float, float]], job: str | None = None
 ) -> SavedLabels:
     lasting = [span for span in spans if span[1] > span[0]]
+    if len(lasting) > MOST_SPANS:
+        raise HTTPException(422, f"{len(lasting)} repetitions are more than the {MOST_SPANS} a video may have")
     if (overlap := overlap_problem(lasting)) is not None:
         raise HTTPException(422, f"{overlap}: move one of their borders")
     saved = service.database.save_labels(video_id, action, lasting, job=job)

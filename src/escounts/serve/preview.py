@@ -11,6 +11,9 @@ from escounts.video import Video
 
 LONGEST_SIDE = 640
 HIGHEST_RATE = 30.0
+MOST_FRAMES = 54_000
+"""Half an hour at the highest rate. Longer videos get fewer frames per second: what a file of a few kilobytes may
+claim to last must not keep a worker for as long."""
 
 
 def preview_size(width: int, height: int) -> tuple[int, int]:
@@ -24,7 +27,12 @@ def even_size(width: float, height: float) -> tuple[int, int]:
     return max(2, round(width / 2) * 2), max(2, round(height / 2) * 2)
 
 
-def write_preview(source: Path, target: Path) -> None:
+def preview_rate(fps: float, duration: float) -> Fraction:
+    """Frames per second of the copy: the video's own within HIGHEST_RATE and MOST_FRAMES in all."""
+    return Fraction(min(fps, HIGHEST_RATE, MOST_FRAMES / max(duration, 1.0))).limit_denominator(1001)
+
+
+def write_preview(video: Video, target: Path) -> None:
     """Write the video as H.264 in mp4 at a constant rate, so that seconds stay seconds. Whole or not at all.
 
     Raises OutputError where FFmpeg has no H.264: a copy that browsers do not play either would help nobody.
@@ -33,9 +41,8 @@ def write_preview(source: Path, target: Path) -> None:
         raise OutputError(
             "the server's FFmpeg has no H.264 encoder (libx264), and browsers play nothing else it writes"
         )
-    video = Video(source)
     info = video.info
-    rate = Fraction(min(info.fps, HIGHEST_RATE)).limit_denominator(1001)
+    rate = preview_rate(info.fps, info.duration)
     size = preview_size(info.width, info.height)
     images = (frame.image for frame in video.frames(size=size, rate=float(rate)))
     # a key frame a second: seeking lands within it

@@ -10,6 +10,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from escounts.serve.database import JobRow, LabelRow, VideoRow
 
 Identifier = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$", examples=["0" * 32])]
+MOST_SPANS = 20_000
+"""Repetitions that the labels of one video may have."""
 Second = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 
 
@@ -71,7 +73,7 @@ class CountRequest(_Strict):
 class Labels(_Strict):
     """Corrected repetitions of a video, and what the action is called. job: the count that was on screen."""
 
-    spans: Annotated[list[Span], Field(max_length=20_000)]
+    spans: Annotated[list[Span], Field(max_length=MOST_SPANS)]
     action: Annotated[Text, Field(max_length=80)] = ""
     job: Identifier | None = None
 
@@ -141,7 +143,7 @@ class Job(BaseModel):
 
 
 class Video(BaseModel):
-    """One video; job is its newest count. expires: when it is deleted; null: not by itself.
+    """One video; job is its newest count, labelled_count what a person says. expires: when it is deleted, or null.
 
     Labelled videos and files of the media root are kept; so is everything where the server keeps uploads for ever.
     """
@@ -157,12 +159,19 @@ class Video(BaseModel):
     height: int | None
     fps: float | None
     labelled: bool
+    labelled_count: int | None
     job: Job | None
 
     @classmethod
-    def of(cls, row: VideoRow, *, labelled: bool, job: Job | None) -> Video:
-        shown = {name: getattr(row, name) for name in cls.model_fields if name not in ("labelled", "job", "expires")}
-        return cls(**shown, expires=None if labelled else row.expires, labelled=labelled, job=job)
+    def of(cls, row: VideoRow, *, labelled_count: int | None, job: Job | None) -> Video:
+        labelled = labelled_count is not None
+        about: dict[str, Any] = {
+            "expires": None if labelled else row.expires,
+            "labelled": labelled,
+            "labelled_count": labelled_count,
+        }
+        shown = {name: getattr(row, name) for name in cls.model_fields if name not in about and name != "job"}
+        return cls(**shown, **about, job=job)
 
 
 class Limits(BaseModel):

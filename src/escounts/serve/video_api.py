@@ -12,11 +12,12 @@ from fastapi.responses import FileResponse
 
 from escounts.serve.access import GUARDED, PROBLEMS, USUAL_PROBLEMS, Services, VideoId, need_video, present_video
 from escounts.serve.database import VideoRow
+from escounts.serve.download_api import FORMATS
 from escounts.serve.media import content_type
-from escounts.serve.promises import JobError
 from escounts.serve.schemas import Limits, MediaChoice, SessionRequest, Video
 from escounts.serve.security import COOKIE, client_address, session_value, token_matches, too_many_guesses
 from escounts.serve.worker import RenderTask
+from escounts.serve.worker_pool import JobError
 
 router = APIRouter(prefix="/api", responses=USUAL_PROBLEMS)
 
@@ -63,8 +64,6 @@ def open_session(service: Services, request: Request, session: SessionRequest, r
 def limits(service: Services) -> Limits:
     """What this server takes and which model counts."""
     from importlib.metadata import version
-
-    from escounts.serve.job_api import FORMATS
 
     settings = service.settings
     return Limits(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import queue
+import re
 import signal
 import sys
 import threading
@@ -26,6 +27,7 @@ from escounts.serve.encodings import EncodingCache
 Lane = Literal["slow", "fast"]
 LANES: tuple[Lane, ...] = ("slow", "fast")
 REPORT_SECONDS = 0.15
+PATHS = re.compile(r"(?<![\w/:.])/(?:[^\s/'\",;:]+/)*[^\s/'\",;:]+/?")
 PLAYLISTS = (b"#extm3u", b"ffconcat", b"<?xml", b"<mpd", b"<smil", b"v=0", b"[playlist]", b"rtsp")
 
 
@@ -89,8 +91,8 @@ def run(connection: Connection, options: WorkerOptions) -> None:
     try:
         worker.prepare()
     except Exception as error:
-        hopeless = isinstance(error, EscountsError)  # a wrong model name is still wrong at the next try
-        worker.report("unusable", "", (str(error) if hopeless else repr(error), hopeless))
+        unrecoverable = isinstance(error, EscountsError)  # a wrong model name is still wrong at the next try
+        worker.report("unusable", "", (str(error) if unrecoverable else repr(error), unrecoverable))
         return
     worker.serve()
 
@@ -134,9 +136,9 @@ class Worker:
                 os._exit(0)  # the server is gone: a lane in the middle of a video must not keep us
             if command == "stop":
                 os._exit(0)
-            self._obey(command, argument)
+            self._handle(command, argument)
 
-    def _obey(self, command: str, argument: Any) -> None:
+    def _handle(self, command: str, argument: Any) -> None:
         """Cancel a task by its id, forget a video by its id, or take a task into a lane."""
         if command == "cancel":
             with self._holding:
@@ -149,7 +151,7 @@ class Worker:
                 self._held.add(argument.id)
             self._lanes[command].put(argument)
         else:
-            raise ValueError(f"{command!r} is no command; there are cancel, forget, stop, slow and fast")
+            raise ValueError(f"{command!r} is not a command; there are cancel, forget, stop, slow and fast")
 
     def report(self, kind: str, task_id: str, value: object) -> None:
         with self._sending:
@@ -215,9 +217,7 @@ class Worker:
         kept = self._cache.get(source.id)
         if kept is not None:
             return kept
-        refuse_playlist(source)
         video = self._open(source)
-        self._check(video.info)
         described = {name: getattr(video.info, name) for name in ("duration", "width", "height", "fps")}
         self.report("info", task_id, (source.id, described))
         encoded = self._counter.encode(video, progress=self._progress(task_id))
@@ -226,9 +226,13 @@ class Worker:
         return encoded
 
     def _open(self, source: Source) -> Any:
+        """The video, if it is one and within the limits, whatever it is wanted for."""
         from escounts.video import Video  # here alone: the server's process never opens a video
 
-        return Video(source.path)
+        refuse_playlist(source)
+        video = Video(source.path, max_duration=self._options.max_duration)
+        self._check(video.info)
+        return video
 
     def _check(self, info: Any) -> None:
         options = self._options
@@ -263,10 +267,10 @@ class Worker:
         from escounts.serve.filmstrip import write_filmstrip, write_thumbnail
         from escounts.serve.preview import write_preview
 
+        video = self._open(task.source)
         if task.document is None:
-            refuse_playlist(task.source)
             write = {"preview": write_preview, "thumbnail": write_thumbnail, "filmstrip": write_filmstrip}
-            write[task.format](Path(task.source.path), Path(task.target))
+            write[task.format](video, Path(task.target))
             return task.target
         WRITERS[task.format](from_dict(task.document), Path(task.target), video=Path(task.source.path))
         return task.target
@@ -274,7 +278,7 @@ class Worker:
     def _explain(self, error: Exception, source: Source) -> str:
         """One line for a person: the video's name instead of its path, never a traceback."""
         text = " ".join(str(error).split()).replace(source.path, source.name)
-        text = text.replace(os.path.basename(source.path), source.name)
+        text = hide_paths(text.replace(os.path.basename(source.path), source.name))
         if isinstance(error, EscountsError):
             return text
         if isinstance(error, MemoryError) or "allocate memory" in text or "start new thread" in text:
@@ -284,6 +288,11 @@ class Worker:
             return f"{source.name} needs more memory than the {limit} a worker may use"
         traceback.print_exception(error, file=sys.stderr)
         return f"{source.name} could not be counted: {type(error).__name__}: {text}"
+
+
+def hide_paths(text: str) -> str:
+    """A message for a client: of every path of this machine only the last part is left."""
+    return PATHS.sub(lambda match: match[0].rstrip("/").rsplit("/", 1)[-1], text)
 
 
 def refuse_playlist(source: Source) -> None:

@@ -57,7 +57,7 @@ def _clip_action(rng: np.random.Generator, config: GeneratorConfig, clips: ClipB
     if not sprite:
         return recorded_action(rng, config, clips.segments, source="clips", period=period, alternating=alternating)
     # Only one frame of the clip is needed: the path makes the cycle, not the footage.
-    first = int(rng.integers(clips.offsets[-1]))
+    first = int(rng.integers(clips.filmed))
     clip = int(np.searchsorted(clips.offsets, first, side="right")) - 1
     turn, ease, warp = draw_pace(rng, config)
     recipe = int(rng.integers(2**31))

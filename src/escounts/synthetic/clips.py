@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import multiprocessing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,12 +17,15 @@ import torch
 from torch import Tensor
 
 from escounts.errors import DataError
+from escounts.synthetic.coded import coded_still, draw_recipe
+from escounts.synthetic.curves import seeded
 from escounts.synthetic.segments import Mining, Segments, mine
 
 Frames = npt.NDArray[np.uint8]
-PERMISSIVE = ("Apache", "MIT", "BSD", "Attribution 4.0")
+PERMISSIVE = ("Apache", "MIT", "BSD", "Attribution 4.0", "CC0", "Unlicense")
 """What a licence must mention for a clip to be used in shipped weights."""
 CLIP_MINING = Mining()
+T = TypeVar("T")
 
 
 def pool_rows(table: str | Path, need: tuple[str, ...] = ("file", "licence")) -> list[dict[str, str]]:
@@ -88,6 +94,38 @@ class ClipBank:
             bank.segments = bank._mine(workers)
         return bank
 
+    def without_negatives_of(self, names: Iterable[str]) -> ClipBank:
+        """This bank, in which no stretch of the clips of those names counts as one that does not repeat."""
+        listed = set(names)
+        recordings = [index for index, name in enumerate(self.names) if name in listed]
+        once = self.segments.once
+        segments = replace(self.segments, once=once[~np.isin(once[:, 0], recordings)])
+        return ClipBank(self.frames, self.offsets.tolist(), self.names, segments)
+
+    def with_coded_stills(self, number: int, *, workers: int = 4) -> ClipBank:
+        """This bank and, after its clips, single frames of them that went through real codecs as still videos."""
+        filmed = self.filmed
+
+        def one(index: int) -> Frames:
+            picture = self.frames[int(seeded(index, 40).integers(filmed))]
+            return coded_still(picture, draw_recipe(index), size=self.frames.shape[1])
+
+        stills = _by_processes(one, number, workers)
+        ends = np.cumsum([len(still) for still in stills]) + len(self.frames)
+        rows = [(len(self.names) + index, 0, len(still)) for index, still in enumerate(stills)]
+        return ClipBank(
+            np.concatenate([self.frames, *stills]),
+            [*self.offsets.tolist(), *ends.tolist()],
+            [*self.names, *(f"coded:{index}" for index in range(number))],
+            replace(self.segments, coded=np.array(rows, np.int64).reshape(-1, 3)),
+        )
+
+    @property
+    def filmed(self) -> int:
+        """Frames of clips; what follows in the array are coded stills."""
+        coded = self.segments.coded
+        return int(self.offsets[coded[0, 0]]) if len(coded) else len(self.frames) or int(self.offsets[-1])
+
     def save(self, path: str | Path) -> None:
         """Write the mined segments, not the frames."""
         self.segments.save(path, self.names)
@@ -117,8 +155,24 @@ class ClipBank:
             first, last = bounds[clip]
             return mine(clip, appearance(self.frames[first:last]), CLIP_MINING)
 
-        with ThreadPoolExecutor(max(1, workers)) as pool:
-            return Segments.joined(pool.map(one, range(len(bounds))))
+        return Segments.joined(_by_processes(one, len(bounds), workers))
+
+
+def _by_processes(job: Callable[[int], T], number: int, workers: int) -> list[T]:
+    """job(0) … job(number - 1), in forked processes, which see the frames without a copy."""
+    global _job
+    if workers <= 1 or number <= 1:
+        return [job(index) for index in range(number)]
+    _job = job
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("fork")) as pool:
+        return list(pool.map(_run_job, range(number), chunksize=2))
+
+
+_job: Callable[[int], Any]
+
+
+def _run_job(index: int) -> Any:
+    return _job(index)
 
 
 def appearance(frames: Frames, cells: int = 24) -> npt.NDArray[np.float32]:

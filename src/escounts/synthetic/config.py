@@ -35,6 +35,9 @@ class GeneratorConfig:
     """Log-uniform; the upper end is cut to 0.8 of the video's length."""
     jitter: Range = (0.0, 0.22)
     """Standard deviation of a repetition's log length."""
+    irregular: float = 0.12
+    """Share of videos with a jitter far beyond that, as of a ball that is kept up."""
+    irregular_jitter: Range = (0.22, 0.5)
     drift: float = 0.4
     """Share of videos whose tempo speeds up or slows down."""
     drift_size: float = 0.25
@@ -77,6 +80,8 @@ class GeneratorConfig:
     """A clip or a motion-capture trial that does not come back, played as it is."""
     negative_cuts: float = 1.5
     """One shot after another; clips only."""
+    negative_coded: float = 6.0
+    """A still picture that pulses as codecs make it; clips only, where coded stills are."""
     negative_walk: float = 1.5
     """Somebody walks through the picture; motion capture only."""
 
@@ -84,7 +89,7 @@ class GeneratorConfig:
     alternate_figures: float = 0.22
     one_sided: float = 0.9
     """Motion capture alternates only where it differs this much from its mirror image (0 none, 2 opposite)."""
-    alternate_footage: float = 0.10
+    alternate_footage: float = 0.16
     alternate_sprites: float = 0.15
     alternate_exercises: float = 0.6
     """Of those parametric exercises that have a side."""
@@ -140,14 +145,20 @@ class GeneratorConfig:
     noise_size: Range = (1.0, 12.0)
     """Standard deviation, of 255."""
     overlay: float = 0.2
+    pulse: float = 0.2
+    """Share of videos over which a coded still's pulse is laid."""
+    hold: float = 0.2
+    """Share of videos whose frames come at a lower rate than they are read, so that some are shown twice."""
+    hold_rate: Range = (0.3, 0.95)
+    """New frames per frame shown; at least HOLD_LEAST per repetition."""
     letterbox: float = 0.1
 
     # Figures.
     figure_size: Range = (0.3, 0.95)
     """How large, as a part of what fits the screen; log-uniform."""
-    far_shade: Range = (0.0, 0.45)
+    far_shade: Range = (0.05, 0.6)
     """How much darker the far arm and leg are than the near ones."""
-    odd_limb: float = 0.15
+    odd_limb: float = 0.3
     """Share of figures with a sleeve, sock or bandage on one side only."""
     sway: Range = (0.0, 0.012)
     """How far each joint wanders, in body heights: no repetition is like another."""

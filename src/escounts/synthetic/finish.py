@@ -14,12 +14,26 @@ from escounts.synthetic.curves import chance, log_uniform, smooth_noise
 from escounts.synthetic.plan import Finish, Numbers
 from escounts.synthetic.strokes import send
 
+HOLD_LEAST = 3.0
+"""New frames per repetition below which a held video would no longer show it."""
+
 
 def draw_finish(
-    rng: np.random.Generator, config: GeneratorConfig, length: int, *, flicker: bool = False, grain: bool = False
+    rng: np.random.Generator,
+    config: GeneratorConfig,
+    length: int,
+    *,
+    period: float,
+    flicker: bool = False,
+    grain: bool = False,
+    coded: bool = False,
+    pulse: Numbers | None = None,
 ) -> Finish:
-    """A finish for one video. flicker: force changing light, strong, for videos where nothing else happens; grain:
-    mostly force noise, for those in which nothing happens at all."""
+    """A finish for one video, whose repetitions take about `period` frames.
+
+    flicker: force changing light, strong, for videos where nothing else happens; grain: mostly force noise, for those
+    in which nothing happens at all. coded: the video has its codec's noise already. pulse: see Finish.
+    """
     level = np.exp(rng.uniform(-0.3, 0.3))
     gain = level * np.exp(rng.uniform(-0.125, 0.125, 3))
     contrast, offset = np.exp(rng.uniform(-0.4, 0.35)), rng.uniform(-25, 25)
@@ -30,6 +44,8 @@ def draw_finish(
     if flicker or chance(rng, config.flicker):
         size = rng.uniform(10, 45) if flicker else rng.uniform(2, 14)
         light += (size * smooth_noise(rng, times, 1, log_uniform(rng, 1.0, length))[0]).astype(np.float32)
+    if coded:
+        light *= 0
     boxes = [_letterbox(rng)] if chance(rng, config.letterbox) else []
     if chance(rng, config.overlay):
         boxes.append(_caption(rng))
@@ -40,10 +56,24 @@ def draw_finish(
         grey=chance(rng, config.grey),
         blur=chance(rng, config.blur_finish),
         soft=float(rng.uniform(0.35, 0.8)) if chance(rng, config.soft) else 1.0,
-        noise=float(rng.uniform(*config.noise_size)) if chance(rng, 0.8 if grain else config.noise) else 0.0,
+        noise=float(rng.uniform(*config.noise_size))
+        if chance(rng, 0.05 if coded else 0.8 if grain else config.noise)
+        else 0.0,
         flicker=light,
         boxes=np.concatenate(boxes) if boxes else np.zeros((0, 7), np.float32),
+        pulse=np.zeros(0, np.int64) if pulse is None else pulse,
+        shown=_held(rng, config, length, period),
     )
+
+
+def _held(rng: np.random.Generator, config: GeneratorConfig, length: int, period: float) -> Numbers:
+    """Which frame is shown when, for a source of fewer frames per second; empty where every frame is new."""
+    rate = rng.uniform(*config.hold_rate)
+    if not chance(rng, config.hold) or rate * period < HOLD_LEAST:
+        return np.zeros(0, np.int64)
+    begun = np.floor(np.arange(length) * rate + rng.random())
+    shown: Numbers = np.searchsorted(begun, begun).astype(np.int64)
+    return shown
 
 
 def _letterbox(rng: np.random.Generator) -> Numbers:
@@ -72,8 +102,10 @@ def _caption(rng: np.random.Generator) -> Numbers:
     return np.array(letters, np.float32)
 
 
-def finish_frames(finishes: Sequence[Finish], seeds: Sequence[int], view_BTCHW: Tensor) -> Tensor:
-    """(B, T, 3, H, W) uint8 of drawn frames 0..255; noise comes from each video's own seed."""
+def finish_frames(
+    finishes: Sequence[Finish], seeds: Sequence[int], view_BTCHW: Tensor, bank_NHWC: Tensor | None = None
+) -> Tensor:
+    """(B, T, 3, H, W) uint8 of drawn frames 0..255; noise comes from each video's own seed, pulses from the bank."""
     device, real = view_BTCHW.device, view_BTCHW.dtype
     length, height, width = view_BTCHW.shape[1], view_BTCHW.shape[3], view_BTCHW.shape[4]
 
@@ -100,9 +132,16 @@ def finish_frames(finishes: Sequence[Finish], seeds: Sequence[int], view_BTCHW: 
             source = torch.Generator(device).manual_seed(seeds[index])
             grain = torch.randn((length, 3, height, width), generator=source, device=device, dtype=real)
             view_BTCHW[index] += grain * finish.noise
+        if len(finish.pulse) and bank_NHWC is not None:
+            pictures_TCHW = bank_NHWC[send(finish.pulse, device)].permute(0, 3, 1, 2).to(real)
+            change_TCHW = pictures_TCHW - pictures_TCHW[:1]
+            view_BTCHW[index] += F.interpolate(change_TCHW, size=(height, width), mode="bilinear")
         for left, top, right, bottom, *colour in finish.boxes.tolist():
             rows = slice(int(top * height), max(int(bottom * height), int(top * height) + 1))
             columns = slice(int(left * width), max(int(right * width), int(left * width) + 1))
             paint = send(np.array(colour, np.float32), device, real)[None, :, None, None]
             view_BTCHW[index, :, :, rows, columns] = paint
+    for index, finish in enumerate(finishes):
+        if len(finish.shown):
+            view_BTCHW[index] = view_BTCHW[index, send(finish.shown, device)]
     return view_BTCHW.round_().clamp_(0, 255).to(torch.uint8)

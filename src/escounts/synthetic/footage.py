@@ -14,6 +14,8 @@ from escounts.synthetic.timeline import AFTER, BEFORE, Clock
 
 Track = tuple[Floats, Floats, Floats]
 """Position in the bank, the position faded to, and how much: each (F,)."""
+CODED_STEPS = (1, 3, 6)
+"""Frames of a coded still from one drawn moment to the next."""
 
 
 def action_track(
@@ -81,6 +83,16 @@ def with_surroundings(
             at[where] = passing_track(rng, bank, len(where))
         other[where] = at[where]
     return at, other, fade
+
+
+def coded_track(rng: np.random.Generator, bank: ClipBank, count: int) -> Floats:
+    """(count,) frames of a coded still, as a view at 30, 10 or 5 frames per second sees it."""
+    clip, _, length = bank.segments.coded[int(rng.integers(len(bank.segments.coded)))]
+    every = int(rng.choice([step for step in CODED_STEPS if step * count <= length] or [1]))
+    begin = int(rng.integers(max(1, length - every * count)))
+    at = np.minimum(begin + every * np.arange(count), length - 1)
+    played: Floats = (bank.offsets[clip] + at).astype(np.float64)
+    return played
 
 
 def cut_track(rng: np.random.Generator, bank: ClipBank, times: Floats) -> Track:

@@ -18,6 +18,7 @@ from escounts.synthetic.figures import draw_body, draw_figure, draw_view
 from escounts.synthetic.footage import (
     Track,
     action_track,
+    coded_track,
     cut_track,
     passing_track,
     stage_footage,
@@ -80,6 +81,9 @@ def clip_layers(
     """Footage repeated, on the whole screen or as a composite before a background."""
     if scene.negative == "cuts":
         track = cut_track(rng, clips, scene.times)
+    elif scene.negative == "coded":
+        at = coded_track(rng, clips, len(scene.times))
+        track = (at, at.copy(), np.zeros(len(at)))
     elif scene.negative == "once":
         at = passing_track(rng, clips, len(scene.times), moving=True)
         track = (at, at.copy(), np.zeros(len(at)))

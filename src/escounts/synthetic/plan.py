@@ -85,6 +85,10 @@ class Finish:
     flicker: Array = field(default_factory=lambda: np.zeros(0, np.float32))
     boxes: Array = field(default_factory=lambda: np.zeros((0, 7), np.float32))
     """(n, 7): left, top, right, bottom in 0..1, red, green, blue in 0..255."""
+    pulse: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    """(length,) frames of a coded still in the bank whose change since the first is added; or empty."""
+    shown: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    """(length,) which drawn frame is shown at every time, where some are shown twice; or empty."""
 
 
 @dataclass(frozen=True)

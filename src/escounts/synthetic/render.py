@@ -89,7 +89,7 @@ def _draw(plans: list[Plan], device: torch.device, height: int, width: int, bank
     if subframes > 1:
         view_FCHW = view_FCHW.view(videos * length, subframes, 3, height, width).mean(1)
     view_BTCHW = view_FCHW.view(videos, length, 3, height, width)
-    return finish_frames([plan.finish for plan in plans], [plan.seed for plan in plans], view_BTCHW)
+    return finish_frames([plan.finish for plan in plans], [plan.seed for plan in plans], view_BTCHW, bank_NHWC)
 
 
 def lens_grid(lens: Numbers, like_FCHW: Tensor) -> Tensor:

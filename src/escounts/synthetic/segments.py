@@ -7,7 +7,7 @@ way. numpy only; deterministic.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 import numpy as np
@@ -43,26 +43,28 @@ class Segments:
     """Rows of (recording, first frame within it, length): frames first..first + length belong to it.
 
     back: one motion, to be played there and back. cycle: ends where it began. quiet: hardly anything moves.
-    once: something happens that does not come back, to be played as it is.
+    once: something happens that does not come back, to be played as it is. coded: a still picture that went through
+    a codec, see `coded`.
     """
 
     back: Rows
     cycle: Rows
     quiet: Rows
     once: Rows
+    coded: Rows = field(default_factory=lambda: _rows([]))
 
     @staticmethod
     def joined(found: Iterable[Segments]) -> Segments:
         """All rows of several recordings' segments."""
         parts = list(found)
-        names = [field.name for field in fields(Segments)]
+        names = [each.name for each in fields(Segments)]
         return Segments(
             **{name: np.concatenate([_rows([]), *(getattr(part, name) for part in parts)]) for name in names}
         )
 
     def save(self, path: str | Path, names: list[str]) -> None:
         """Write the rows and the names of the recordings they belong to."""
-        rows = {field.name: getattr(self, field.name) for field in fields(self)}
+        rows = {each.name: getattr(self, each.name) for each in fields(self)}
         with open(path, "wb") as file:
             np.savez_compressed(file, names=np.array(names), **rows)
 
@@ -74,7 +76,7 @@ class Segments:
         with np.load(path) as stored:
             if [str(name) for name in stored["names"]] != list(names):
                 raise DataError(f"the segments in {path} are of other recordings: mine them again")
-            return Segments(**{field.name: stored[field.name] for field in fields(Segments)})
+            return Segments(**{each.name: stored[each.name] for each in fields(Segments) if each.name in stored})
 
 
 def _rows(found: list[tuple[int, int, int]]) -> Rows:

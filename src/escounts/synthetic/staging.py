@@ -15,7 +15,7 @@ from escounts.synthetic.config import GeneratorConfig
 from escounts.synthetic.curves import chance, log_uniform
 from escounts.synthetic.cycles import TWO_SIDED
 from escounts.synthetic.finish import draw_finish
-from escounts.synthetic.footage import passing_track
+from escounts.synthetic.footage import coded_track, passing_track
 from escounts.synthetic.motion import MotionBank
 from escounts.synthetic.performers import (
     Act,
@@ -26,13 +26,17 @@ from escounts.synthetic.performers import (
     mechanism_layers,
     sprite_layers,
 )
-from escounts.synthetic.plan import Backdrop, Plan
+from escounts.synthetic.plan import Backdrop, Numbers, Plan
 from escounts.synthetic.timeline import Span, Timeline, clock_of, draw_timeline, frame_times, stray_clock
 
 NEGATIVES = ("pass", "wander", "frozen", "pan", "light")
 """Ways in which nothing repeats; footage and motion capture have two more each."""
 CLIP_NEGATIVES = ("once", "cuts")
 MOTION_NEGATIVES = ("once", "walk")
+STILL_CAMERA = GeneratorConfig(
+    camera_still=1.0, camera_gentle=0.0, camera_strong=0.0, camera_fast=0.0,
+    shake=0.0, pan=0.0, zoom=0.0, shot_change=0.0,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,8 @@ class Stage:
         ways: tuple[str, ...] = NEGATIVES
         if action.source == "clips":
             ways += CLIP_NEGATIVES
+            if self.clips is not None and len(self.clips.segments.coded):
+                ways += ("coded",)
         elif action.source in ("motion", "exercise") and self.motion is not None:
             ways += MOTION_NEGATIVES
         weights = np.array([getattr(self.config, f"negative_{way}") for way in ways])
@@ -119,11 +125,13 @@ class Stage:
         negative: str = "",
     ) -> Plan:
         config, action = self.config, acts[0].action
-        full = action.source == "clips" and not chance(rng, config.composite)
+        full = action.source == "clips" and (not chance(rng, config.composite) or negative == "coded")
         # The bank's frames are squashed already: full-screen footage is bent only a little more.
         aspect = float(np.exp(rng.uniform(-0.3, 0.3))) if full else log_uniform(rng, *config.aspect)
         pan = True if negative == "pan" else None
-        camera = draw_camera(rng, config, acts[0].clock.times, aspect=aspect, pan=pan, calm=full)
+        held = negative == "coded" and chance(rng, 0.85)
+        lens = STILL_CAMERA if held else config
+        camera = draw_camera(rng, lens, acts[0].clock.times, aspect=aspect, pan=pan, calm=full)
         scene = Scene(acts, camera, aspect, timeline.period, negative)
         layers = self._layers(rng, scene, full=full)
         backdrop = self._backdrop(rng, scene, layers)
@@ -138,8 +146,24 @@ class Stage:
             backdrop=backdrop,
             footage=layers.footage,
             shapes=layers.shapes,
-            finish=draw_finish(rng, config, timeline.length, flicker=negative == "light", grain=negative == "frozen"),
+            finish=draw_finish(
+                rng,
+                config,
+                timeline.length,
+                period=timeline.period,
+                flicker=negative == "light",
+                grain=negative == "frozen",
+                coded=negative == "coded",
+                pulse=self._pulse(rng, timeline.length, negative),
+            ),
         )
+
+    def _pulse(self, rng: np.random.Generator, length: int, negative: str) -> Numbers | None:
+        """Frames of a coded still whose pulse is laid over the video; a frozen one often has it."""
+        share = 0.5 if negative == "frozen" else self.config.pulse
+        if not chance(rng, share) or negative == "coded" or self.clips is None or not len(self.clips.segments.coded):
+            return None
+        return coded_track(rng, self.clips, length).astype(np.int64)
 
     def _layers(self, rng: np.random.Generator, scene: Scene, *, full: bool) -> Layers:
         source = scene.action.source

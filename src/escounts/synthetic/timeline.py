@@ -88,7 +88,7 @@ def draw_timeline(
         lead = tail = 0.0
     most = int(rng.integers(1, config.few_most + 1)) if chance(rng, config.few) else 10**6
     most = 1 if single else most
-    jitter = rng.uniform(*config.jitter)
+    jitter = rng.uniform(*(config.irregular_jitter if chance(rng, config.irregular) else config.jitter))
     drift = rng.normal() * config.drift_size if chance(rng, config.drift) else 0.0
     pausing = chance(rng, config.pause)
     start = lead

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from escounts.atomic_files import write_text
+from escounts.config_codec import to_plain
 from escounts.nn.device import Precision
 
 Schedule = Literal["steps", "cosine"]
@@ -57,13 +58,9 @@ class TrainConfig:
         """Optimiser steps of the whole run."""
         return self.steps if self.steps is not None else self.epochs * steps_per_epoch
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return json.loads(json.dumps(asdict(self)))  # type: ignore[no-any-return]
-
     def save(self, path: Path) -> None:
         """Write the config as JSON."""
-        write_text(path, json.dumps(self.to_dict(), indent=2) + "\n")
+        write_text(path, json.dumps(to_plain(self), indent=2) + "\n")
 
 
 def synthetic_recipe(**changes: Any) -> TrainConfig:

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from escounts.baselines.repnet import RepNetOutput
-from escounts.nn.heads import HeadOutput, RateHeadConfig
+from escounts.nn.heads import VIDEO_OUTPUTS, HeadOutput, RateHeadConfig, pool_video_logits
 
 INSIDE = 1e-4
 """A cell whose target density is above this lies inside a repetition."""
@@ -30,6 +29,7 @@ class Target:
     count_B: annotated counts. valid_BT: True where a cell is real, None when all are.
     period_BT: length in cells of the repetition a cell lies in, 0 outside; None reads it off the rate map as
     1 / density. looked_at_BT: cells the map term of eq. 6 looks at; None means all.
+    video_BK: 1 or 0 for each of VIDEO_OUTPUTS, NaN where it is not known; None where nothing is.
     """
 
     density_BT: Tensor
@@ -37,6 +37,7 @@ class Target:
     valid_BT: Tensor | None = None
     period_BT: Tensor | None = None
     looked_at_BT: Tensor | None = None
+    video_BK: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -68,22 +69,12 @@ class RateObjectiveConfig:
     count_weight: float = 1.0
     period_weight: float = 0.5
     gate_weight: float = 1.0
+    video_weight: float = 0.4
     floor: float = 0.02
     head: RateHeadConfig = field(default_factory=RateHeadConfig)
 
 
-@dataclass(frozen=True)
-class PeriodObjectiveConfig:
-    """RepNet's objective: cross-entropy of the period's length, binary cross-entropy of periodicity.
-
-    periods: lengths 1 … periods, in cells shown to the head; a longer repetition is not periodic at that speed.
-    """
-
-    kind: Literal["period"] = "period"
-    periods: int = 32
-
-
-ObjectiveConfig: TypeAlias = DensityObjectiveConfig | RateObjectiveConfig | PeriodObjectiveConfig
+ObjectiveConfig: TypeAlias = DensityObjectiveConfig | RateObjectiveConfig
 
 RELEASED_OBJECTIVE = DensityObjectiveConfig(map_scale=100.0, drop=0.2, count_rule="released")
 """The released code's arithmetic."""
@@ -103,12 +94,8 @@ class Objective:
                     "count": config.count_weight,
                     "period": config.period_weight,
                     "gate": config.gate_weight,
+                    **{name: config.video_weight for name in VIDEO_OUTPUTS},
                 },
-            )
-        elif isinstance(config, PeriodObjectiveConfig):
-            self._terms, self._weights = (
-                lambda output, target: _period_terms(config, output, target),
-                {"period": 1.0, "gate": 1.0},
             )
         else:
             self._terms, self._weights = (
@@ -162,29 +149,19 @@ def _rate_terms(config: RateObjectiveConfig, output: HeadOutput, target: Target)
         "count": miss_B.mean(),
         "period": (period_error_BT * known_BT).sum() / known_BT.sum().clamp(min=1),
         "gate": (gate_error_BT * valid_BT).sum() / valid_BT.sum(),
+        **_video_terms(output, target),
     }
 
 
-def _period_terms(config: PeriodObjectiveConfig, output: HeadOutput, target: Target) -> dict[str, Tensor]:
-    """RepNet, section 3.3: the class of the period's length inside repetitions, and whether a cell is inside."""
-    if not isinstance(output, RepNetOutput) or output.gate_logits_BT is None or output.period_logits_BTP is None:
-        raise ValueError("the period objective needs RepNet's head")
-    if target.period_BT is None:
-        raise ValueError("the period objective needs the length of each cell's repetition")
-    valid_BT = _valid(target)
-    shown_BT = target.period_BT.float() / output.stride
-    inside_BT = (shown_BT > 0) & (shown_BT.round() <= config.periods)
-    known_BT = inside_BT * valid_BT
-    class_BT = (shown_BT.round().long() - 1).clamp(0, config.periods - 1)
-    logs_BTP = output.period_logits_BTP.float().log_softmax(-1)
-    period_error_BT = -logs_BTP.gather(-1, class_BT[..., None]).squeeze(-1)
-    gate_error_BT = F.binary_cross_entropy_with_logits(
-        output.gate_logits_BT.float(), inside_BT.float(), reduction="none"
-    )
-    return {
-        "period": (period_error_BT * known_BT).sum() / known_BT.sum().clamp(min=1),
-        "gate": (gate_error_BT * valid_BT).sum() / valid_BT.sum(),
-    }
+def _video_terms(output: HeadOutput, target: Target) -> dict[str, Tensor]:
+    """Cross-entropy of each output about the whole video, over the videos for which the truth is known."""
+    if output.video_logits_BTK is None or output.gate_logits_BT is None or target.video_BK is None:
+        return {}
+    logits_BK = pool_video_logits(output.video_logits_BTK, output.gate_logits_BT, target.valid_BT)
+    known_BK = ~target.video_BK.isnan()
+    error_BK = F.binary_cross_entropy_with_logits(logits_BK, target.video_BK.nan_to_num(), reduction="none")
+    error_K = (error_BK * known_BK).sum(0) / known_BK.sum(0).clamp(min=1)
+    return dict(zip(VIDEO_OUTPUTS, error_K, strict=True))
 
 
 def _period_cross_entropy(head: RateHeadConfig, logits_BTP: Tensor, period_BT: Tensor) -> Tensor:

@@ -33,7 +33,7 @@ def folder_run(layout: TokenLayout, initial: Path | None, *, seed: int = 0) -> T
     if initial is None:
         decoder = replace(NARROW_DECODER, in_channels=layout.channels)
     else:
-        decoder = NetworkConfig.from_dict(read_checkpoint(initial)[1]).decoder
+        decoder = NetworkConfig.from_plain(read_checkpoint(initial)[1]).decoder
     assert isinstance(decoder.head, RateHeadConfig)
     train = replace(OWN_TRAIN, seed=seed, lr=2e-3 if initial is None else OWN_TRAIN.lr)
     tokens = StoredTokensConfig(

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from escounts.density import period_map, rate_map
-from escounts.metrics import mae, obo
+from escounts.metrics import auc, mae, obo
 from escounts.nn.encoders.lite import LiteEncoder
-from escounts.nn.heads import HeadOutput
+from escounts.nn.heads import VIDEO_OUTPUTS, HeadOutput, pool_video_logits
 from escounts.nn.lite import EXEMPLAR_CELLS, exemplar_cells
 from escounts.nn.network import Network
 from escounts.synthetic import GeneratedBatch, Generator, Plan
@@ -142,12 +142,17 @@ class PixelTask:
 
     def _validate(self, network: nn.Module, shots: int) -> dict[str, float]:
         truth, counted = [], []
+        said, true = [], []
         for k in range(self.config.validation_batches):
             plans = self.validation.plans(k, self.batch_size, self.config.validation_length)
             rng = np.random.default_rng((self.seed, k, 7))
             output, target = self.forward(network, self._make(self.validation, plans, rng, shots=shots))
             counted += output.density_BT.sum(1).tolist()
             truth += target.count_B.tolist()
+            if output.video_logits_BTK is not None and output.gate_logits_BT is not None:
+                assert target.video_BK is not None
+                said.append(pool_video_logits(output.video_logits_BTK, output.gate_logits_BT).cpu().numpy())
+                true.append(target.video_BK.cpu().numpy())
         figures = {
             f"mae_{shots}": mae(np.round(truth), np.array(counted)),
             f"obo_{shots}": obo(np.round(truth), np.array(counted)),
@@ -155,6 +160,11 @@ class PixelTask:
         nothing = np.array(truth) < 0.5
         if nothing.any():
             figures[f"zero_{shots}"] = float((np.round(counted)[nothing] == 0).mean())
+        if said and not shots:
+            said_VK, true_VK = np.concatenate(said), np.concatenate(true)
+            for column, name in enumerate(VIDEO_OUTPUTS):
+                known = np.isfinite(true_VK[:, column])
+                figures[f"auc_{name}"] = auc(said_VK[known, column], true_VK[known, column] > 0.5)
         return figures
 
     def _make(self, generator: Generator, plans: list[Plan], rng: Rng, *, shots: int | None) -> PixelBatch:
@@ -164,9 +174,20 @@ class PixelTask:
         exemplars, units = choose_exemplars(generated, length, self.config, rng, shots=shots)
         maps = [np.stack([_map_of(kind, spans, length) for spans in units]) for kind in (rate_map, period_map)]
         density_BT, period_BT = (torch.from_numpy(m.astype(np.float32)).to(self.device) for m in maps)
-        target = Target(density_BT=density_BT, count_B=density_BT.sum(1), period_BT=period_BT)
+        video_BK = torch.tensor(video_truths(generated, length), device=self.device)
+        target = Target(density_BT=density_BT, count_B=density_BT.sum(1), period_BT=period_BT, video_BK=video_BK)
         moved = Exemplars(**{name: value.to(self.device) for name, value in vars(exemplars).items()})
         return PixelBatch(generated.frames_BTCHW, moved, target)
+
+
+def video_truths(generated: GeneratedBatch, length: int) -> list[list[float]]:
+    """VIDEO_OUTPUTS of every video, whatever its exemplar: NaN where too little of a repetition is in sight."""
+    truths = []
+    for spans, sides in zip(generated.spans, generated.side_spans, strict=True):
+        seen = sum(max(0.0, min(end, length) - max(start, 0.0)) / (end - start) for start, end in spans)
+        alternates = float(bool(sides)) if seen >= 1.5 else float("nan")
+        truths.append([alternates, 1.0 if seen >= 1 else 0.0 if seen < 0.05 else float("nan")])
+    return truths
 
 
 def choose_exemplars(

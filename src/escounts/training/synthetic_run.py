@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 from torch import nn
 
 from escounts.confidence import Calibration
+from escounts.config_codec import to_plain
 from escounts.errors import DataError, ModelError
 from escounts.inference.multi_rate import MultiRateModel
 from escounts.nn.encoders.lite import LiteEncoder
@@ -57,6 +59,9 @@ class SyntheticRun:
     pixels: PixelConfig = field(default_factory=PixelConfig)
     calibration_videos: int = 240
 
+
+LATER_PARTS = ("decoder.head.video.*", "encoder.amount")
+"""Parameters that the first form of `lite` did not have: a run that starts from it learns them anew."""
 
 NETWORKS = {"lite": LITE, "lite-tiny": LITE_TINY}
 
@@ -104,7 +109,7 @@ def train_synthetic(
     torch.manual_seed(seed)
     network = Network(run.network)
     if initial is not None:
-        strict_load(network, read_tensors(initial), source=str(initial))
+        start_from(network, initial)
     if where.type == "cuda":
         network.encoder.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         torch.backends.cuda.matmul.allow_tf32 = True
@@ -112,9 +117,9 @@ def train_synthetic(
     if run.train.compile and isinstance(network.encoder, LiteEncoder):
         network.encoder.compile_frame_stage()
     metadata = {
-        "train": json.dumps(run.train.to_dict()),
-        "generator": json.dumps(asdict(run.generator)),
-        "pixels": json.dumps(asdict(run.pixels)),
+        "train": json.dumps(to_plain(run.train)),
+        "generator": json.dumps(to_plain(run.generator)),
+        "pixels": json.dumps(to_plain(run.pixels)),
         **(provenance or {}),
     }
 
@@ -126,12 +131,20 @@ def train_synthetic(
     trainer = Trainer(run.train, network, task, objective, out, save=save, device=where, report=report)
     if trainer.rank == 0:
         recipe = {part: json.loads(metadata[part]) for part in ("train", "generator", "pixels")}
-        reserve_run_folder(out, {"network": run.network.to_dict(), **recipe})
+        reserve_run_folder(out, {"network": to_plain(run.network), **recipe})
     figures = trainer.fit()
     if trainer.rank == 0 and run.calibration_videos:
         videos = calibration_videos(run.generator, clips=clips, motion=motion)
         calibrate_checkpoint(out / "last.safetensors", videos, run.calibration_videos, device=where)
     return figures
+
+
+def start_from(network: Network, initial: Path) -> None:
+    """Take over a checkpoint's weights; what a checkpoint of an earlier form lacks keeps the values it has."""
+    given = read_tensors(initial)
+    own = network.state_dict()
+    later = [name for name in own if any(fnmatchcase(name, pattern) for pattern in LATER_PARTS)]
+    strict_load(network, {**{name: own[name] for name in later}, **given}, source=str(initial))
 
 
 def calibration_videos(
@@ -190,18 +203,34 @@ def calibrate_checkpoint(
     return fitted
 
 
-def clip_files(
-    folder: Path | None, table: Path | None, *, every_licence: bool = False, exclude: Path | None = None
-) -> list[Path]:
-    """The clips to cut motion from: all of a folder, or with a table (file, licence) its permissive rows only.
+MOTION_ONLY = "motion"
+"""In the `use` column of a list of clips: cut motion from it, but do not take any of it for a stretch without
+repetitions, because the clip repeats itself, or may."""
 
-    exclude: a CSV whose `file` column names rows that are kept for testing.
+
+def may_repeat(exclude: Sequence[Path]) -> set[str]:
+    """Names of the clips that are listed for MOTION_ONLY."""
+    listed = [row for path in exclude for row in pool_rows(path, need=("file",))]
+    return {Path(row["file"]).name for row in listed if row.get("use") == MOTION_ONLY}
+
+
+def clip_files(
+    folder: Path | None, tables: Sequence[Path] = (), *, every_licence: bool = False, exclude: Sequence[Path] = ()
+) -> list[Path]:
+    """The clips to cut motion from: all of a folder, or with tables (file, licence) their permissive rows only.
+
+    exclude: CSVs whose `file` column names rows that are kept for testing, or are not footage. A row with `use` =
+    "motion" stays, see `may_repeat`.
     """
-    if table is None:
+    if not tables:
         if folder is None:
             raise DataError("no clips: give a folder of clips or a clip table")
         return sorted(path for path in folder.iterdir() if path.suffix == ".mp4")
-    rows: list[Mapping[str, str]] = list(pool_rows(table))
-    held_out = {row["file"] for row in pool_rows(exclude, need=("file",))} if exclude else set()
-    chosen = rows if every_licence else permissive(rows)
-    return [table.parent / row["file"] for row in chosen if row["file"] not in held_out]
+    listed = [row for path in exclude for row in pool_rows(path, need=("file",))]
+    left_out = {row["file"] for row in listed if row.get("use") != MOTION_ONLY}
+    files = []
+    for table in tables:
+        rows: list[Mapping[str, str]] = list(pool_rows(table))
+        chosen = rows if every_licence else permissive(rows)
+        files += [table.parent / row["file"] for row in chosen if row["file"] not in left_out]
+    return files

@@ -11,7 +11,6 @@ import json
 import pickle
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from escounts.atomic_files import atomic_file
+from escounts.config_codec import from_plain, to_plain
 from escounts.errors import ModelError
 from escounts.nn.decoder import Decoder, DecoderConfig
 from escounts.nn.encoders import Encoder, build_encoder
@@ -143,14 +143,14 @@ def save_network(
 ) -> str:
     """Save a whole network (encoder and decoder); the sha256 of its tensors."""
     return write_checkpoint(
-        path, network.state_dict(), config=network.config.to_dict(), metadata=metadata, dtype=dtype
+        path, network.state_dict(), config=to_plain(network.config), metadata=metadata, dtype=dtype
     )
 
 
 def load_network(path: Path | str, device: torch.device | str = "cpu") -> tuple[Network, dict[str, str]]:
     """The network saved at path, in evaluation mode on device in float32, and its metadata."""
     tensors, config, metadata = read_checkpoint(path)
-    network = Network(NetworkConfig.from_dict(config))
+    network = Network(NetworkConfig.from_plain(config))
     strict_load(network, tensors, source=f"the weights in {path}")
     return network.to(device).eval(), metadata
 
@@ -164,7 +164,7 @@ def save_decoder(
     dtype: torch.dtype | None = None,
 ) -> str:
     """Save a decoder that was trained on the tokens of a frozen encoder; the encoder's weights stay apart."""
-    config = {"encoder": encoder, "decoder": asdict(decoder.config)}
+    config = {"encoder": encoder, "decoder": to_plain(decoder.config)}
     return write_checkpoint(path, decoder.state_dict(), config=config, metadata=metadata, dtype=dtype)
 
 
@@ -173,7 +173,7 @@ def load_decoder(path: Path | str, device: torch.device | str = "cpu") -> tuple[
     tensors, config, metadata = read_checkpoint(path)
     if kind_of(config) != "decoder":
         raise ModelError(f"{path} does not hold a decoder alone")
-    decoder = Decoder(DecoderConfig.from_dict(config["decoder"]))
+    decoder = Decoder(from_plain(DecoderConfig, config["decoder"]))
     strict_load(decoder, tensors, source=f"the weights in {path}")
     return decoder.to(device).eval(), encoder_of(config), metadata
 

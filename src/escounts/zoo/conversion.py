@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from escounts.atomic_files import sweep
+from escounts.config_codec import from_plain, to_plain
 from escounts.errors import ModelError
 from escounts.nn.decoder import RELEASED, Decoder, DecoderConfig
 from escounts.nn.encoders import build_encoder, recognise
@@ -137,7 +138,7 @@ def _released_decoder(file: Path, tensors: Mapping[str, Tensor], encoder: str | 
             ours[name] = tensor
     kept = fitting(decoder, ours, source=f"the weights in {file}")
     default = "escounts-repcount" if trained_on == "mae-vit-b" else f"escounts-{trained_on}"
-    return Converted(default, kept, {"encoder": trained_on, "decoder": asdict(config)}, RELEASED_DECODER.licence)
+    return Converted(default, kept, {"encoder": trained_on, "decoder": to_plain(config)}, RELEASED_DECODER.licence)
 
 
 def _own(file: Path, encoder: str | None) -> Converted:
@@ -148,9 +149,9 @@ def _own(file: Path, encoder: str | None) -> Converted:
         config["encoder"] = encoder or weights.encoder_of(config)
     with torch.device("meta"):
         if kind == "network":
-            module: torch.nn.Module = Network(NetworkConfig.from_dict(config))
+            module: torch.nn.Module = Network(NetworkConfig.from_plain(config))
         elif kind == "decoder":
-            module = Decoder(DecoderConfig.from_dict(config["decoder"]))
+            module = Decoder(from_plain(DecoderConfig, config["decoder"]))
         else:
             module = build_encoder(config["encoder"], **config.get("options", {}))
     kept = fitting(module, tensors, source=f"the weights in {file}")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
+from escounts.config_codec import tuples
 from escounts.errors import ModelError
 from escounts.nn.encoders.interface import Encoder, EncoderSpec
 from escounts.nn.encoders.public import PublicWeights, Tensors
@@ -85,9 +86,8 @@ def build_encoder(name: str, **options: Any) -> Encoder:
     """The encoder of that name with fresh weights; options are its builder's (lists become tuples)."""
     if name not in ENCODERS:
         raise ModelError(f"unknown encoder {name!r}; known: {', '.join(ENCODERS)}")
-    plain = {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
     try:
-        return ENCODERS[name](**plain)
+        return ENCODERS[name](**tuples(options))
     except TypeError as error:
         raise ModelError(f"encoder {name!r} does not take these options: {error}") from error
 

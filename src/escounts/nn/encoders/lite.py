@@ -22,12 +22,15 @@ _DIFFERENCE_GAIN = 3.0
 
 _LEAST_SPREAD = 0.02
 """Standard deviation of a window's features below which they are not made larger: nothing moves."""
+_COMMON_SPREAD = 0.3
+"""About what it is where a person moves; only sets the zero of what the tokens say about it."""
 
 
 @dataclass(frozen=True)
 class LiteConfig:
     """widths: channels of the four strided stages of the frame stage; residual: extra residual blocks in each
-    of stages 2 to 4; channels, dilations: width and temporal dilations of the window stage's blocks."""
+    of stages 2 to 4; channels, dilations: width and temporal dilations of the window stage's blocks; amount: the
+    tokens also say how much moves in their window, which is otherwise scaled away."""
 
     widths: tuple[int, int, int, int] = (32, 48, 80, 112)
     residual: tuple[int, int, int] = (0, 0, 0)
@@ -35,6 +38,7 @@ class LiteConfig:
     dilations: tuple[int, ...] = (1, 1, 2)
     size: int = 128
     window_frames: int = 128
+    amount: bool = False
 
 
 class LiteEncoder(Encoder):
@@ -59,6 +63,7 @@ class LiteEncoder(Encoder):
         self.config = config
         self.frame_stage = _frame_stage(config)
         self.reduce = nn.Conv2d(config.widths[-1], config.channels, 3, stride=2, padding=1)
+        self.amount = nn.Parameter(torch.zeros(config.channels)) if config.amount else None
         self.blocks = nn.ModuleList([WindowBlock(config.channels, d) for d in config.dilations])
 
     def compile_frame_stage(self, backend: str = "inductor") -> None:
@@ -112,10 +117,14 @@ class LiteEncoder(Encoder):
         x_BTHWC = features_BTCHW.float().permute(0, 1, 3, 4, 2)  # as the frame stage leaves them in memory
         x_BTHWC = x_BTHWC - x_BTHWC.mean(1, keepdim=True)
         variance_B = x_BTHWC.square().sum((1, 2, 3, 4)) / (x_BTHWC[0].numel() - 1)
-        x_BTHWC = x_BTHWC / variance_B.clamp_min(_LEAST_SPREAD**2).sqrt()[:, None, None, None, None]
+        spread_B1111 = variance_B.clamp_min(_LEAST_SPREAD**2).sqrt()[:, None, None, None, None]
+        x_BTHWC = x_BTHWC / spread_B1111
         batch, cells = x_BTHWC.shape[:2]
         reduced: Tensor = self.reduce(x_BTHWC.flatten(0, 1).permute(0, 3, 1, 2))
         tokens_BTHWC: Tensor = reduced.permute(0, 2, 3, 1).reshape(batch, cells, *reduced.shape[2:], -1)
+        if self.amount is not None:
+            # A codec's pulse on a still picture, made as large as a person's motion, would look like one.
+            tokens_BTHWC = tokens_BTHWC + self.amount * (spread_B1111 / _COMMON_SPREAD).log().to(tokens_BTHWC.dtype)
         for block in self.blocks:
             tokens_BTHWC = block(tokens_BTHWC)
         return tokens_BTHWC

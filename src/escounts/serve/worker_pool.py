@@ -1,0 +1,199 @@
+"""The worker processes as the server sees them: what each is doing, since when, and how it ended."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import time
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from typing import Any, TypeVar
+
+from escounts.errors import EscountsError
+from escounts.serve.settings import Settings
+from escounts.serve.worker import LANES, CountTask, Lane, RenderTask, WorkerOptions, hide_paths, run
+
+T = TypeVar("T")
+START_FAILURES_ALLOWED = 5
+RESTART_SECONDS = 0.5
+
+
+class JobError(EscountsError):
+    """Something asked of the service that it could not do; the text says what and why."""
+
+
+@dataclass
+class Render:
+    """A file to be drawn. future: its path, or a JobError."""
+
+    task: RenderTask
+    future: Future[str] = field(default_factory=Future)
+
+
+def resolve(future: Future[T], outcome: T | JobError) -> None:
+    """Give a future its value or its error; one that was given up meanwhile stays given up."""
+    if not future.set_running_or_notify_cancel():
+        return
+    if isinstance(outcome, JobError):
+        future.set_exception(outcome)
+    else:
+        future.set_result(outcome)
+
+
+@dataclass
+class Running:
+    """A task inside a worker. Times on the monotonic clock; done and total in seconds of video."""
+
+    lane: Lane
+    began: float
+    deadline: float
+    done: float = 0.0
+    total: float = 0.0
+    cancel_at: float | None = None
+    overdue: bool = False
+
+    def view(self) -> dict[str, Any]:
+        fraction = min(self.done / self.total, 1.0) if self.total > 0 else 0.0
+        elapsed = time.monotonic() - self.began
+        remaining = elapsed * (1 - fraction) / fraction if fraction > 0.02 else None
+        return {
+            "progress": round(fraction, 4),
+            "remaining_s": None if remaining is None else round(remaining, 1),
+        }
+
+
+@dataclass(eq=False)
+class WorkerHandle:
+    """One worker process and its pipe."""
+
+    device: str
+    process: BaseProcess
+    connection: Connection
+    ready: bool = False
+    failures: int = 0
+    last_error: str | None = None
+    unrecoverable: bool = False
+    model: str | None = None
+    cached: set[str] = field(default_factory=set)
+    tasks: dict[str, Running] = field(default_factory=dict)
+
+    def send(self, command: str, argument: object) -> None:
+        """A command to a process that may be dead: its death is noticed on the same pipe, when read."""
+        try:
+            self.connection.send((command, argument))
+        except OSError as error:
+            self.last_error = self.last_error or f"it stopped listening ({error})"
+
+    def begin(self, lane: Lane, task: CountTask | RenderTask, seconds: float) -> None:
+        now = time.monotonic()
+        self.tasks[task.id] = Running(lane, began=now, deadline=now + seconds)
+        self.send(lane, task)
+
+    def busy(self, lane: Lane) -> bool:
+        return any(entry.lane == lane for entry in self.tasks.values())
+
+    def kill(self) -> None:
+        self.process.kill()
+
+    def exit_reason(self) -> str:
+        """A clause that follows "counting it …"."""
+        self.process.join(5)
+        code = self.process.exitcode
+        if code is not None and code < 0:
+            return f"ended its worker process with {signal.Signals(-code).name}"
+        return f"ended its worker process (exit code {code})"
+
+    def view(self) -> dict[str, Any]:
+        return {
+            "device": self.device,
+            "pid": self.process.pid,
+            "ready": self.ready,
+            "model": self.model,
+            "busy": [lane for lane in LANES if self.busy(lane)],
+            "encodings": len(self.cached),
+            "error": None if self.last_error is None else hide_paths(self.last_error),
+        }
+
+
+class WorkerPool:
+    """One worker for each device, replaced when it dies. Called under the job runner's lock."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._context = multiprocessing.get_context("spawn")
+        self._failures: dict[str, int] = {}
+        self._next_start: dict[str, float] = {}
+        self.workers: list[WorkerHandle] = []
+        self.unusable: str | None = None
+
+    def ensure_running(self) -> None:
+        """Start a worker for every device that has none."""
+        running = {worker.device for worker in self.workers}
+        for device in self._settings.devices:
+            due = time.monotonic() >= self._next_start.get(device, 0.0)
+            if device not in running and due and self.unusable is None:
+                self.workers.append(self._start(device))
+
+    def _start(self, device: str) -> WorkerHandle:
+        ours, theirs = self._context.Pipe()
+        settings = self._settings
+        options = WorkerOptions(
+            model=settings.model,
+            device=device,
+            memory=settings.worker_memory,
+            cache_memory=settings.cache_memory,
+            cache_videos=settings.cache_videos,
+            max_duration=settings.max_duration,
+            max_pixels=settings.max_pixels,
+            threads=settings.worker_threads,
+        )
+        process = self._context.Process(target=run, args=(theirs, options), name=f"escounts-{device}", daemon=True)
+        process.start()
+        theirs.close()
+        return WorkerHandle(device, process, ours, failures=self._failures.get(device, 0))
+
+    def remove_dead(self, worker: WorkerHandle) -> None:
+        """Forget a dead worker. One that never got ready counts against its device."""
+        worker.connection.close()
+        self.workers.remove(worker)
+        failures = 0 if worker.ready else worker.failures + 1
+        self._failures[worker.device] = failures
+        self._next_start[worker.device] = time.monotonic() + RESTART_SECONDS * failures
+        if failures >= START_FAILURES_ALLOWED or worker.unrecoverable:
+            self.unusable = worker.last_error or "the worker process dies while it starts"
+
+    def connections(self) -> list[Connection]:
+        return [worker.connection for worker in self.workers]
+
+    def owner(self, connection: Connection) -> WorkerHandle | None:
+        return next((worker for worker in self.workers if worker.connection is connection), None)
+
+    def running(self, task_id: str) -> tuple[WorkerHandle, Running] | None:
+        for worker in self.workers:
+            if task_id in worker.tasks:
+                return worker, worker.tasks[task_id]
+        return None
+
+    def has_room(self) -> bool:
+        return any(worker.ready and not worker.busy(lane) for worker in self.workers for lane in LANES)
+
+    def free(self, lane: Lane, encoded: set[str] | None = None) -> WorkerHandle | None:
+        """A ready worker with that lane free and, if asked, with these videos encoded."""
+        for worker in self.workers:
+            if worker.ready and not worker.busy(lane) and (encoded is None or encoded <= worker.cached):
+                return worker
+        return None
+
+    def stop(self) -> None:
+        """Ask every worker to end, and end those that do not."""
+        for worker in self.workers:
+            worker.send("stop", None)
+        for worker in self.workers:
+            worker.process.join(2)
+            if worker.process.is_alive():
+                worker.kill()
+                worker.process.join(2)
+            worker.connection.close()
+        self.workers.clear()

@@ -1,0 +1,321 @@
+"""What one client can cost the others: large bodies, silent connections, guessed tokens, a full disk."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import httpx
+import pytest
+from serving import GUARD, Client, eventually, service_running
+
+from escounts.cli.serve import chosen_token, command
+from escounts.errors import EscountsError
+from escounts.serve.app import Service
+from escounts.serve.data_folder import DataFolder
+from escounts.serve.database import Database, VideoRow
+from escounts.serve.preview import preview_rate
+from escounts.serve.security import GuessLimit
+from escounts.serve.settings import Settings
+from escounts.serve.worker import hide_paths
+
+KIND = {"Content-Type": "video/mp4"}
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Service]]:
+    """A service with tight limits, no worker and a token."""
+    options = {"host": "0.0.0.0", "token": "open sesame", "devices": (), "max_body": 2000}
+    limits = {"max_connections": 12, "request_seconds": 0.6, "max_guesses": 5}
+    with service_running(tmp_path_factory.mktemp("small"), **options, **limits) as (address, service):
+        yield address, service
+
+
+@pytest.fixture()
+def known(small: tuple[str, Service]) -> Iterator[Client]:
+    with Client(small[0]) as client:
+        client.headers["Authorization"] = "Bearer open sesame"
+        yield client
+
+
+def connect(address: str) -> socket.socket:
+    host, port = address.removeprefix("http://").split(":")
+    connection = socket.create_connection((host, int(port)), timeout=10)
+    return connection
+
+
+def answer(connection: socket.socket) -> bytes:
+    """All that comes until the server closes."""
+    received = b""
+    with contextlib.suppress(ConnectionError):
+        while part := connection.recv(4096):
+            received += part
+    return received
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize(("path", "size"), [("/api/jobs", 3000), ("/api/session", 20_000)])
+def test_a_body_that_is_too_large_is_refused_as_it_comes(known: Client, path: str, size: int, streamed: bool) -> None:
+    body = iter([b"[" * 1000] * (size // 1000)) if streamed else b"[" * size
+    refused = known.post(path, content=body, headers=JSON)
+    assert refused.status_code == 413
+    assert "larger than the" in refused.json()["detail"]
+
+
+def test_a_large_body_of_a_stranger_is_not_read(small: tuple[str, Service]) -> None:
+    with connect(small[0]) as connection:
+        connection.sendall(
+            b"POST /api/session HTTP/1.1\r\nHost: x\r\nX-Escounts: 1\r\nContent-Length: 300000000\r\n\r\n{"
+        )
+        assert b" 413 " in connection.recv(200), "answered before the body came"
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", b"GET / HTT", b"GET / HTTP/1.1\r\nHost: x\r\n"], ids=["nothing", "half a line", "half a head"]
+)
+def test_a_request_that_never_comes_is_timed_out(small: tuple[str, Service], sent: bytes) -> None:
+    with connect(small[0]) as connection:
+        connection.sendall(sent)
+        assert b" 408 " in answer(connection)
+
+
+@pytest.mark.parametrize("path", ["/api/session", "/api/videos"])
+def test_a_body_that_stalls_is_timed_out(small: tuple[str, Service], path: str) -> None:
+    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nX-Escounts: 1\r\nAuthorization: Bearer open sesame\r\n"
+    with connect(small[0]) as connection:
+        connection.sendall(head.encode() + b"Content-Type: video/mp4\r\nContent-Length: 900\r\n\r\nxx")
+        received = answer(connection)
+    assert b" 408 " in received
+    assert b"too slowly" in received
+    assert not list(small[1].settings.videos.glob("*.part"))
+
+
+def test_a_body_that_trickles_is_timed_out(small: tuple[str, Service]) -> None:
+    head = b"POST /api/session HTTP/1.1\r\nHost: x\r\nX-Escounts: 1\r\nContent-Length: 900\r\n\r\n"
+    began = time.monotonic()
+    with connect(small[0]) as connection:
+        connection.sendall(head)
+        connection.settimeout(0.1)
+        received = b""
+        while not received and time.monotonic() - began < 10:
+            connection.sendall(b" ")
+            with contextlib.suppress(TimeoutError):
+                received = connection.recv(400)
+    assert b" 408 " in received
+
+
+def test_idle_connections_give_way(tmp_path: Path) -> None:
+    with service_running(tmp_path, devices=(), max_connections=12) as (address, _), contextlib.ExitStack() as stack:
+        idle = [stack.enter_context(connect(address)) for _ in range(60)]
+        for _ in range(5):
+            assert httpx.get(f"{address}/healthz").status_code == 200
+        for connection in idle:
+            connection.settimeout(0.001)
+        assert sum(_is_open(connection) for connection in idle) <= 12
+
+
+def _is_open(connection: socket.socket) -> bool:
+    try:
+        return connection.recv(1) != b""
+    except TimeoutError:
+        return True
+    except ConnectionError:
+        return False
+
+
+def test_every_place_taken_is_said(small: tuple[str, Service], known: Client) -> None:
+    headers = "".join(f"{name}: {value}\r\n" for name, value in known.headers.items() if name != "connection")
+    ask = f"GET /api/events HTTP/1.1\r\nHost: x\r\n{headers}\r\n".encode()
+    with contextlib.ExitStack() as stack:
+        for _ in range(12):
+            stream = stack.enter_context(connect(small[0]))
+            stream.sendall(ask)
+            assert b" 200 " in stream.recv(300)
+        late = stack.enter_context(connect(small[0]))
+        received = answer(late)
+        assert b" 429 " in received
+        assert b"12 connections" in received
+    eventually(lambda: small[1].hub.listeners == 0)
+    assert known.get("/api/videos").status_code == 200, "places are free again"
+
+
+def test_tokens_cannot_be_guessed_for_ever(tmp_path: Path) -> None:
+    options = {"host": "0.0.0.0", "token": "open sesame", "devices": (), "max_guesses": 5}
+    with service_running(tmp_path, **options) as (address, service):
+
+        def bearer(token: str) -> httpx.Response:
+            return httpx.get(f"{address}/api/videos", headers={"Authorization": f"Bearer {token}"})
+
+        for _ in range(20):
+            assert bearer("yesterday's token").status_code == 401, "the same one again is one guess"
+        for number in range(4):
+            given = {"token": f"guess {number}"}
+            assert httpx.post(f"{address}/api/session", json=given, headers=GUARD).status_code == 401
+        refused = bearer("open sesame")
+        assert refused.status_code == 429
+        assert 0 < int(refused.headers["retry-after"]) <= 60
+        assert "wrong tokens" in refused.json()["detail"]
+        session = httpx.post(f"{address}/api/session", json={"token": "open sesame"}, headers=GUARD)
+        assert (session.status_code, "retry-after" in session.headers) == (429, True)
+        assert httpx.get(f"{address}/healthz").status_code == 200
+        assert httpx.get(f"{address}/api/videos").status_code == 401, "who shows no token is not guessing"
+        service.guesses._guesses.clear()
+        assert bearer("open sesame").status_code == 200
+
+
+def test_guesses_are_counted_by_address_and_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    limit = GuessLimit(2)
+    now = [100.0]
+    monkeypatch.setattr("escounts.serve.security.time.monotonic", lambda: now[0])
+    for guess in ("a", "b", "c"):
+        limit.note("2001:db8::1", guess)
+    assert limit.seconds_left("2001:db8::77") == 60, "an IPv6 network is one client"
+    assert limit.seconds_left("10.0.0.1") == 0
+    now[0] += 61
+    assert limit.seconds_left("2001:db8::1") == 0
+    for number in range(5000):
+        limit.note(f"10.{number // 250}.{number % 250}.1", "a")
+    assert len(limit._guesses) <= 1000
+
+
+def test_an_aborted_upload_is_one_line_in_the_log(
+    small: tuple[str, Service], caplog: pytest.LogCaptureFixture
+) -> None:
+    head = "POST /api/videos HTTP/1.1\r\nHost: x\r\nX-Escounts: 1\r\nAuthorization: Bearer open sesame\r\n"
+    with caplog.at_level(logging.WARNING), connect(small[0]) as connection:
+        connection.sendall(head.encode() + b"Content-Type: video/mp4\r\nContent-Length: 90000\r\n\r\n" + b"x" * 5000)
+        eventually(lambda: list(small[1].settings.videos.glob("*.part")))
+        connection.close()
+        eventually(lambda: not list(small[1].settings.videos.glob("*.part")))
+        eventually(lambda: caplog.records)
+    assert [record.exc_info for record in caplog.records] == [None]
+    assert "went away" in caplog.records[0].getMessage()
+
+
+def test_an_upload_of_unknown_length_leaves_the_reserve(
+    known: Client, small: tuple[str, Service], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("escounts.serve.media.CHECK_BYTES", 1000)
+    real = small[1].folder.free_bytes()
+    room = iter([real, real, *([0] * 1000)])
+    monkeypatch.setattr(DataFolder, "free_bytes", lambda self: next(room))
+    refused = known.post("/api/videos", content=iter([b"x" * 900] * 9), headers=KIND)
+    assert refused.status_code == 507
+    assert "too full" in refused.json()["detail"]
+    assert not list(small[1].settings.videos.iterdir())
+
+
+@pytest.fixture()
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 4 MB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(place)], capture_output=True)
+    if mounted.returncode != 0:
+        pytest.skip("needs the right to mount a file system")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def test_a_full_disk_is_told_and_can_be_freed(tiny_disk: Path) -> None:
+    settings = Settings(data=tiny_disk / "data", devices=())
+    DataFolder(settings).prepare()
+    database = Database(settings.database)
+    video = "a" * 32
+    (settings.videos / f"{video}.mp4").write_bytes(b"x" * 1_500_000)
+    database.add_video(VideoRow(video, "a.mp4", "upload", f"{video}.mp4", 1_500_000, 1.0, duration=5000.0))
+    database.close()
+    with service_running(settings.data, devices=()) as (address, _), Client(address) as client:
+        with contextlib.suppress(OSError), open(tiny_disk / "filler", "wb", buffering=0) as filler:
+            while True:
+                filler.write(b"x" * 4096)
+        assert shutil.disk_usage(tiny_disk).free < 4096
+        health = client.get("/healthz").json()
+        assert health["status"] == "failing"
+        assert "disk is full" in health["error"]
+        assert health["disk_free"] < 4096
+        assert client.post("/api/videos", content=b"x" * 100, headers=KIND).status_code == 507
+        spans = [{"start": n, "end": n + 0.5} for n in range(2000)]
+        refused = client.put(f"/api/videos/{video}/labels", json={"spans": spans})
+        assert (refused.status_code, "disk is full" in refused.json()["detail"]) == (507, True)
+        assert client.delete(f"/api/videos/{video}").status_code == 204
+        assert client.get("/api/videos").json() == []
+        assert shutil.disk_usage(tiny_disk).free > 1_000_000
+
+
+def test_more_regions_than_a_video_may_have_are_refused_before_they_are_saved(
+    tmp_path: Path, clips: dict[int, Path]
+) -> None:
+    with service_running(tmp_path, devices=()) as (address, service), Client(address) as client:
+        video = client.send_video(clips[5])["id"]
+        service.database.describe_video(video, duration=30_000.0, width=64, height=64, fps=25.0)
+        regions = [
+            {"type": "timelinelabels", "value": {"ranges": [{"start": 1 + 25 * n, "end": 20 + 25 * n}]}}
+            for n in range(20_001)
+        ]
+        refused = client.post(f"/api/videos/{video}/label-studio", json={"annotations": [{"result": regions}]})
+        assert (refused.status_code, "20001 repetitions" in refused.json()["detail"]) == (422, True)
+        assert client.get(f"/api/videos/{video}/labels").status_code == 404, "nothing was saved"
+        document = {"annotations": [{"result": regions[:-1]}]}
+        assert client.post(f"/api/videos/{video}/label-studio", json=document).status_code == 200
+
+
+@pytest.mark.parametrize("what", ["preview", "thumbnail", "filmstrip"])
+def test_pictures_of_a_video_obey_the_limits_too(tmp_path: Path, clips: dict[int, Path], what: str) -> None:
+    with service_running(tmp_path, max_duration=1.0) as (address, _), Client(address) as client:
+        video = client.send_video(clips[7], "long.mp4")["id"]
+        refused = client.get(f"/api/videos/{video}/{what}")
+        assert refused.status_code == 503
+        assert "up to 1 s" in refused.json()["detail"]
+
+
+def test_a_long_preview_has_fewer_frames() -> None:
+    assert preview_rate(60.0, 10.0) == 30
+    assert preview_rate(25.0, 10.0) == 25
+    assert float(preview_rate(30.0, 4 * 3600.0)) * 4 * 3600 == pytest.approx(54_000, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("/srv/data/renders/0a.png: cannot be written: No space", "0a.png: cannot be written: No space"),
+        ("no such file: '/home/me/x.safetensors'", "no such file: 'x.safetensors'"),
+        ("3/4 of it, http://localhost:1/a/b, and/or", "3/4 of it, http://localhost:1/a/b, and/or"),
+        ("/srv/data/, gone", "data, gone"),
+    ],
+)
+def test_no_path_of_the_server_is_in_an_answer(text: str, shown: str) -> None:
+    assert hide_paths(text) == shown
+
+
+def test_a_worker_that_cannot_start_tells_no_path(tmp_path: Path, clips: dict[int, Path]) -> None:
+    model = str(tmp_path / "secret place" / "model.safetensors")
+    with service_running(tmp_path / "data", model=model) as (address, _), Client(address) as client:
+        job = client.ended(client.start_count(client.send_video(clips[5])["id"])["id"])
+        health = eventually(lambda: client.get("/healthz").text)
+    assert job["state"] == "failed"
+    for text in (job["error"], health):
+        assert str(tmp_path) not in text
+
+
+def test_the_token_comes_from_a_file_or_the_environment(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("from the file\nsecond line\n")
+    assert chosen_token(None, file) == "from the file"
+    assert chosen_token("given", None) == "given"
+    with pytest.raises(click.UsageError, match="not both"):
+        chosen_token("given", file)
+    file.write_text("\n")
+    with pytest.raises(EscountsError, match="first line"):
+        chosen_token(None, file)
+    assert {"ESCOUNTS_TOKEN", "ESCOUNTS_TOKEN_FILE"} <= {option.envvar for option in command.params}
