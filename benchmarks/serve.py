@@ -82,16 +82,18 @@ def clip(path: Path, repetitions: int, seconds: float) -> Path:
 
 
 class Server:
-    """`escounts serve` on a free port, with its memory watched."""
+    """`escounts serve` on a free port, with its memory watched. log: a file for its complaints."""
 
-    def __init__(self, data: Path, model: str) -> None:
+    def __init__(self, data: Path, model: str, *, log: Path | None = None) -> None:
         command = [sys.executable, "-c", "from escounts.cli import main; main()", "serve", "--port", "0"]
-        self.process = subprocess.Popen(
-            [*command, "--data", str(data), "--model", model, "--device", "cpu"],
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
-        )
+        with open(log or os.devnull, "a") as complaints:
+            self.process = subprocess.Popen(
+                [*command, "--data", str(data), "--model", model, "--device", "cpu"],
+                stdout=subprocess.PIPE,
+                stderr=None if log is None else complaints,
+                text=True,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            )
         assert self.process.stdout is not None
         self.address = self.process.stdout.readline().split()[-1].rstrip("/")
         while not self._ready():

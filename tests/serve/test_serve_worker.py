@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from multiprocessing import Pipe
 from pathlib import Path
 from types import SimpleNamespace
@@ -150,16 +151,16 @@ def test_a_cancel_that_comes_after_the_end_is_forgotten() -> None:
 
 
 @pytest.mark.parametrize(
-    ("duration", "size", "word"), [(61.0, (64, 64), "61 s"), (5.0, (4000, 4000), "4000 × 4000"), (5.0, (64, 64), "")]
+    ("limits", "word"), [({"max_duration": 2.0}, "up to 2 s"), ({"max_pixels": 1000}, "megapixels"), ({}, "")]
 )
-def test_videos_past_the_limits_are_refused(duration: float, size: tuple[int, int], word: str) -> None:
-    worker = Worker(Pipe()[1], OPTIONS)
-    info = SimpleNamespace(duration=duration, width=size[0], height=size[1])
+def test_videos_past_the_limits_are_refused(clips: dict[int, Path], limits: dict[str, float], word: str) -> None:
+    worker = Worker(Pipe()[1], replace(OPTIONS, **limits))  # type: ignore[arg-type]
+    source = Source("id", str(clips[5]), "clip.mp4")
     if word:
         with pytest.raises(VideoError, match=word):
-            worker._check(info)
+            worker._open(source)
     else:
-        worker._check(info)
+        assert worker._open(source).info.duration == pytest.approx(4.0, abs=0.1)
 
 
 def test_errors_name_the_video_and_not_its_path() -> None:

@@ -28,7 +28,6 @@ Lane = Literal["slow", "fast"]
 LANES: tuple[Lane, ...] = ("slow", "fast")
 REPORT_SECONDS = 0.15
 PATHS = re.compile(r"(?<![\w/:.])/(?:[^\s/'\",;:]+/)*[^\s/'\",;:]+/?")
-PLAYLISTS = (b"#extm3u", b"ffconcat", b"<?xml", b"<mpd", b"<smil", b"v=0", b"[playlist]", b"rtsp")
 
 
 @dataclass(frozen=True)
@@ -229,23 +228,14 @@ class Worker:
         """The video, if it is one and within the limits, whatever it is wanted for."""
         from escounts.video import Video  # here alone: the server's process never opens a video
 
-        refuse_playlist(source)
         video = Video(source.path, max_duration=self._options.max_duration)
-        self._check(video.info)
+        width, height, most = video.info.width, video.info.height, self._options.max_pixels
+        if width * height > most:
+            raise VideoError(
+                f"{source.name} is {width} × {height}; this server takes up to {most / 1e6:.1f} megapixels. "
+                "Scale it down first"
+            )
         return video
-
-    def _check(self, info: Any) -> None:
-        options = self._options
-        if info.duration > options.max_duration:
-            raise VideoError(
-                f"the video lasts {info.duration:.0f} s; this server takes up to "
-                f"{options.max_duration:.0f} s. Cut it, or ask for a longer limit (--max-duration)"
-            )
-        if info.width * info.height > options.max_pixels:
-            raise VideoError(
-                f"the video is {info.width} × {info.height}; this server takes up to "
-                f"{options.max_pixels / 1e6:.1f} megapixels. Scale it down first"
-            )
 
     def _progress(self, task_id: str) -> Callable[[float, float], None]:
         last = 0.0
@@ -293,16 +283,6 @@ class Worker:
 def hide_paths(text: str) -> str:
     """A message for a client: of every path of this machine only the last part is left."""
     return PATHS.sub(lambda match: match[0].rstrip("/").rsplit("/", 1)[-1], text)
-
-
-def refuse_playlist(source: Source) -> None:
-    """Refuse HLS, DASH, concat and SDP: they could make FFmpeg read files that are not the sender's."""
-    if os.path.isdir(source.path):
-        return
-    with open(source.path, "rb") as file:
-        head = file.read(1024).lstrip(b"\xef\xbb\xbf \t\r\n").lower()
-    if head.startswith(PLAYLISTS):
-        raise VideoError(f"{source.name} is a playlist, not a video; send the video itself")
 
 
 def limit_memory(extra: int) -> None:

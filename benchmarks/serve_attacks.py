@@ -1,0 +1,316 @@
+"""What a service survives: a crowd, silent and slow clients, dropped streams, bombs, kills. Prints one table.
+
+    python benchmarks/serve_attacks.py [--model spectral] [--idle 300] [--kills 10]
+
+The service runs as the real command, on loopback. While each attack lasts (and after it) an honest client uploads and
+counts a video of its own; the attack is survived when every honest count is right, the service answers, and its log
+has no traceback. Every attack is bounded in requests and in time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import platform
+import random
+import signal
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import av
+import httpx
+import numpy as np
+from footage import replace_section
+from serve import HEADERS, Server, clip, counted, send
+
+RESULTS = Path(__file__).parent / "results" / "serve_attacks.json"
+LONGEST = 240.0
+"""Seconds an attack may take before it is called a hang."""
+
+
+@dataclass(frozen=True)
+class Survival:
+    """What became of one attack. honest: counts asked for meanwhile and after it; lost: those that went wrong.
+
+    slowest: seconds an honest answer of /healthz took at most. server_mb: peak resident memory of the server.
+    """
+
+    attack: str
+    cases: int
+    answers: dict[str, int]
+    honest: int
+    lost: int
+    slowest: float
+    server_mb: float
+    seconds: float
+    tracebacks: int
+
+
+class Watcher(threading.Thread):
+    """Asks for /healthz until told to stop; keeps the slowest answer and the peak memory."""
+
+    def __init__(self, storm: Storm) -> None:
+        super().__init__(daemon=True)
+        self.storm = storm
+        self.slowest = 0.0
+        self.peak = 0.0
+        self.done = threading.Event()
+
+    def run(self) -> None:
+        while not self.done.wait(0.2):
+            began = time.perf_counter()
+            with contextlib.suppress(httpx.HTTPError):
+                httpx.get(f"{self.storm.server.address}/healthz", timeout=60)
+            self.slowest = max(self.slowest, time.perf_counter() - began)
+            with contextlib.suppress(Exception):  # between a kill and the next start there is no process
+                self.peak = max(self.peak, self.storm.server.memory()[0])
+
+
+def connect(server: Server) -> socket.socket:
+    host, port = server.address.removeprefix("http://").split(":")
+    return socket.create_connection((host, int(port)), timeout=60)
+
+
+def status_of(connection: socket.socket) -> str:
+    """The status a raw connection is answered with; "closed" when it is closed without one."""
+    try:
+        words = connection.recv(64).split()
+    except OSError:
+        return "closed"
+    return words[1].decode() if len(words) > 1 else "closed"
+
+
+def idle(server: Server, number: int) -> Iterator[str]:
+    """Connections that never ask for anything."""
+    held = [connect(server) for _ in range(number)]
+    time.sleep(5)
+    for connection in held:
+        yield status_of(connection)
+        connection.close()
+
+
+def slow_uploads(server: Server, number: int) -> Iterator[str]:
+    """Uploads that send a few bytes and then hardly any more."""
+    head = b"POST /api/videos HTTP/1.1\r\nHost: localhost\r\nX-Escounts: 1\r\nContent-Type: video/mp4\r\n"
+    held = [connect(server) for _ in range(number)]
+    for connection in held:
+        connection.sendall(head + b"Content-Length: 100000000\r\n\r\n" + b"x" * 100)
+    for _ in range(3):
+        time.sleep(1)
+        for connection in held:
+            with contextlib.suppress(OSError):
+                connection.sendall(b"x")
+    for connection in held:
+        yield status_of(connection)
+        connection.close()
+
+
+def dropped_streams(server: Server, number: int) -> Iterator[str]:
+    """Event streams, and uploads, that are opened and dropped."""
+    ask = b"GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    begin = b"POST /api/videos HTTP/1.1\r\nHost: localhost\r\nX-Escounts: 1\r\nContent-Type: video/mp4\r\n"
+    for index in range(number):
+        with connect(server) as connection:
+            stream = index % 2 == 0
+            connection.sendall(ask if stream else begin + b"Content-Length: 9000\r\n\r\n" + b"x" * 500)
+            yield status_of(connection) if stream else "dropped"
+
+
+def large_bodies(server: Server, number: int) -> Iterator[str]:
+    """JSON of 300 MB, stated or in chunks, nested, and as garbage."""
+    for index in range(number):
+        path = ("/api/session", "/api/jobs", "/api/media")[index % 3]
+        body = (b"[" * 1_000_000 for _ in range(300)) if index % 2 else b"[" * 200_000
+        try:
+            answer = httpx.post(
+                f"{server.address}{path}",
+                content=body,
+                headers={**HEADERS, "Content-Type": "application/json"},
+                timeout=60,
+            )
+            yield str(answer.status_code)
+        except httpx.HTTPError:
+            yield "closed"
+
+
+def video_bombs(server: Server, folder: Path) -> Iterator[str]:
+    """Small files that claim to be long or large."""
+    with httpx.Client(base_url=server.address, headers=HEADERS, timeout=LONGEST) as client:
+        for path in bombs(folder):
+            video = send(client, path)
+            job = counted(client, video)
+            yield str(job["state"])
+            yield f"preview {client.get(f'/api/videos/{video}/preview').status_code}"
+
+
+def bombs(folder: Path) -> list[Path]:
+    """A clock with gaps, ten hours of one picture, a huge picture, a playlist, half a file, nothing but zeros."""
+    black = np.zeros((64, 64, 3), np.uint8)
+    gaps = _movie(folder / "gaps.mkv", [(0, black), (1, black), *((n * 500, black) for n in range(1, 40))])
+    hours = _movie(folder / "hours.mkv", [(0, black), (1, black), (36_000, black)])
+    large = _movie(folder / "large.mp4", [(n, np.zeros((4320, 8192, 3), np.uint8)) for n in range(2)])
+    playlist = folder / "list.mp4"
+    playlist.write_text("#EXTM3U\n#EXTINF:1,\nfile:///etc/passwd\n")
+    half = folder / "half.mp4"
+    half.write_bytes(large.read_bytes()[: large.stat().st_size // 2])
+    zeros = folder / "zeros.mp4"
+    zeros.write_bytes(bytes(1_000_000))
+    return [gaps, hours, large, playlist, half, zeros]
+
+
+def _movie(path: Path, frames: list[tuple[int, Any]]) -> Path:
+    """Pictures at whole seconds."""
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("libx264", rate=1, options={"preset": "ultrafast"})
+        stream.height, stream.width = frames[0][1].shape[:2]
+        stream.pix_fmt, stream.codec_context.time_base = "yuv420p", Fraction(1, 1)
+        for second, image in frames:
+            frame = av.VideoFrame.from_ndarray(image, format="rgb24")
+            frame.pts, frame.time_base = second, Fraction(1, 1)
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
+    return path
+
+
+class Storm:
+    """Runs attacks against one server and watches what becomes of honest clients."""
+
+    def __init__(self, place: Path, model: str, clips: dict[Path, int]) -> None:
+        self.place = place
+        self.model = model
+        self.clips = clips
+        self.log = place / "log.txt"
+        self.server = self.start()
+
+    def start(self) -> Server:
+        return Server(self.place / "data", self.model, log=self.log)
+
+    def run(self, name: str, attack: Callable[[], Iterator[str]]) -> Survival:
+        watcher = Watcher(self)
+        watcher.start()
+        before = self.tracebacks()
+        began = time.perf_counter()
+        with ThreadPoolExecutor(8) as pool:
+            honest = [pool.submit(self.honest, path) for path in list(self.clips)[:6]]
+            answers: dict[str, int] = {}
+            for answer in attack():
+                answers[answer] = answers.get(answer, 0) + 1
+            right = [future.result() for future in honest]
+        right += [self.honest(path) for path in list(self.clips)[6:8]]
+        seconds = time.perf_counter() - began
+        watcher.done.set()
+        watcher.join(70)
+        return Survival(
+            attack=name,
+            cases=sum(answers.values()),
+            answers=answers,
+            honest=len(right),
+            lost=right.count(False),
+            slowest=watcher.slowest,
+            server_mb=watcher.peak,
+            seconds=seconds,
+            tracebacks=self.tracebacks() - before,
+        )
+
+    def honest(self, path: Path) -> bool:
+        """One client's upload and count. One that is cut off comes back, and asks for what it was promised."""
+        deadline = time.monotonic() + LONGEST
+        video = job = ""
+        while time.monotonic() < deadline:
+            with (
+                contextlib.suppress(httpx.HTTPError),
+                httpx.Client(base_url=self.server.address, headers=HEADERS, timeout=60) as client,
+            ):
+                video = video or send(client, path)
+                job = job or str(client.post("/api/jobs", json={"video": video}).raise_for_status().json()["id"])
+                now = client.get(f"/api/jobs/{job}").raise_for_status().json()
+                if now["state"] not in ("queued", "running"):
+                    return bool(now["state"] == "done" and now["count"] == self.clips[path])
+            time.sleep(0.3)
+        return False
+
+    def crowd(self) -> Iterator[str]:
+        """Twenty clients at once."""
+        with ThreadPoolExecutor(20) as pool:
+            for right in pool.map(self.honest, self.clips):
+                yield "right" if right else "wrong"
+
+    def kills(self, number: int) -> Iterator[str]:
+        """kill -9 of the server, and a start, at random moments."""
+        dice = random.Random(16)
+        for _ in range(number):
+            time.sleep(dice.uniform(0.2, 1.5))
+            self.server.process.send_signal(signal.SIGKILL)
+            self.server.process.wait(30)
+            self.server = self.start()
+            yield "started"
+
+    def tracebacks(self) -> int:
+        return self.log.read_text(errors="replace").count("Traceback (most recent call last)")
+
+
+def table(model: str, survivals: list[Survival]) -> str:
+    lines = [
+        "## The service under attack",
+        "",
+        f"{os.cpu_count()} cores ({platform.machine()}), model `{model}`, {time.strftime('%Y-%m-%d')}; "
+        "`python benchmarks/serve_attacks.py`. Honest: counts that other clients asked for meanwhile and after it.",
+        "",
+        "| attack | cases | answers | honest / lost | slowest answer | server's memory | took | tracebacks |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for one in survivals:
+        answers = ", ".join(f"{name} × {number}" for name, number in sorted(one.answers.items()))
+        lines.append(
+            f"| {one.attack} | {one.cases} | {answers} | {one.honest} / {one.lost} | {one.slowest:.1f} s | "
+            f"{one.server_mb:.0f} MB | {one.seconds:.0f} s | {one.tracebacks} |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="spectral", help="What is attacked is the service: a fast one will do.")
+    parser.add_argument("--idle", type=int, default=300)
+    parser.add_argument("--kills", type=int, default=10)
+    options = parser.parse_args()
+
+    import escounts
+
+    counter = escounts.load(options.model, device="cpu")
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        paths = [clip(place / f"client{n}.mp4", n + 4, 6 + n * 0.7) for n in range(20)]
+        storm = Storm(place, options.model, {path: counter.count(path).count for path in paths})
+        try:
+            survivals = [
+                storm.run("20 clients counting", storm.crowd),
+                storm.run(f"{options.idle} idle connections", lambda: idle(storm.server, options.idle)),
+                storm.run("60 slow uploads", lambda: slow_uploads(storm.server, 60)),
+                storm.run("200 dropped streams", lambda: dropped_streams(storm.server, 200)),
+                storm.run("12 large JSON bodies", lambda: large_bodies(storm.server, 12)),
+                storm.run("6 bombs, counted and previewed", lambda: video_bombs(storm.server, place)),
+                storm.run(f"{options.kills} kills and starts", lambda: storm.kills(options.kills)),
+            ]
+        finally:
+            storm.server.stop()
+    text = table(counter.model.name, survivals)
+    print(text)
+    replace_section("serve_attacks", text)
+    RESULTS.write_text(json.dumps([asdict(one) for one in survivals], indent=1) + "\n")
+    if any(one.lost or one.tracebacks for one in survivals):
+        raise SystemExit("something was lost, or was a traceback")
+
+
+if __name__ == "__main__":
+    main()
