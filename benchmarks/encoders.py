@@ -26,7 +26,8 @@ from torch import Tensor, nn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
-from escounts.nn.encoders import Encoder, build_encoder
+from escounts.nn.encoders.interface import Encoder
+from escounts.nn.encoders.registry import build_encoder
 
 PAPER_ENCODERS = ("mae-vit-b", "videomae-b", "swin3d-t", "r2plus1d-18", "resnext3d-101")
 GPU_BATCHES = {"mae-vit-b": (32, 64, 128), "videomae-b": (64,), "swin3d-t": (32,), "r2plus1d-18": (32,)}

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from escounts.atomic_files import atomic_file, sweep, write_bytes, write_text
-from escounts.errors import OutputError
+from escounts.atomic_files import atomic_file, lock_folder, remove_partials, write_bytes, write_text
+from escounts.errors import DataError, OutputError
 
 
 def test_a_file_replaces_the_older_one_with_everyday_permissions(tmp_path: Path) -> None:
@@ -53,11 +55,11 @@ def test_sweeping_takes_what_the_killed_left_and_nothing_else(tmp_path: Path) ->
         (tmp_path / name).touch()
         then = (tmp_path / name).stat().st_mtime - age
         os.utime(tmp_path / name, (then, then))
-    sweep(tmp_path, older=50.0)
+    remove_partials(tmp_path, older=50.0)
     assert sorted(file.name for file in tmp_path.iterdir()) == [".x.txt.2.partial", "x.txt"]
-    sweep(tmp_path)
+    remove_partials(tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == ["x.txt"]
-    sweep(tmp_path / "absent")
+    remove_partials(tmp_path / "absent")
 
 
 def test_others_may_read_what_a_writer_kept_to_itself(tmp_path: Path) -> None:
@@ -67,3 +69,26 @@ def test_others_may_read_what_a_writer_kept_to_itself(tmp_path: Path) -> None:
         partial.unlink()
         os.close(os.open(partial, os.O_CREAT | os.O_WRONLY, 0o600))
     assert (tmp_path / "written").stat().st_mode == plain.stat().st_mode
+
+
+def test_a_folder_is_held_by_one_at_a_time_and_free_after_a_kill(tmp_path: Path) -> None:
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True, stdin=subprocess.PIPE
+    )
+    assert holder.stdout is not None and holder.stdout.readline() == "held\n"
+    with pytest.raises(DataError, match="busy"):
+        lock_folder(tmp_path, DataError("busy"))
+    holder.kill()
+    holder.wait()
+    lock_folder(tmp_path, DataError("busy")).release()
+
+
+HOLD = """
+import sys
+from pathlib import Path
+from escounts.atomic_files import lock_folder
+from escounts.errors import DataError
+lock = lock_folder(Path(sys.argv[1]), DataError("busy"))
+print("held", flush=True)
+sys.stdin.read()
+"""

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all: under another name first, then put in their place."""
+"""Files that are written whole or not at all, under another name first; and folders that one process writes at a time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from escounts.errors import OutputError
+import filelock
+
+from escounts.errors import EscountsError, OutputError
 
 
 @contextmanager
@@ -18,7 +20,7 @@ def atomic_file(path: Path) -> Iterator[Path]:
 
     Its name ends in .partial, so a writer must be told the format. Whatever goes wrong, the partial file goes
     away and an older `path` stays as it was; an OSError (no space, no permission) becomes an OutputError that
-    names the file. A process that is killed leaves the partial file behind: see `sweep`.
+    names the file. A process that is killed leaves the partial file behind: see `remove_partials`.
     """
     partial = path.with_name(f".{path.name[:40]}.{secrets.token_hex(4)}.partial")
     try:
@@ -48,7 +50,7 @@ def write_bytes(path: Path, content: bytes) -> None:
         partial.write_bytes(content)
 
 
-def sweep(folder: Path, *, older: float = 0.0) -> None:
+def remove_partials(folder: Path, *, older: float = 0.0) -> None:
     """Remove the partial files that killed processes left in a folder.
 
     older: seconds since a file was last written to; where others may be writing, more than a pause of theirs.
@@ -57,3 +59,16 @@ def sweep(folder: Path, *, older: float = 0.0) -> None:
         with suppress(OSError):
             if time.time() - partial.stat().st_mtime >= older:
                 partial.unlink()
+
+
+def lock_folder(folder: Path, refusal: EscountsError) -> filelock.BaseFileLock:
+    """Hold a folder for this process, until `.release()` or its end; raises `refusal` where another one holds it.
+
+    On every platform: the file `lock` in the folder is locked, not merely there, so a killed process leaves it free.
+    """
+    lock = filelock.FileLock(folder / "lock", thread_local=False)
+    try:
+        lock.acquire(timeout=0)
+    except filelock.Timeout:
+        raise refusal from None
+    return lock

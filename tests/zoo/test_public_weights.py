@@ -24,7 +24,7 @@ import escounts.cli
 from escounts.counter import load
 from escounts.errors import ModelError
 from escounts.nn.decoder import Decoder, DecoderConfig
-from escounts.nn.encoders import build_encoder
+from escounts.nn.encoders.registry import build_encoder
 from escounts.nn.network import Network, NetworkConfig
 from escounts.zoo import catalogue
 from escounts.zoo import store as weights

@@ -14,6 +14,9 @@ from pathlib import Path
 
 import click
 
+from escounts.cli.models import size
+from escounts.zoo import catalogue
+
 EXTRAS = {
     "matplotlib": ("plot", "png plots"),
     "PIL": ("plot", "counted mp4"),
@@ -107,9 +110,6 @@ def _reads_video() -> Iterator[Finding]:
 
 
 def _models() -> Iterator[Finding]:
-    from escounts.cli.models import size
-    from escounts.zoo import catalogue
-
     default = catalogue.default_name()
     for entry in catalogue.entries():
         state = entry.state()

@@ -7,7 +7,9 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, count
 from pathlib import Path
 
+from escounts.decoding import image_files
 from escounts.errors import EscountsError, VideoError
+from escounts.video import video_files
 
 
 def videos_among(inputs: Sequence[Path]) -> tuple[list[Path], list[EscountsError]]:
@@ -15,9 +17,6 @@ def videos_among(inputs: Sequence[Path]) -> tuple[list[Path], list[EscountsError
 
     Returns the videos in the order given, and an error for each input that holds none.
     """
-    from escounts.decoding import image_files
-    from escounts.video import video_files
-
     found: dict[Path, Path] = {}
     failures: list[EscountsError] = []
     for given in inputs:

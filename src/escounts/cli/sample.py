@@ -8,6 +8,11 @@ from pathlib import Path
 
 import click
 
+from escounts.atomic_files import write_text
+from escounts.movie_files import write_movie
+from escounts.synthetic.render import render
+from escounts.synthetic.sample import RATE, SIZE, sample_plan
+
 
 @click.command()
 @click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("sample.mp4"), show_default=True)
@@ -15,11 +20,6 @@ import click
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed draws the same video.")
 def command(output: Path, repetitions: int, seed: int) -> None:
     """Draw a figure doing squats; the true repetition times go into a .json file beside the video."""
-    from escounts.atomic_files import write_text
-    from escounts.movie_files import write_movie
-    from escounts.synthetic.render import render
-    from escounts.synthetic.sample import RATE, SIZE, sample_plan
-
     plan = sample_plan(repetitions=repetitions, seed=seed)
     frames_THWC = render([plan], device="cpu", size=SIZE).frames_BTCHW[0].permute(0, 2, 3, 1).numpy()
     # One thread: several would split the work, and the file, differently on every machine.

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 import click
 
-from escounts.nn.encoders.public_sources import ENCODER_SOURCES, RELEASED_DECODER
+from escounts.nn.encoders.public import ENCODER_SOURCES, RELEASED_DECODER
 from escounts.zoo import store as weights
 
 

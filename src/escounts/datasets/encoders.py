@@ -8,8 +8,8 @@ from pathlib import Path
 import torch
 
 from escounts.errors import DataError, ModelError
-from escounts.nn.encoders import ENCODERS, build_encoder
 from escounts.nn.encoders.interface import Encoder
+from escounts.nn.encoders.registry import ENCODERS, build_encoder
 from escounts.zoo.catalogue import LITE_WEIGHTS
 from escounts.zoo.checkpoint import load_encoder, load_network, tensors_sha256
 from escounts.zoo.store import find

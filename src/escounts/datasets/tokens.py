@@ -7,7 +7,6 @@ resumes, and the finished store is the same byte for byte.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import re
@@ -24,7 +23,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from escounts.atomic_files import sweep, write_bytes
+from escounts.atomic_files import lock_folder, remove_partials, write_bytes
 from escounts.config_codec import from_plain
 from escounts.errors import DataError, OutputError
 
@@ -182,26 +181,22 @@ class TokenWriter:
 
     def __enter__(self) -> TokenWriter:
         (self.path / VIDEOS).mkdir(parents=True, exist_ok=True)
-        self._lock = (self.path / "lock").open("w")
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._lock.close()
-            raise DataError(f"{self.path} is being written by another process; wait or choose another") from None
+        busy = DataError(f"{self.path} is being written by another process; wait or choose another")
+        self._lock = lock_folder(self.path, busy)
         if (self.path / LAYOUT).exists():
             differences = read_layout(self.path).differences(self.layout)
             if differences:
-                self._lock.close()
+                self._lock.release()
                 what = "; ".join(differences)
                 raise DataError(f"{self.path} holds other tokens ({what}); encode into a new folder")
         else:
             write_bytes(self.path / LAYOUT, _json(asdict(self.layout)))
-        sweep(self.path)
-        sweep(self.path / VIDEOS)
+        remove_partials(self.path)
+        remove_partials(self.path / VIDEOS)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._lock.close()
+        self._lock.release()
 
     def has(self, name: str) -> bool:
         """Whether a whole file of that video is there; it is then taken into the index."""

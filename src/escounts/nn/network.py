@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from escounts.config_codec import from_plain
 from escounts.errors import ModelError
 from escounts.nn.decoder import Decoder, DecoderConfig
-from escounts.nn.encoders import Encoder, build_encoder
+from escounts.nn.encoders.interface import Encoder
+from escounts.nn.encoders.registry import build_encoder
 from escounts.nn.heads import HeadOutput
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TextIO
+from typing import Any
 
 import torch
+from filelock import BaseFileLock
 
-from escounts.atomic_files import atomic_file, sweep, write_text
+from escounts.atomic_files import atomic_file, lock_folder, remove_partials, write_text
 from escounts.errors import DataError
 
 ABOUT = "run.json"
@@ -36,18 +36,13 @@ class RunFolder:
     def __init__(self, out: Path) -> None:
         self.path = out
         out.mkdir(parents=True, exist_ok=True)
-        self._lock: TextIO | None = None
+        self._lock: BaseFileLock | None = None
         self._board: Any = None
 
     def __enter__(self) -> RunFolder:
-        self._lock = open(self.path / "lock", "w")
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._lock.close()
-            message = f"{self.path} is in use by another run; choose another --out or wait for it"
-            raise DataError(message) from None
-        sweep(self.path)
+        busy = DataError(f"{self.path} is in use by another run; choose another --out or wait for it")
+        self._lock = lock_folder(self.path, busy)
+        remove_partials(self.path)
         self._board = _tensorboard(self.path)
         return self
 
@@ -57,7 +52,7 @@ class RunFolder:
         if self._board is not None:
             self._board.close()
         if self._lock is not None:
-            self._lock.close()
+            self._lock.release()
 
     def log(self, step: int, figures: dict[str, float]) -> None:
         """One line of figures at a step, to log.jsonl and TensorBoard."""

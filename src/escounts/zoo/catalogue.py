@@ -1,4 +1,8 @@
-"""The models that have names: what each is, where its weights are, what they were trained on."""
+"""The models that have names: what each is, where its weights are, what they were trained on, and what is missing.
+
+The package's own, the paper's configurations (a public encoder, and a decoder trained on its tokens, from the user's
+store), and whatever the user added to the store under other names. Imports no torch: listing does not wait for it.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +12,32 @@ from pathlib import Path
 
 from escounts.counting_model import CountingModel
 from escounts.errors import ModelError
+from escounts.nn.encoders.public import RELEASED_DECODER, Source, source_of
+from escounts.zoo import store
+from escounts.zoo.store import StoredWeights
 
 LITE_WEIGHTS = Path(__file__).resolve().parent.parent / "weights" / "lite.safetensors"
 """Weights that travel with the package."""
 
+RELEASED_NAME = "escounts-repcount"
+PAPER_MODELS = {
+    RELEASED_NAME: ("mae-vit-b", "Table 1a with the authors' decoder, in the released code's configuration."),
+    "escounts-mae-vit-b": ("mae-vit-b", "Tables 1a-c, ViT-B pre-trained by masking (MAE)."),
+    "escounts-videomae-b": ("videomae-b", "The same architecture as ViT-B in its other public form."),
+    "escounts-swin3d-t": ("swin3d-t", "Table 1a, Video Swin-T."),
+    "escounts-r2plus1d-18": ("r2plus1d-18", "Table 1b, R(2+1)D-18."),
+    "escounts-resnext3d-101": ("resnext3d-101", "Table 1c, 3-D ResNeXt-101."),
+}
+"""Each configuration's encoder, and what it is."""
+
 
 @dataclass(frozen=True)
 class ModelEntry:
-    """One model that can be loaded by name. size_bytes is 0 for a model without weights."""
+    """One model that can be loaded by name. size_bytes: 0 for a model without weights, and where they are missing.
+
+    checkpoint: the file of its decoder or network; None for a model without weights.
+    state: "ready", or "missing: " and what to do about it.
+    """
 
     name: str
     summary: str
@@ -23,99 +45,27 @@ class ModelEntry:
     size_bytes: int
     trained_on: str
     licence: str
+    checkpoint: Path | None
     state: Callable[[], str]
-    """"ready", or "missing: " and what to do about it."""
-    build: Callable[[str], CountingModel]
-    """From a device ("auto", "cpu", "cuda") to the model."""
-
-
-def _ready() -> str:
-    return "ready"
-
-
-def _spectral(device: str) -> CountingModel:
-    from escounts.baselines.spectral import Spectral
-
-    return Spectral()
-
-
-def _lite_state() -> str:
-    if LITE_WEIGHTS.is_file():
-        return "ready"
-    return f"missing: {LITE_WEIGHTS.name} is not in this installation; reinstall the package"
-
-
-def _lite(device: str) -> CountingModel:
-    from escounts.zoo import paper_models
-    from escounts.zoo import store as weights
-
-    return paper_models.build(weights.describe(LITE_WEIGHTS), device)
-
-
-_ENTRIES: dict[str, ModelEntry] = {}
-
-
-def register(entry: ModelEntry) -> None:
-    """Add a model under its name."""
-    _ENTRIES[entry.name] = entry
-
-
-register(
-    ModelEntry(
-        name="lite",
-        summary="The default: a small encoder, self-similarity and the exemplar decoder, for any motion.",
-        source="in the package",
-        size_bytes=LITE_WEIGHTS.stat().st_size if LITE_WEIGHTS.is_file() else 0,
-        trained_on="generated repetitions of permissively licensed clips, motion capture and drawn motion",
-        licence="MIT; see docs/models/lite.md",
-        state=_lite_state,
-        build=_lite,
-    )
-)
-register(
-    ModelEntry(
-        name="spectral",
-        summary="Classical baseline: self-similarity of motion features, autocorrelation and spectrum.",
-        source="no weights needed",
-        size_bytes=0,
-        trained_on="nothing",
-        licence="MIT",
-        state=_ready,
-        build=_spectral,
-    )
-)
 
 
 def entries() -> list[ModelEntry]:
-    """Every model, in the order they were added, then the paper's configurations and the user's own."""
+    """Every model: the package's own, the paper's configurations, then the user's own."""
     return list(_all().values())
-
-
-def _all() -> dict[str, ModelEntry]:
-    from escounts.zoo import paper_models
-
-    added = paper_models.entries()
-    return _ENTRIES | {name: entry for name, entry in added.items() if name not in _ENTRIES}
 
 
 def default_name() -> str:
     """The best model that is here: `lite` where its weights are, else `spectral`."""
-    lite = _ENTRIES.get("lite")
-    return "lite" if lite is not None and lite.state() == "ready" else "spectral"
+    return "lite" if LITE_WEIGHTS.is_file() else "spectral"
 
 
 def find(name: str = "default") -> ModelEntry:
     """The entry of that name, or of a checkpoint's path; raises ModelError that lists the known names."""
+    if name.endswith(".safetensors") and Path(name).is_file():
+        return _own(store.describe(Path(name)))
+    models = _all()
     if name == "default":
         name = default_name()
-    if name in _ENTRIES:
-        return _ENTRIES[name]
-    if name.endswith(".safetensors") and Path(name).is_file():
-        from escounts.zoo import paper_models
-        from escounts.zoo import store as weights
-
-        return paper_models.entry_of(weights.describe(Path(name)))
-    models = _all()
     if name not in models:
         raise ModelError(f"unknown model {name!r}; known: {', '.join(['default', *models])}")
     return models[name]
@@ -127,4 +77,103 @@ def build(name: str = "default", device: str = "auto") -> CountingModel:
     state = entry.state()
     if state != "ready":
         raise ModelError(f"model {entry.name!r} is {state}")
-    return entry.build(device)
+    from escounts.zoo.building import build_model
+
+    return build_model(entry.checkpoint, device)
+
+
+def _all() -> dict[str, ModelEntry]:
+    known = [_lite(), _spectral(), *(_paper_model(name, *about) for name, about in PAPER_MODELS.items())]
+    found = {entry.name: entry for entry in known}
+    for weights in store.stored():
+        if weights.kind != "encoder" and weights.name not in found:
+            found[weights.name] = _own(weights)
+    return found
+
+
+def _lite() -> ModelEntry:
+    missing = f"missing: {LITE_WEIGHTS.name} is not in this installation; reinstall the package"
+    return ModelEntry(
+        name="lite",
+        summary="The default: a small encoder, self-similarity and the exemplar decoder, for any motion.",
+        source="in the package",
+        size_bytes=LITE_WEIGHTS.stat().st_size if LITE_WEIGHTS.is_file() else 0,
+        trained_on="generated repetitions of permissively licensed clips, motion capture and drawn motion",
+        licence="MIT; see docs/models/lite.md",
+        checkpoint=LITE_WEIGHTS,
+        state=lambda: "ready" if LITE_WEIGHTS.is_file() else missing,
+    )
+
+
+def _spectral() -> ModelEntry:
+    return ModelEntry(
+        name="spectral",
+        summary="Classical baseline: self-similarity of motion features, autocorrelation and spectrum.",
+        source="no weights needed",
+        size_bytes=0,
+        trained_on="nothing",
+        licence="MIT",
+        checkpoint=None,
+        state=lambda: "ready",
+    )
+
+
+def _paper_model(name: str, encoder: str, summary: str) -> ModelEntry:
+    source = source_of(encoder)
+    assert source is not None  # every configuration of the paper has a public encoder
+    halves = [half for half in (store.find(encoder), store.find(name)) if half is not None]
+    released = name == RELEASED_NAME
+    return ModelEntry(
+        name=name,
+        summary=summary,
+        source=f"{source.file} and {RELEASED_DECODER.file if released else 'a decoder you train'}",
+        size_bytes=sum(half.size_bytes for half in halves),
+        trained_on="RepCount-A" if released else "what its decoder was trained on",
+        licence=source.licence,
+        checkpoint=store.stored_path(name),
+        state=lambda: _state(encoder, store.stored_path(name)),
+    )
+
+
+def _own(weights: StoredWeights) -> ModelEntry:
+    """The model that a decoder or network checkpoint is, wherever it lies."""
+    if weights.kind == "encoder":
+        raise ModelError(f"{weights.path} is an encoder; a model also needs a decoder trained on its tokens")
+    return ModelEntry(
+        name=weights.name,
+        summary=f"Your own {weights.kind} on {weights.encoder}.",
+        source=str(weights.path),
+        size_bytes=weights.size_bytes,
+        trained_on=weights.source,
+        licence=weights.licence,
+        checkpoint=weights.path,
+        state=lambda: _state(weights.encoder if weights.kind == "decoder" else None, weights.path),
+    )
+
+
+def _state(encoder: str | None, decoder: Path) -> str:
+    """ "ready", or what is missing of a model; encoder None: the checkpoint at `decoder` holds both halves."""
+    missing = []
+    if encoder is not None and not store.stored_path(encoder).is_file():
+        missing.append(f"encoder {encoder}: {how_to_get_encoder(encoder)}")
+    if not decoder.is_file():
+        if decoder.stem == RELEASED_NAME:
+            missing.append(f"decoder: {_how_to_get(RELEASED_DECODER)}")
+        else:
+            missing.append(
+                "decoder: train one with `escounts train`, then "
+                f"`escounts weights add CHECKPOINT --as {decoder.stem}`"
+            )
+    return f"missing: {'; '.join(missing)}" if missing else "ready"
+
+
+def how_to_get_encoder(name: str) -> str:
+    """Where an encoder's public weights are published and the command that adds them."""
+    source = source_of(name)
+    return "it has no public weights" if source is None else _how_to_get(source)
+
+
+def _how_to_get(source: Source) -> str:
+    if source.file == "model.safetensors":
+        return f"`escounts weights add` with {source.origin}"
+    return f"get {source.file} ({source.origin}), then `escounts weights add {source.file}`"

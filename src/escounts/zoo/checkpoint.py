@@ -24,7 +24,8 @@ from escounts.atomic_files import atomic_file
 from escounts.config_codec import from_plain, to_plain
 from escounts.errors import ModelError
 from escounts.nn.decoder import Decoder, DecoderConfig
-from escounts.nn.encoders import Encoder, build_encoder
+from escounts.nn.encoders.interface import Encoder
+from escounts.nn.encoders.registry import build_encoder
 from escounts.nn.network import Network, NetworkConfig
 from escounts.zoo.store import encoder_of, kind_of
 

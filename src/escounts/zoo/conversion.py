@@ -12,15 +12,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from escounts.atomic_files import sweep
+from escounts.atomic_files import remove_partials
 from escounts.config_codec import from_plain, to_plain
 from escounts.errors import ModelError
 from escounts.nn.decoder import RELEASED, Decoder, DecoderConfig
-from escounts.nn.encoders import build_encoder, recognise
-from escounts.nn.encoders.public_sources import ENCODER_SOURCES, RELEASED_DECODER
+from escounts.nn.encoders.public import ENCODER_SOURCES, RELEASED_DECODER
+from escounts.nn.encoders.registry import build_encoder, recognise
 from escounts.nn.network import Network, NetworkConfig
 from escounts.zoo import store as weights
 from escounts.zoo.checkpoint import FORMAT, fitting, read_checkpoint, read_tensors, write_checkpoint
+from escounts.zoo.hub import fetch
 from escounts.zoo.released_keys import released_key
 from escounts.zoo.store import StoredWeights
 
@@ -50,15 +51,13 @@ def add(source: str | Path, *, name: str | None = None, encoder: str | None = No
     path = Path(source).expanduser()
     if not path.exists():
         if isinstance(source, str) and HUB_ID.fullmatch(source):
-            from escounts.zoo.hub import fetch
-
             path = fetch(source)
         else:
             raise ModelError(f"no file or folder at {path}; {where_to_get()}")
     file = _weights_file(path)
     converted = convert(file, encoder=encoder)
     target = weights.stored_path(name or converted.name)
-    sweep(weights.store_folder(), older=weights.STALE_SECONDS)
+    remove_partials(weights.store_folder(), older=weights.STALE_SECONDS)
     write_checkpoint(
         target,
         converted.tensors,

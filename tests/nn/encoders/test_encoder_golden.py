@@ -9,8 +9,8 @@ import pytest
 import torch
 from golden_encoders import checkpoint, clip, fixture
 
-from escounts.nn.encoders import build_encoder, recognise
 from escounts.nn.encoders.interface import Encoder
+from escounts.nn.encoders.registry import build_encoder, recognise
 from escounts.nn.encoders.swin3d import relative_position_index
 from escounts.zoo.checkpoint import strict_load
 

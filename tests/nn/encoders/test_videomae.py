@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from escounts.nn.encoders import build_encoder, recognise
+from escounts.nn.encoders.registry import build_encoder, recognise
 from escounts.nn.encoders.videomae import PUBLIC, SIZES, from_hugging_face
 from escounts.zoo.checkpoint import strict_load
 

@@ -11,10 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from escounts.nn.encoders.patch_embedding import linear_from_convolution
-from escounts.nn.encoders.public import PublicWeights, Tensors
-from escounts.nn.encoders.public_sources import MAE_VIT_B
-from escounts.nn.encoders.vit import Vit, VitConfig
+from escounts.nn.encoders.public import MAE_VIT_B, PublicWeights, Tensors
+from escounts.nn.encoders.vit import Vit, VitConfig, linear_from_convolution
 
 
 class MaeVit(Vit):

@@ -1,16 +1,28 @@
-"""A public weights file an encoder can be loaded from: how to know it and convert it, its licence."""
+"""The public weights files: what each is called, where it is published, its licence, and how an encoder reads it.
+
+Imports no torch, so that listing models and weights does not wait for it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
-from escounts.nn.encoders.public_sources import Source
+Tensors: TypeAlias = "Mapping[str, Tensor]"
 
-Tensors = Mapping[str, Tensor]
+
+@dataclass(frozen=True)
+class Source:
+    """One public file. encoder: the encoder it is for. licence: of the weights, shown wherever they appear."""
+
+    encoder: str
+    file: str
+    origin: str
+    licence: str
 
 
 @dataclass(frozen=True)
@@ -33,3 +45,71 @@ class PublicWeights:
 def unchanged(tensors: Tensors) -> dict[str, Tensor]:
     """For the formats whose names are ours."""
     return dict(tensors)
+
+
+NON_COMMERCIAL = "CC BY-NC 4.0 (non-commercial)"
+
+MAE_VIT_B = Source(
+    "mae-vit-b",
+    "VIT_B_16x4_MAE_PT.pyth",
+    "PySlowFast model zoo, projects/mae, Kinetics-400 pre-training, ViT-B 16x4",
+    NON_COMMERCIAL,
+)
+VIDEOMAE_S = Source(
+    "videomae-s",
+    "model.safetensors",
+    "hub id MCG-NJU/videomae-small-finetuned-kinetics or another VideoMAE-S",
+    NON_COMMERCIAL,
+)
+VIDEOMAE_B = Source(
+    "videomae-b", "model.safetensors", "hub id MCG-NJU/videomae-base or another VideoMAE-B", NON_COMMERCIAL
+)
+VIDEOMAE_L = Source(
+    "videomae-l", "model.safetensors", "hub id MCG-NJU/videomae-large or another VideoMAE-L", NON_COMMERCIAL
+)
+SWIN3D_T = Source(
+    "swin3d-t",
+    "swin3d_t-7615ae03.pth",
+    "torchvision models, Swin3D_T_Weights.KINETICS400_V1",
+    "BSD-3-Clause code; weights trained on Kinetics-400, whose terms apply",
+)
+SWIN3D_T_AUTHORS = Source(
+    "swin3d-t",
+    "swin_tiny_patch244_window877_kinetics400_1k.pth",
+    "SwinTransformer/Video-Swin-Transformer, Swin-T, Kinetics-400",
+    "Apache-2.0; weights trained on Kinetics-400, whose terms apply",
+)
+R2PLUS1D_18 = Source(
+    "r2plus1d-18",
+    "r2plus1d_18-91a641e6.pth",
+    "torchvision models, R2Plus1D_18_Weights.KINETICS400_V1",
+    "BSD-3-Clause code; weights trained on Kinetics-400, whose terms apply",
+)
+RESNEXT3D_101 = Source(
+    "resnext3d-101",
+    "resnext-101-64f-kinetics.pth",
+    "kenshohara/3D-ResNets-PyTorch, ResNeXt-101 with 64-frame inputs, Kinetics",
+    "MIT code; weights trained on Kinetics-400, whose terms apply",
+)
+RELEASED_DECODER = Source(
+    "mae-vit-b",
+    "repcount_trained.pyth",
+    "sinhasaptarshi/EveryShotCounts, the decoder trained on RepCount-A",
+    "as published by the ESCounts authors; trained on RepCount-A, whose terms apply",
+)
+
+ENCODER_SOURCES = (
+    MAE_VIT_B,
+    VIDEOMAE_S,
+    VIDEOMAE_B,
+    VIDEOMAE_L,
+    SWIN3D_T,
+    SWIN3D_T_AUTHORS,
+    R2PLUS1D_18,
+    RESNEXT3D_101,
+)
+
+
+def source_of(encoder: str) -> Source | None:
+    """The first public source of an encoder's weights; None for an encoder of this project's own."""
+    return next((source for source in ENCODER_SOURCES if source.encoder == encoder), None)

@@ -12,8 +12,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from escounts.nn.encoders.interface import Encoder, EncoderSpec
-from escounts.nn.encoders.public import PublicWeights, unchanged
-from escounts.nn.encoders.public_sources import R2PLUS1D_18
+from escounts.nn.encoders.public import R2PLUS1D_18, PublicWeights, unchanged
 
 KINETICS_MEAN = (0.43216, 0.394666, 0.37645)
 KINETICS_STD = (0.22803, 0.22145, 0.216989)

@@ -11,8 +11,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from escounts.nn.encoders.interface import Encoder, EncoderSpec
-from escounts.nn.encoders.public import PublicWeights, unchanged
-from escounts.nn.encoders.public_sources import RESNEXT3D_101
+from escounts.nn.encoders.public import RESNEXT3D_101, PublicWeights, unchanged
 
 # published for pixels of 0..255 with only a mean taken off
 ACTIVITYNET_MEAN = (114.7748 / 255, 107.7354 / 255, 99.4750 / 255)

@@ -15,9 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from escounts.nn.encoders.interface import IMAGENET_MEAN, IMAGENET_STD, Encoder, EncoderSpec
-from escounts.nn.encoders.patch_embedding import PatchEmbedding, linear_from_convolution
-from escounts.nn.encoders.public import PublicWeights, Tensors
-from escounts.nn.encoders.public_sources import SWIN3D_T, SWIN3D_T_AUTHORS
+from escounts.nn.encoders.public import SWIN3D_T, SWIN3D_T_AUTHORS, PublicWeights, Tensors
+from escounts.nn.encoders.vit import PatchEmbedding, linear_from_convolution
 
 Size = tuple[int, int, int]
 MASKED = -100.0

@@ -12,10 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from escounts.nn.encoders.patch_embedding import linear_from_convolution
-from escounts.nn.encoders.public import PublicWeights, Tensors
-from escounts.nn.encoders.public_sources import VIDEOMAE_B, VIDEOMAE_L, VIDEOMAE_S
-from escounts.nn.encoders.vit import Vit, VitConfig
+from escounts.nn.encoders.public import VIDEOMAE_B, VIDEOMAE_L, VIDEOMAE_S, PublicWeights, Tensors
+from escounts.nn.encoders.vit import Vit, VitConfig, linear_from_convolution
 
 SIZES = {
     "videomae-s": {"width": 384, "depth": 12, "heads": 6},

@@ -1,0 +1,55 @@
+"""The encoders by name: to add one, write its file beside this one and give it a line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from escounts.config_codec import tuples
+from escounts.errors import ModelError
+from escounts.nn.encoders import mae_vit, r2plus1d, resnext3d, swin3d, videomae
+from escounts.nn.encoders.interface import Encoder
+from escounts.nn.encoders.lite import LiteConfig, LiteEncoder
+from escounts.nn.encoders.patches import PatchesEncoder
+from escounts.nn.encoders.public import PublicWeights, Tensors
+
+
+def _lite(**options: Any) -> Encoder:
+    return LiteEncoder(LiteConfig(**options))
+
+
+ENCODERS: dict[str, Callable[..., Encoder]] = {
+    "lite": _lite,
+    "patches": PatchesEncoder,
+    "mae-vit-b": mae_vit.mae_vit_b,
+    "videomae-s": partial(videomae.videomae, "videomae-s"),
+    "videomae-b": partial(videomae.videomae, "videomae-b"),
+    "videomae-l": partial(videomae.videomae, "videomae-l"),
+    "swin3d-t": swin3d.swin3d_t,
+    "r2plus1d-18": r2plus1d.r2plus1d_18,
+    "resnext3d-101": resnext3d.resnext3d_101,
+}
+PUBLIC: tuple[PublicWeights, ...] = (
+    *mae_vit.PUBLIC,
+    *videomae.PUBLIC,
+    *swin3d.PUBLIC,
+    *r2plus1d.PUBLIC,
+    *resnext3d.PUBLIC,
+)
+"""Every public weights format an encoder can be loaded from."""
+
+
+def build_encoder(name: str, **options: Any) -> Encoder:
+    """The encoder of that name with fresh weights; options are its builder's (lists become tuples)."""
+    if name not in ENCODERS:
+        raise ModelError(f"unknown encoder {name!r}; known: {', '.join(ENCODERS)}")
+    try:
+        return ENCODERS[name](**tuples(options))
+    except TypeError as error:
+        raise ModelError(f"encoder {name!r} does not take these options: {error}") from error
+
+
+def recognise(tensors: Tensors) -> PublicWeights | None:
+    """The public format these tensors are in, judged by names and shapes; None when it is none of them."""
+    return next((weights for weights in PUBLIC if weights.recognises(tensors)), None)
