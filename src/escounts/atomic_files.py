@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, under another name first; and folders that one process writes at a time."""
+"""Files that are written whole or not at all; and folders that one process writes at a time."""
 
 from __future__ import annotations
 
