@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 PATIENCE = 60_000
 
@@ -73,12 +74,37 @@ def drag(page: Page, start: float, end: float, *, height: float = 0.3) -> None:
     page.mouse.up()
 
 
+def set_mode(page: Page, mode: str) -> None:
+    """What dragging on the timeline does: "watch", "mark" or "correct"."""
+    page.locator(f".segmented label:has(input[value={mode}])").click()
+    expect(page.locator(f".tl[data-mode={mode}]")).to_have_count(1)
+
+
+def mark(page: Page, start: float, end: float) -> None:
+    """Mark an example between two fractions of the timeline's width."""
+    set_mode(page, "mark")
+    drag(page, start, end)
+
+
 def recount(page: Page) -> int:
     """Press Recount and wait for the time it took to be stated."""
     page.evaluate("document.getElementById('recount-time').textContent = ''")
     page.click("#recount")
     expect(page.locator("#recount-time")).to_contain_text("in ", timeout=PATIENCE)
     return shown(page)
+
+
+def answer_with(page: Page, **changes: Any) -> None:
+    """Results come as the service made them, but for these fields."""
+
+    def changed(route: Route) -> None:
+        answer = route.fetch()
+        document = answer.json()
+        if isinstance(document, dict) and document.get("result"):
+            document["result"].update(changes)
+        route.fulfill(response=answer, json=document)
+
+    page.route(re.compile(r"/api/jobs(/[0-9a-f]{32})?(\?unit=\w+)?$"), changed)
 
 
 def time_now(page: Page) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from acting import choose, opened, shown
+from acting import answer_with, choose, opened, set_mode, shown
 from playwright.sync_api import Browser, Page, expect
 from serving import Client, eventually, service_running
 
@@ -47,9 +47,10 @@ CONTRAST = """() => {
 
 
 def test_everything_has_a_name(page: Page, sample: Path) -> None:
+    answer_with(page, confidence_kind="probability")
     choose(page, sample)
     assert page.evaluate(UNNAMED) == []
-    assert page.get_by_role("slider").count() == 2
+    assert page.get_by_role("slider").count() == 3
     assert page.get_by_role("meter", name="Confidence").count() == 1
     expect(page.locator("#announcer")).to_contain_text("repetitions,")
     assert page.locator("html").get_attribute("lang") == "en"
@@ -86,7 +87,8 @@ def test_a_phone_can_use_it(browser: Browser, running: tuple[str, Service], clie
     with opened(browser, running[0], **phone) as page:
         choose(page, sample)
         assert page.evaluate("document.documentElement.scrollWidth") <= 375, "nothing sticks out"
-        for name in ("#play", "#recount", "#save-labels"):
+        for name, mode in (("#play", "watch"), ("#recount", "mark"), ("#save-labels", "correct")):
+            set_mode(page, mode)
             box = page.locator(name).bounding_box()
             assert box is not None
             assert min(box["width"], box["height"]) >= 36, f"{name} is large enough for a finger"

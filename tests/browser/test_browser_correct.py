@@ -8,14 +8,9 @@ import json
 from pathlib import Path
 
 import pytest
-from acting import choose, drag, open_card, shown, spans
+from acting import choose, drag, open_card, set_mode, shown, spans
 from playwright.sync_api import Browser, Page, expect
 from serving import Client, Command
-
-
-def correct(page: Page) -> None:
-    page.locator(".segmented label", has_text="Correct").click()
-    expect(page.locator(".tl.correcting")).to_have_count(1)
 
 
 def drag_by(page: Page, x: float, y: float, by: float) -> None:
@@ -28,7 +23,8 @@ def drag_by(page: Page, x: float, y: float, by: float) -> None:
 
 def test_spans_are_moved_added_deleted_and_undone(page: Page, sample: Path) -> None:
     choose(page, sample)
-    correct(page)
+    set_mode(page, "correct")
+    page.uncheck("#together")
     counted = spans(page)
     box = page.locator(".region.rep").nth(1).bounding_box()
     track = page.locator(".tl-track").bounding_box()
@@ -45,7 +41,7 @@ def test_spans_are_moved_added_deleted_and_undone(page: Page, sample: Path) -> N
     assert moved[1][1] - moved[1][0] == pytest.approx(shorter[1][1] - shorter[1][0], abs=1e-3)
     page.keyboard.press("Delete")
     assert len(spans(page)) == len(counted) - 1
-    expect(page.locator("#total-unit")).to_contain_text(f"corrected from {len(counted)}")
+    expect(page.locator("#by-hand")).to_contain_text(f"The model counted {len(counted)}")
     drag(page, 0.005, 0.035)
     assert len(spans(page)) == len(counted)
     for _ in range(4):
@@ -60,7 +56,8 @@ def test_spans_are_moved_added_deleted_and_undone(page: Page, sample: Path) -> N
 
 def test_a_span_is_corrected_by_keyboard_alone(page: Page, sample: Path) -> None:
     choose(page, sample)
-    correct(page)
+    set_mode(page, "correct")
+    page.uncheck("#together")
     before = spans(page)
     page.locator(".region.rep").nth(0).focus()
     page.keyboard.press("Alt+ArrowLeft")
@@ -77,7 +74,7 @@ def test_a_span_is_corrected_by_keyboard_alone(page: Page, sample: Path) -> None
 def test_labels_are_saved_found_again_and_exported(page: Page, client: Client, sample: Path, tmp_path: Path) -> None:
     choose(page, sample)
     counted = shown(page)
-    correct(page)
+    set_mode(page, "correct")
     page.locator(".region.rep").nth(0).focus()
     page.keyboard.press("Delete")
     page.fill("#action", "squat")
@@ -130,12 +127,11 @@ def test_downloads(page: Page, sample: Path, name: str, magic: bytes) -> None:
 
 def test_deleting_asks_and_forgets(page: Page, client: Client, sample: Path) -> None:
     choose(page, sample)
-    expect(page.locator("#kept")).to_contain_text("Kept until")
-    page.once("dialog", lambda dialog: dialog.dismiss())
     page.click("#delete-video")
+    page.get_by_role("button", name="Keep", exact=True).click()
     assert len(client.get("/api/videos").json()) == 1
-    page.once("dialog", lambda dialog: dialog.accept())
     page.click("#delete-video")
+    page.get_by_role("button", name="Delete", exact=True).click()
     expect(page.locator("#welcome")).to_be_visible()
     expect(page.locator("#videos")).to_contain_text("Nothing here yet")
     assert client.get("/api/videos").json() == []

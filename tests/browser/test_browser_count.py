@@ -8,7 +8,8 @@ import re
 import signal
 from pathlib import Path
 
-from acting import choose, open_card, shown, spans, time_now
+import pytest
+from acting import answer_with, choose, open_card, shown, spans, time_now
 from playwright.sync_api import Page, expect
 from serving import Client, eventually
 
@@ -143,27 +144,21 @@ def test_spans_are_clicked_and_keys_move(page: Page, sample: Path) -> None:
     assert page.locator(".region.rep.now").count() <= 1
 
 
-def test_confidence_and_an_honest_not_sure(page: Page, client: Client, sample: Path, still_clip: Path) -> None:
-    choose(page, sample, still_clip)
-    for video in client.get("/api/videos").json():
-        open_card(page, video["name"])
-        job = video["job"]
-        expect(page.locator("#confidence-text")).to_contain_text(f"{round(job['confidence'] * 100)} % sure")
-        assert page.locator("#unsure").is_visible() is job["unsure"]
-        badge = page.locator(".video-card.selected .badge")
-        assert ("unsure" in (badge.get_attribute("class") or "")) is job["unsure"]
-
-
-def test_a_result_that_is_unsure_says_so(page: Page, sample: Path) -> None:
-    def doubt(route: object) -> None:
-        answer = route.fetch()  # type: ignore[attr-defined]
-        document = answer.json()
-        if document.get("result"):
-            document["result"].update(unsure=True, confidence=0.21)
-        route.fulfill(response=answer, json=document)  # type: ignore[attr-defined]
-
-    page.route(re.compile(r"/api/jobs/[0-9a-f]{32}$"), doubt)
+@pytest.mark.parametrize(("unsure", "confidence"), [(False, 0.93), (True, 0.21)])
+def test_how_sure_it_is(page: Page, sample: Path, unsure: bool, confidence: float) -> None:
+    answer_with(page, confidence_kind="probability", confidence=confidence, unsure=unsure)
     choose(page, sample)
-    expect(page.locator("#unsure")).to_be_visible()
-    expect(page.locator("#unsure")).to_contain_text("Not sure")
-    expect(page.locator("#confidence-text")).to_contain_text("21 % sure")
+    expect(page.locator("#confidence-text")).to_contain_text(f"{round(confidence * 100)} % sure")
+    expect(page.get_by_role("meter", name="Confidence")).to_have_attribute("aria-valuenow", f"{confidence:.2f}")
+    assert page.locator("#unsure").is_visible() is unsure
+    if unsure:
+        expect(page.locator("#unsure")).to_contain_text("Not sure. Look at it, or mark one repetition and recount.")
+
+
+def test_agreement_is_not_called_sure(page: Page, client: Client, sample: Path) -> None:
+    choose(page, sample)
+    (video,) = client.get("/api/videos").json()
+    assert client.job(video["job"]["id"])["result"]["confidence_kind"] == "agreement"
+    expect(page.locator("#confidence-text")).to_have_text("This model cannot say how sure it is")
+    expect(page.locator("#confidence")).to_be_hidden()
+    assert "% sure" not in page.inner_text("body")

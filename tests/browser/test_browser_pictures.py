@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from acting import choose, drag, open_card, opened, recount, spans
+from acting import choose, mark, open_card, opened, recount, spans
 from PIL import Image
 from playwright.sync_api import Browser, Page
 from serving import Client, eventually
@@ -46,6 +46,8 @@ def prepare(page: Page, client: Client, *paths: Path) -> None:
         client.delete(f"/api/videos/{video['id']}")
     page.reload()
     choose(page, *paths)
+    if page.locator("#to-videos").is_visible():
+        page.click("#to-videos")
     open_card(page, paths[0].name)
     eventually(lambda: page.evaluate("document.getElementById('player').readyState >= 2"), 20)
 
@@ -65,7 +67,7 @@ def test_the_page(
         prepare(page, client, sample, other_clip)
         if scheme == "dark":
             left, right = spans(page)[4]
-            drag(page, left, right)
+            mark(page, left, right)
             recount(page)
         page.locator(".region.rep").nth(5).click()
         for _ in range(6):

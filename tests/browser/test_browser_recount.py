@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from acting import choose, drag, open_card, opened, recount, shown, spans
+import pytest
+from acting import choose, mark, open_card, opened, recount, shown, spans
 from playwright.sync_api import Browser, Page, Route, expect
 from serving import Client, eventually
 
@@ -21,7 +22,7 @@ def test_one_repetition_is_marked_and_counted_like(page: Page, client: Client, s
     choose(page, sample)
     zero_shot = shown(page)
     left, right = spans(page)[2]
-    drag(page, left, right)
+    mark(page, left, right)
     expect(page.locator(".exemplar-chip")).to_have_count(1)
     expect(page.get_by_role("button", name=re.compile("^Example"))).to_have_count(1)
     with_exemplar = recount(page)
@@ -47,7 +48,7 @@ def test_a_long_exemplar_changes_the_count(page: Page, sample: Path) -> None:
     choose(page, sample)
     zero_shot = shown(page)
     edges = spans(page)
-    drag(page, edges[1][0], edges[2][1])
+    mark(page, edges[1][0], edges[2][1])
     assert recount(page) != zero_shot, "twice as long an example is another count"
 
 
@@ -121,7 +122,7 @@ def test_a_recount_of_one_video_leaves_the_others_alone(
 
 def test_an_exemplar_is_moved_and_removed_by_keyboard(page: Page, sample: Path) -> None:
     choose(page, sample)
-    drag(page, 0.30, 0.42)
+    mark(page, 0.30, 0.42)
     region = page.locator(".region.exemplar")
     before = page.locator(".exemplar-chip").inner_text()
     region.focus()
@@ -149,13 +150,23 @@ def test_an_exemplar_is_borrowed_from_another_video(
     open_card(page, sample.name)
     expect(page.locator("#other option")).to_have_count(2)
     page.select_option("#other", label=other_clip.name)
+    dialog = page.locator("#borrow-dialog")
+    wanted = dialog.get_by_role("option").nth(3)
+    wanted.click()
+    expect(wanted).to_have_attribute("aria-selected", "true")
+    lender = next(v for v in client.get("/api/videos").json() if v["name"] == other_clip.name)
+    fourth = client.job(lender["job"]["id"])["result"]["repetitions"][3]
+    shows = "const v = document.getElementById('borrow-video'); return v.currentTime"
+    eventually(lambda: fourth["start"] - 0.1 <= page.evaluate(f"() => {{ {shows} }}") <= fourth["end"] + 0.1, 10)
+    page.click("#borrow-use")
     chip = page.locator(".exemplar-chip")
     expect(chip).to_contain_text(other_clip.name)
     assert page.locator(".region.exemplar").count() == 0, "it is not on this timeline"
     recount(page)
     job = newest(client, sample.name)
-    lender = next(v for v in client.get("/api/videos").json() if v["name"] == other_clip.name)
-    assert job["exemplars"][0]["video"] == lender["id"]  # type: ignore[index]
+    (borrowed,) = job["exemplars"]  # type: ignore[misc]
+    assert borrowed["video"] == lender["id"]
+    assert borrowed["start"] == pytest.approx(fourth["start"], abs=0.002), "the one that was chosen"
 
 
 def test_the_range_is_dragged_typed_and_reset(page: Page, client: Client, sample: Path) -> None:
@@ -191,6 +202,6 @@ def test_an_earlier_count_is_shown_again(page: Page, sample: Path) -> None:
     page.fill("#range-end", "3")
     page.press("#range-end", "Enter")
     assert recount(page) != whole
-    page.locator("#history button", has_text=f"{whole} · zero-shot").last.click()
+    page.locator("#history button", has_text=f"{whole} · no example").last.click()
     expect(page.locator("#total")).to_have_text(str(whole))
     expect(page.locator("#range-end")).not_to_have_value("3.0")

@@ -104,7 +104,7 @@ def test_text_says_how_many_when_and_how_sure(result: CountResult, nothing: Coun
     text = describe(result, width=40)
     assert "4 repetitions, confidence 0.83 (model spectral, 0.2 s)" in text
     assert "0:02.0 – 0:03.0" in text and max(map(len, text.splitlines()[1:4])) <= 42
-    assert "nothing repeats here" in describe(nothing) and "not sure" in describe(nothing)
+    assert "no repetitions" in describe(nothing) and "not sure" in describe(nothing)
     many = replace(result, repetitions=result.repetitions * 10, count=40)
     assert "29 more" in describe(many, most=12)
     assert clock(3723.04) == "1:02:03.0" and clock(59.96) == "1:00.0"

@@ -25,7 +25,7 @@ def write(result: CountResult, path: Path, *, video: Path | None = None) -> None
     """Headline, curve with running count, frames, table of repetitions, settings."""
     template = Template(Path(__file__).with_name("report.html").read_text(encoding="utf-8"))
     noun = "repetition" if result.count == 1 else "repetitions"
-    note = "not sure" if result.unsure else ("nothing repeats here" if result.count == 0 else "")
+    note = "not sure" if result.unsure else ("no repetitions" if result.count == 0 else "")
     write_text(
         path,
         template.substitute(

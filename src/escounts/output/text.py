@@ -32,7 +32,7 @@ def describe(result: CountResult, *, width: int = 72, most: int = 12) -> str:
 def headline(result: CountResult) -> str:
     """`squats.mp4: 8 repetitions, confidence 0.93 (model lite, 1.2 s)`."""
     noun = "repetition" if result.count == 1 else "repetitions"
-    what = f"{result.count} {noun}" if result.count else "0 repetitions: nothing repeats here"
+    what = f"{result.count} {noun}" if result.count else "no repetitions"
     unsure = ""
     if result.machine is not None:
         pass  # a person's count: what the model thinks of its own says nothing of it

@@ -35,6 +35,9 @@ async function problem(response) {
   }
 }
 
+/** unit: "cycle" or "side", or nothing for the count as it came. */
+const inUnit = (unit) => (unit ? `?unit=${unit}` : "");
+
 export const api = {
   openSession: (token) => request("POST", "/api/session", { token }),
   limits: () => request("GET", "/api/limits"),
@@ -44,7 +47,7 @@ export const api = {
   media: () => request("GET", "/api/media"),
   chooseMedia: (file) => request("POST", "/api/media", { file }),
   count: (video, options = {}) => request("POST", "/api/jobs", { video, ...options }),
-  job: (id) => request("GET", `/api/jobs/${id}`),
+  job: (id, unit) => request("GET", `/api/jobs/${id}${inUnit(unit)}`),
   jobs: (video) => request("GET", `/api/jobs?video=${video}`),
   cancel: (id) => request("POST", `/api/jobs/${id}/cancel`),
   labels: (video) => request("GET", `/api/videos/${video}/labels`),
@@ -52,7 +55,9 @@ export const api = {
   importLabelStudio: (video, task) => request("POST", `/api/videos/${video}/label-studio`, task),
   fileAddress: (video) => `/api/videos/${video}/file`,
   previewAddress: (video) => `/api/videos/${video}/preview`,
-  downloadAddress: (job, format) => `/api/jobs/${job}/download/${format}`,
+  thumbnailAddress: (video) => `/api/videos/${video}/thumbnail`,
+  filmstripAddress: (video) => `/api/videos/${video}/filmstrip`,
+  downloadAddress: (job, format, unit) => `/api/jobs/${job}/download/${format}${inUnit(unit)}`,
   labelsAddress: (video) => `/api/videos/${video}/labels.csv`,
   labelStudioAddress: (video) => `/api/videos/${video}/label-studio`,
 };

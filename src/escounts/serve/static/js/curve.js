@@ -1,23 +1,41 @@
-// The density map as an SVG path in a 1000 × 100 box.
+// The density map as it was computed, as an SVG path in a 1000 × 100 box.
 
 const MOST_POINTS = 1600;
+const TOP = 96;
 
 /** density: { start, step, values }. Cells are pooled by their maximum when there are too many to draw. */
 export function curvePath(density, duration) {
   const { start, step, values } = density;
   if (!values.length || !(duration > 0)) return "";
   const pool = Math.ceil(values.length / MOST_POINTS);
-  const peak = Math.max(values.reduce((most, value) => Math.max(most, value), 0), 1e-6);
+  const top = peak(values);
   const points = [];
   for (let first = 0; first < values.length; first += pool) {
     const cells = values.slice(first, first + pool);
     const centre = start + (first + cells.length / 2) * step;
-    const height = Math.max(0, ...cells) / peak;
-    points.push([(centre / duration) * 1000, 100 - height * 96]);
+    const height = Math.max(0, ...cells) / top;
+    points.push([(centre / duration) * 1000, 100 - height * TOP]);
   }
   const left = (start / duration) * 1000;
   const right = ((start + values.length * step) / duration) * 1000;
   return `M${left} 101 L${left} ${points[0][1].toFixed(1)} L${points.map(pair).join(" L")} L${right} ${points.at(-1)[1].toFixed(1)} L${right} 101 Z`;
+}
+
+/** What the top of a rate stands for, in words; the height of a peak means nothing by itself. */
+export function scaleText({ kind, values, step }) {
+  if (kind !== "rate") return "";
+  const most = Math.max(...pooled(values)) / step;
+  if (!(most > 0.005)) return "";
+  return `${most < 10 ? most.toFixed(1) : Math.round(most)} per second`;
+}
+
+const peak = (values) => Math.max(...pooled(values), 1e-6);
+
+/** Few enough numbers to be spread into Math.max. */
+function pooled(values) {
+  const maxima = [0];
+  for (let first = 0; first < values.length; first += 10_000) maxima.push(Math.max(...values.slice(first, first + 10_000)));
+  return maxima;
 }
 
 const pair = ([x, y]) => `${x.toFixed(2)} ${y.toFixed(1)}`;

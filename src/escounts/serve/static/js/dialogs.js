@@ -1,4 +1,4 @@
-// Token, server files, keyboard help, and the theme.
+// Token, server files, keyboard help, questions, and the theme.
 
 import { api } from "./api.js";
 import { byId, element, toast } from "./format.js";
@@ -8,6 +8,20 @@ export function setUpDialogs() {
     button.onclick = () => button.closest("dialog").close();
   }
   byId("help").onclick = () => byId("help-dialog").showModal();
+}
+
+/** Asks a question. choices: [[value, text, class]]; answers with a value, or "" when the dialog is closed. */
+export function ask(title, text, choices) {
+  const dialog = byId("ask-dialog");
+  byId("ask-title").textContent = title;
+  byId("ask-text").textContent = text;
+  byId("ask-choices").replaceChildren(
+    ...choices.map(([value, name, kind]) =>
+      element("button", { class: `button ${kind}`, "data-choice": value, onclick: () => dialog.close(value) }, name)),
+  );
+  dialog.returnValue = "";
+  dialog.showModal();
+  return new Promise((resolve) => { dialog.onclose = () => resolve(dialog.returnValue); });
 }
 
 export function setUpTheme() {

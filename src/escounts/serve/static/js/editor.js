@@ -1,9 +1,11 @@
 // Corrections: what the person changed in the spans, with undo, and saved as labels.
 
 import { api } from "./api.js";
-import { announce, byId, repetitions, toast } from "./format.js";
+import { ask } from "./dialogs.js";
+import { announce, byId, repetitions, rounded, toast } from "./format.js";
 
 const plain = (spans) => spans.map(({ start, end }) => ({ start, end }));
+const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
 
 export class Editor {
   /** timeline: draws the spans. onChange(): the spans have changed. onSaved(): the video has labels now. */
@@ -12,6 +14,7 @@ export class Editor {
     this.onChange = onChange;
     this.onSaved = onSaved;
     this.video = null;
+    this.job = null;
     this.counted = [];
     this.spans = [];
     this.past = [];
@@ -20,14 +23,17 @@ export class Editor {
     byId("undo").onclick = () => this.undo();
     byId("revert").onclick = () => this.change(this.counted, -1);
     byId("save-labels").onclick = () => this.save();
-    byId("delete-span").onclick = () => this.timeline.chosen >= 0 && this.timeline.deleteSpan(this.timeline.chosen);
+    byId("delete-span").onclick = () => this.deleteChosen();
     byId("import").onchange = (event) => this.#import(event.target);
     byId("action").oninput = () => this.#mark(true);
+    byId("together").onchange = (event) => { timeline.together = event.target.checked; };
+    window.addEventListener("beforeunload", (event) => { if (this.dirty) event.preventDefault(); });
   }
 
   /** A result came or a video was opened: start from its repetitions, or from labels saved before. */
-  open(video, counted, labels) {
+  open(video, job, counted, labels) {
     this.video = video;
+    this.job = job;
     this.counted = plain(counted);
     this.saved = labels;
     this.past = [];
@@ -37,8 +43,9 @@ export class Editor {
     this.#show(-1);
   }
 
-  /** A recount: its repetitions replace what was there, and can be undone. */
-  recounted(counted) {
+  /** Another count of the same video: its repetitions replace what was there; saved labels stay saved. */
+  recounted(job, counted) {
+    this.job = job;
     this.counted = plain(counted);
     this.past = [];
     this.spans = this.counted;
@@ -57,24 +64,48 @@ export class Editor {
     const before = this.past.pop();
     if (!before) return;
     this.spans = before;
-    this.dirty = this.past.length > 0 || this.saved === null;
+    this.dirty = !same(before, this.saved ? plain(this.saved.spans) : this.counted);
     this.#show(-1);
   }
 
+  deleteChosen() {
+    const { chosen } = this.timeline;
+    if (chosen?.kind === "rep") this.timeline.deleteSpan(chosen.index);
+  }
+
+  /** What is on screen is a person's word: it differs from the count, or it was saved as it is. */
   get corrected() {
-    return JSON.stringify(this.spans) !== JSON.stringify(this.counted);
+    return !same(this.spans, this.counted) || (this.saved !== null && same(this.spans, plain(this.saved.spans)));
   }
 
   async save() {
-    const spans = this.spans.map(({ start, end }) => ({ start: round(start), end: round(end) }));
+    const spans = this.spans.map(({ start, end }) => ({ start: rounded(start), end: rounded(end) }));
+    const { video } = this;
     try {
-      this.saved = await api.saveLabels(this.video, { spans, action: byId("action").value.trim() });
-      this.#mark(false);
-      this.onSaved();
+      const saved = await api.saveLabels(video, { spans, action: byId("action").value.trim(), job: this.job });
+      this.onSaved(video, saved);
+      if (video !== this.video) return true;
+      this.saved = saved;
+      this.spans = plain(saved.spans);
+      this.dirty = false;
+      this.#show(-1);
       announce("Labels saved");
+      return true;
     } catch (error) {
       toast(`The labels were not saved: ${error.message}`);
+      return false;
     }
+  }
+
+  /** Whether the corrections may go: nothing is lost, or the person saved them or gave them up. */
+  async mayLeave() {
+    if (!this.dirty) return true;
+    const choice = await ask("Save your corrections?", "The repetitions you corrected are not saved yet.", [
+      ["save", "Save labels", "primary"], ["discard", "Discard them", "danger"], ["stay", "Keep correcting", ""],
+    ]);
+    if (choice === "save") return this.save();
+    if (choice === "discard") this.dirty = false;
+    return choice === "discard";
   }
 
   async #import(input) {
@@ -88,7 +119,7 @@ export class Editor {
       this.spans = plain(labels.spans);
       byId("action").value = labels.action;
       this.dirty = false;
-      this.onSaved();
+      this.onSaved(this.video, labels);
       this.#show(-1);
     } catch (error) {
       toast(error instanceof SyntaxError ? `${file.name} is not JSON.` : `${file.name}: ${error.message}`);
@@ -99,7 +130,6 @@ export class Editor {
     this.timeline.setSpans(this.spans, chosen);
     byId("delete-span").disabled = chosen < 0;
     this.#mark(this.dirty);
-    this.onChange();
   }
 
   #mark(dirty) {
@@ -107,17 +137,16 @@ export class Editor {
     const count = this.spans.length;
     const counted = this.counted.length;
     byId("correct-text").textContent = this.corrected
-      ? `${count} ${repetitions(count)} after correction, ${counted} counted.`
-      : "Switch to Correct, then drag spans, their edges, or over an empty place to add one.";
+      ? `${count} ${repetitions(count)} by your hand; the model counted ${counted}.`
+      : "Choose Correct above the timeline and put the borders right. Saved labels can be downloaded, and teach the model.";
     byId("undo").disabled = this.past.length === 0;
-    byId("revert").disabled = !this.corrected;
+    byId("revert").disabled = same(this.spans, this.counted);
     byId("labels-state").textContent = dirty ? "Not saved" : this.saved ? `Saved: ${this.saved.spans.length}` : "";
     for (const [id, address] of [["labels-csv", api.labelsAddress], ["label-studio", api.labelStudioAddress]]) {
       byId(id).hidden = !this.saved;
       byId(id).href = this.video ? address(this.video) : "";
       byId(id).setAttribute("download", "");
     }
+    this.onChange();
   }
 }
-
-const round = (seconds) => Math.round(seconds * 1000) / 1000;

@@ -43,6 +43,14 @@ export function element(name, attributes = {}, ...children) {
   return node;
 }
 
+/** An SVG element with attributes. */
+export function drawn(name, attributes = {}, ...children) {
+  const node = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+  node.append(...children);
+  return node;
+}
+
 export const byId = (id) => document.getElementById(id);
 
 export function toast(message) {
@@ -54,3 +62,9 @@ export function toast(message) {
 export function announce(message) {
   byId("announcer").textContent = message;
 }
+
+/** Thousandths of a second, as they are kept. */
+export const rounded = (seconds) => Math.round(seconds * 1000) / 1000;
+
+export const day = (seconds) =>
+  new Date(seconds * 1000).toLocaleDateString([], { day: "numeric", month: "long", year: "numeric" });

@@ -1,10 +1,13 @@
 // The keyboard, wherever the focus is, except where it is typing.
 
-const TYPING = "input:not([type=radio]), select, textarea, dialog, [role=slider]";
+const TYPING = "input:not([type=radio], [type=checkbox]), select, textarea, dialog, [role=slider]";
+const MODES = { w: "watch", m: "mark", c: "correct" };
 
 export function setUpKeys(act) {
   window.addEventListener("keydown", (event) => {
-    if (!act.open() || event.target.closest?.(TYPING) || event.metaKey) return;
+    if (event.target.closest?.(TYPING) || event.metaKey) return;
+    if (event.key === "?") run(event, act.help);
+    if (!act.open()) return;
     if (event.ctrlKey) {
       if (event.key === "z") run(event, act.undo);
       return;
@@ -18,6 +21,8 @@ export function setUpKeys(act) {
     else if (event.key === "e") run(event, act.mark);
     else if (event.key === "r") run(event, act.recount);
     else if (event.key === "Delete") run(event, act.remove);
+    else if (event.key === "Escape") run(event, act.letGo);
+    else if (event.key in MODES) run(event, () => act.mode(MODES[event.key]));
   });
 }
 

@@ -1,10 +1,17 @@
 // The list of videos: uploads under way, jobs under way, and what was counted before.
 
 import { api, upload } from "./api.js";
-import { byId, bytes, clock, element, left, percent, repetitions, toast } from "./format.js";
+import { Cards, uploadView, videoView } from "./cards.js";
+import { ask } from "./dialogs.js";
+import { byId, element, toast } from "./format.js";
 
-const ACTIVE = new Set(["queued", "running"]);
-const RING = 2 * Math.PI * 20;
+const KINDS = [
+  ["all", "All", () => true],
+  ["labelled", "Labelled", (video) => video.labelled],
+  ["unsure", "Not sure", (video) => video.job?.state === "done" && video.job.unsure && !video.labelled],
+  ["failed", "Failed", (video) => video.job?.state === "failed" && !video.labelled],
+];
+const FEW = 6; // a list this short needs no filter
 
 export class Library {
   /** onOpen(video): chosen by hand. onNew(video): just added, to be shown. onGone(id): deleted. */
@@ -14,8 +21,12 @@ export class Library {
     this.onNew = onNew;
     this.videos = new Map();
     this.uploads = new Map();
-    this.cards = new Map();
     this.selected = null;
+    this.kind = "all";
+    this.cards = new Cards(byId("videos"));
+    this.drawing = false;
+    byId("filter").oninput = () => this.draw();
+    byId("remove-failed").onclick = () => this.#removeFailed();
   }
 
   /** What the server has. Its answer may be older than what was done or heard while it was on its way. */
@@ -47,6 +58,13 @@ export class Library {
     video.job = job;
     this.draw();
     return true;
+  }
+
+  labelled(id, labels) {
+    const video = this.videos.get(id);
+    if (!video) return;
+    Object.assign(video, { labelled: true, labelled_count: labels.spans.length, expires: null });
+    this.draw();
   }
 
   select(id) {
@@ -96,54 +114,63 @@ export class Library {
     this.onGone(id);
   }
 
-  /** Cards are kept and changed in place: a click on one is not lost because another makes progress. */
+  async #removeFailed() {
+    const failed = this.#matching("failed");
+    const text = `${failed.length === 1 ? "The video" : `${failed.length} videos`} that could not be counted will be deleted.`;
+    if ((await ask("Remove what failed?", text, [["remove", "Remove", "danger"], ["", "Keep", ""]])) !== "remove") return;
+    for (const { id } of failed) await this.#removeUncounted(id).catch((error) => toast(error.message));
+  }
+
+  /** Not a video of which only the newest recount failed. */
+  async #removeUncounted(id) {
+    const jobs = await api.jobs(id);
+    if (!jobs.some((job) => job.state === "done")) await this.remove(id);
+  }
+
+  #matching(kind) {
+    const matches = KINDS.find(([name]) => name === kind)[2];
+    return [...this.videos.values()].filter(matches);
+  }
+
+  /** Once per frame at most, however much is heard in between. */
   draw() {
-    const wanted = [...this.uploads].map(([key, entry]) => this.#card(key, uploadView(entry)));
-    wanted.push(...[...this.videos.values()].map((video) => this.#card(video.id, this.#videoView(video))));
-    for (const key of this.cards.keys()) {
-      if (!this.uploads.has(key) && !this.videos.has(key)) this.cards.delete(key);
-    }
-    if (!wanted.length) wanted.push(element("li", { class: "videos-empty" }, "Nothing here yet."));
-    const list = byId("videos");
-    if (wanted.length !== list.children.length || wanted.some((node, i) => node !== list.children[i])) {
-      list.replaceChildren(...wanted);
-    }
+    if (this.drawing) return;
+    this.drawing = true;
+    requestAnimationFrame(() => {
+      this.drawing = false;
+      this.#drawNow();
+    });
+  }
+
+  #drawNow() {
+    const text = byId("filter").value.trim().toLowerCase();
+    if (this.kind !== "all" && !this.#matching(this.kind).length) this.kind = "all";
+    const shown = this.#matching(this.kind).filter((video) => video.name.toLowerCase().includes(text));
+    const views = [...this.uploads].map(([key, entry]) => [key, uploadView(entry)]);
+    views.push(...shown.map((video) => [video.id, videoView(video, video.id === this.selected, this.onOpen)]));
+    this.cards.draw(views, this.videos.size ? "No video matches." : "Nothing here yet.");
+    this.#drawKinds();
+    const failed = this.#matching("failed").length;
+    byId("remove-failed").hidden = failed === 0;
+    byId("remove-failed").textContent = `Remove ${failed} failed`;
+    byId("finding").hidden = this.videos.size < FEW && this.kind === "all" && !text;
+    byId("layout").classList.toggle("empty", this.videos.size + this.uploads.size === 0);
     byId("video-total").textContent = this.videos.size ? `· ${this.videos.size}` : "";
   }
 
-  #card(key, view) {
-    if (!this.cards.has(key)) {
-      const open = element("button", { class: "video-open" });
-      const stop = element("button", { class: "video-stop" }, "×");
-      this.cards.set(key, { node: element("li", {}, open, stop), open, stop });
-    }
-    const { node, open, stop } = this.cards.get(key);
-    node.className = `video-card ${view.kind}`;
-    Object.assign(node.dataset, view.data);
-    open.replaceChildren(view.badge, title(view.name, view.meta));
-    open.onclick = view.onOpen;
-    open.disabled = !view.onOpen;
-    if (view.kind === "selected") open.setAttribute("aria-current", "true");
-    else open.removeAttribute("aria-current");
-    stop.hidden = !view.onStop;
-    stop.onclick = view.onStop;
-    stop.setAttribute("aria-label", `${view.stopLabel ?? "Cancel"} ${view.name}`);
-    return node;
-  }
-
-  #videoView(video) {
-    const { job } = video;
-    const active = job && ACTIVE.has(job.state);
-    return {
-      kind: video.id === this.selected ? "selected" : "",
-      data: { id: video.id, state: job?.state ?? "new" },
-      badge: badge(job),
-      name: video.name,
-      meta: meta(video),
-      onOpen: () => this.onOpen(video),
-      onStop: active ? () => api.cancel(job.id).catch((error) => toast(error.message)) : null,
-      stopLabel: "Cancel counting",
-    };
+  #drawKinds() {
+    const counts = KINDS.map(([kind, name]) => [kind, name, this.#matching(kind).length]);
+    const signature = JSON.stringify([this.kind, counts]);
+    if (signature === this.kindsDrawn) return;
+    this.kindsDrawn = signature;
+    byId("kinds").replaceChildren(
+      ...counts.filter(([kind, , count]) => count > 0 || kind === "all").map(([kind, name, count]) =>
+        element(
+          "button",
+          { class: "kind", "data-kind": kind, "aria-pressed": String(kind === this.kind), onclick: () => { this.kind = kind; this.draw(); } },
+          `${name} ${count}`,
+        )),
+    );
   }
 }
 
@@ -156,51 +183,4 @@ function newer(known, job) {
 
 function stages(job) {
   return { queued: 0, running: 1 }[job.state] ?? 2;
-}
-
-function uploadView(entry) {
-  return {
-    kind: "uploading",
-    data: { state: "uploading" },
-    badge: ring(entry.fraction),
-    name: entry.name,
-    meta: `Uploading ${bytes(entry.size)} · ${left(entry.left) || percent(entry.fraction)}`,
-    onOpen: null,
-    onStop: entry.cancel,
-    stopLabel: "Cancel uploading",
-  };
-}
-
-const title = (name, text) =>
-  element("span", { class: "video-text" }, element("span", { class: "video-name" }, name), element("span", { class: "video-meta" }, text));
-
-function badge(job) {
-  if (!job) return element("span", { class: "badge" }, "–");
-  if (ACTIVE.has(job.state)) return ring(job.progress);
-  if (job.state === "done") return element("span", { class: `badge${job.unsure ? " unsure" : ""}` }, String(job.count));
-  return element("span", { class: `badge${job.state === "failed" ? " failed" : ""}` }, job.state === "failed" ? "!" : "–");
-}
-
-function ring(fraction) {
-  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-  svg.setAttribute("viewBox", "0 0 46 46");
-  svg.setAttribute("aria-hidden", "true");
-  for (const offset of [0, RING * (1 - fraction)]) {
-    const circle = svg.appendChild(document.createElementNS(svg.namespaceURI, "circle"));
-    for (const [key, value] of Object.entries({ cx: 23, cy: 23, r: 20, "stroke-dasharray": RING, "stroke-dashoffset": offset })) {
-      circle.setAttribute(key, value);
-    }
-  }
-  return element("span", { class: "badge busy" }, svg, percent(fraction));
-}
-
-function meta(video) {
-  const { job } = video;
-  if (job?.state === "queued") return "Waiting";
-  if (job?.state === "running") return `Counting · ${left(job.remaining_s) || "starting"}`;
-  if (job?.state === "failed") return job.error ?? "Failed";
-  if (job?.state === "cancelled") return "Cancelled";
-  const length = video.duration ? `${clock(video.duration, 0)} · ` : "";
-  if (!job) return `${length}not counted`;
-  return `${length}${job.count} ${repetitions(job.count)} · ${job.unsure ? "not sure" : `${percent(job.confidence)} sure`}`;
 }

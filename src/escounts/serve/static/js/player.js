@@ -1,4 +1,6 @@
-// The video element with a steady clock: one callback a drawn frame while it plays.
+// The video element with a steady clock: one callback per drawn frame while it plays; scrubbing and looping.
+
+const LOOP_SLACK = 0.03;
 
 export class Player {
   /** onTime(seconds) on every frame and seek, onState(playing), onProblem(message or null). */
@@ -10,7 +12,11 @@ export class Player {
     this.failed = false;
     this.fallbackTime = 0;
     this.playable = false;
+    this.loop = null;
+    this.next = null; // where to go once the seek under way has arrived
+    this.resume = false;
     const tick = () => {
+      this.#keepInLoop();
       onTime(this.time);
       if (!video.paused && !video.ended) requestAnimationFrame(tick);
     };
@@ -18,31 +24,31 @@ export class Player {
       onState(true);
       requestAnimationFrame(tick);
     });
-    for (const name of ["pause", "ended"]) video.addEventListener(name, () => onState(false));
-    for (const name of ["seeked", "timeupdate"]) video.addEventListener(name, () => onTime(this.time));
+    video.addEventListener("pause", () => onState(false));
+    video.addEventListener("ended", () => {
+      if (this.loop) this.#again();
+      else onState(false);
+    });
+    video.addEventListener("seeked", () => this.#arrived());
+    video.addEventListener("timeupdate", () => onTime(this.time));
     video.addEventListener("loadedmetadata", () => {
       this.playable = video.videoWidth > 0;
       onProblem(this.playable ? null : "There is no picture in this file that the browser can show.");
+      if (this.playable && this.fallbackTime > 0) video.currentTime = this.fallbackTime;
     });
-    video.addEventListener("error", () => {
-      if (!video.getAttribute("src")) return;
-      this.playable = false;
-      this.failed = true;
-      onProblem("This file cannot be shown here. It is counted all the same: the timeline below works.");
-      this.#copy();
-    });
+    video.addEventListener("error", () => this.#unplayable());
     video.addEventListener("click", () => this.toggle());
   }
 
   get time() {
-    return this.playable ? this.video.currentTime : this.fallbackTime;
+    return this.playable ? this.next ?? this.video.currentTime : this.fallbackTime;
   }
 
   load(address) {
     this.preview = null;
-    this.failed = false;
+    this.failed = this.playable = this.resume = false;
     this.fallbackTime = 0;
-    this.playable = false;
+    this.loop = this.next = null;
     this.video.src = address;
     this.onTime(0);
   }
@@ -51,6 +57,14 @@ export class Player {
   offer(preview) {
     if (this.preview !== null) return;
     this.preview = preview;
+    this.#copy();
+  }
+
+  #unplayable() {
+    if (!this.video.getAttribute("src")) return;
+    this.playable = false;
+    this.failed = true;
+    this.onProblem("Your browser cannot play this kind of file.");
     this.#copy();
   }
 
@@ -63,25 +77,62 @@ export class Player {
   }
 
   unload() {
+    this.loop = this.next = null;
     this.video.pause();
     this.video.removeAttribute("src");
     this.video.load();
   }
 
+  /** Many calls in a row while something is dragged: a picture is asked for when the one before has come. */
   seek(seconds) {
     this.fallbackTime = Math.max(seconds, 0);
-    if (this.playable) this.video.currentTime = this.fallbackTime;
+    if (this.playable) {
+      if (this.video.seeking) this.next = this.fallbackTime;
+      else this.video.currentTime = this.fallbackTime;
+    }
     this.onTime(this.fallbackTime);
+  }
+
+  #arrived() {
+    if (this.next !== null) {
+      this.video.currentTime = this.next;
+      this.next = null;
+    }
+    this.onTime(this.time);
+  }
+
+  /** Shows another moment while something is dragged; playing goes on where the drag ends. */
+  scrub(seconds) {
+    this.resume ||= !this.video.paused;
+    this.video.pause();
+    this.seek(seconds);
+  }
+
+  endScrub() {
+    if (this.resume) this.video.play().catch(() => {});
+    this.resume = false;
+  }
+
+  /** span { start, end } that playing stays in, or null. */
+  setLoop(span) {
+    this.loop = span;
+  }
+
+  #keepInLoop() {
+    if (!this.loop || this.video.paused || this.video.seeking) return;
+    const { start, end } = this.loop;
+    if (this.time >= end - LOOP_SLACK || this.time < start - LOOP_SLACK) this.video.currentTime = start;
+  }
+
+  #again() {
+    this.video.currentTime = this.loop.start;
+    this.video.play().catch(() => {});
   }
 
   toggle() {
     if (!this.playable) return;
     if (this.video.paused) this.video.play().catch(() => {});
     else this.video.pause();
-  }
-
-  pause() {
-    this.video.pause();
   }
 
   set speed(rate) {

@@ -1,15 +1,21 @@
 // What is asked for: exemplars, the range, Recount, and the counts made before.
 
 import { api } from "./api.js";
-import { byId, element, percent, repetitions, span, toast } from "./format.js";
+import { chooseRepetition } from "./borrow.js";
+import { byId, element, percent, repetitions, rounded, span, toast } from "./format.js";
 
 const POLL_MS = 400;
 
 export class Prompt {
-  /** timeline draws exemplars and range. onResult(job): a recount is there. onShow(jobId): an earlier one is wanted. */
-  constructor(timeline, { onResult, onShow }) {
+  /**
+   * timeline draws exemplars and range. onResult(job): a recount is there. onShow(jobId): an earlier one is wanted.
+   * onCounting(text or null): a recount of the open video is under way. mayLeave(): whether corrections may go.
+   */
+  constructor(timeline, { onResult, onShow, onCounting, mayLeave }) {
     this.timeline = timeline;
     this.onResult = onResult;
+    this.onCounting = onCounting;
+    this.mayLeave = mayLeave;
     this.video = null;
     this.duration = 0;
     this.exemplars = [];
@@ -36,12 +42,11 @@ export class Prompt {
     this.exemplars = exemplars;
     const own = this.exemplars.filter((item) => item.video === null || item.video === this.video);
     this.timeline.setExemplars(own);
-    byId("no-exemplars").hidden = exemplars.length > 0;
     byId("exemplars").replaceChildren(...exemplars.map((item, index) => this.#chip(item, index)));
   }
 
   addExemplar(start, end) {
-    this.setExemplars([...this.exemplars, { start: round(start), end: round(end), video: null }]);
+    this.setExemplars([...this.exemplars, { start: rounded(start), end: rounded(end), video: null }]);
   }
 
   /** The timeline moved one of this video's own exemplars, or (null) asked to remove it. */
@@ -49,7 +54,7 @@ export class Prompt {
     const own = this.exemplars.filter((item) => item.video === null || item.video === this.video);
     const target = own[index];
     const moved = this.exemplars.map((item) =>
-      item !== target ? item : start === null ? null : { ...item, start: round(start), end: round(end) },
+      item !== target ? item : start === null ? null : { ...item, start: rounded(start), end: rounded(end) },
     );
     this.setExemplars(moved.filter((item) => item !== null));
   }
@@ -59,13 +64,13 @@ export class Prompt {
     const text = `${other}${span(item.start, item.end)}`;
     const remove = () => this.setExemplars(this.exemplars.filter((_, i) => i !== index));
     return element(
-      "li", { class: "exemplar-chip" }, text,
+      "li", { class: "exemplar-chip" }, `Example ${text}`,
       element("button", { "aria-label": `Remove example ${text}`, onclick: remove }, "×"),
     );
   }
 
   setRange(start, end) {
-    this.range = [round(Math.max(start, 0)), Math.min(end, this.duration)];
+    this.range = [rounded(Math.max(start, 0)), Math.min(end, this.duration)];
     this.timeline.setRange(...this.range);
     byId("range-start").value = this.range[0].toFixed(1);
     byId("range-end").value = this.range[1].toFixed(1);
@@ -78,7 +83,7 @@ export class Prompt {
     else this.setRange(...this.range);
   }
 
-  /** Other counted videos whose best repetition can be borrowed as an example. */
+  /** Other counted videos, one of whose repetitions can be borrowed as an example. */
   offer(videos) {
     this.names = new Map(videos.map((video) => [video.id, video.name]));
     const usable = videos.filter((video) => video.id !== this.video && video.job?.state === "done" && video.job.count > 0);
@@ -95,8 +100,10 @@ export class Prompt {
     if (!jobId) return;
     try {
       const job = await api.job(jobId);
-      const best = job.result.repetitions.reduce((a, b) => (b.score > a.score ? b : a));
-      this.setExemplars([...this.exemplars, { start: round(best.start), end: round(best.end), video: job.video }]);
+      const { video } = this;
+      const chosen = await chooseRepetition(job);
+      if (!chosen || video !== this.video) return;
+      this.setExemplars([...this.exemplars, { start: rounded(chosen.start), end: rounded(chosen.end), video: job.video }]);
     } catch (error) {
       toast(error.message);
     }
@@ -104,12 +111,12 @@ export class Prompt {
 
   async recount() {
     const { video } = this;
-    if (!video || this.counting.has(video)) return;
+    if (!video || this.counting.has(video) || !(await this.mayLeave())) return;
     const whole = this.range[0] <= 0.001 && this.range[1] >= this.duration - 0.06;
     const request = {
       exemplars: this.exemplars,
       start: whole ? null : this.range[0],
-      end: whole ? null : round(this.range[1]),
+      end: whole ? null : rounded(this.range[1]),
       wait: 2,
     };
     const began = performance.now();
@@ -150,6 +157,7 @@ export class Prompt {
   #showRecount(took = "") {
     byId("recount").disabled = this.counting.has(this.video);
     byId("recount-time").textContent = this.counting.get(this.video) ?? took;
+    this.onCounting(this.counting.get(this.video) ?? null);
   }
 
   showHistory(jobs, current) {
@@ -168,7 +176,7 @@ export class Prompt {
 }
 
 function asked(job) {
-  const how = job.exemplars.length === 0 ? "zero-shot" : job.exemplars.length === 1 ? "1 example" : `${job.exemplars.length} examples`;
+  const how = job.exemplars.length === 0 ? "no example" : job.exemplars.length === 1 ? "1 example" : `${job.exemplars.length} examples`;
   return job.start === null ? how : `${how}, ${span(job.start, job.end ?? 0)}`;
 }
 

@@ -1,14 +1,15 @@
-// The timeline: density curve, repetitions, exemplars and the counted range, all in seconds.
+// The timeline: ruler, density curve, repetitions, exemplars, the counted range and small pictures, in seconds.
 //
-// It owns no data: it draws what it is given and says what the person did, through the callbacks
-// onSeek(time), onJump(index), onExemplar(start, end), onExemplarMoved(index, start, end), onRange(start, end),
-// onSpans(spans, chosen) and onChoose(index).
+// It owns no data: it draws what it is given. What the person does comes from gestures.js and arrow keys through
+// the callbacks onScrub(time), onScrubEnd(), onExemplar(start, end), onExemplarMoved(index, start, end),
+// onRange(start, end), onSpans(spans, chosen) and onChoose({ kind, index } or null).
 
-import { curvePath, ticks } from "./curve.js";
-import { clock, element, span } from "./format.js";
+import { curvePath, scaleText, ticks } from "./curve.js";
+import { Filmstrip } from "./filmstrip.js";
+import { clock, drawn, element, span } from "./format.js";
+import { SHORTEST, setUpGestures } from "./gestures.js";
+import { alignedSpans } from "./phase.js";
 
-const SHORTEST = 0.08;
-const DRAG_PIXELS = 4;
 const NUDGE = 0.05;
 
 export class Timeline {
@@ -18,34 +19,47 @@ export class Timeline {
     this.spans = [];
     this.exemplars = [];
     this.range = [0, 1];
-    this.mode = "example";
+    this.mode = "watch";
+    this.together = true;
     this.zoom = 1;
     this.time = 0;
-    this.chosen = -1;
+    this.chosen = null;
     this.scroller = root;
+    this.film = new Filmstrip();
     this.#build(root);
-    new ResizeObserver(() => this.#drawRuler()).observe(root);
+    setUpGestures(this);
+    new ResizeObserver(() => this.#fit()).observe(root);
   }
 
   #build(root) {
-    const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-    svg.setAttribute("class", "tl-curve");
-    svg.setAttribute("viewBox", "0 0 1000 100");
-    svg.setAttribute("preserveAspectRatio", "none");
-    svg.setAttribute("aria-hidden", "true");
-    this.curve = svg.appendChild(document.createElementNS(svg.namespaceURI, "path"));
+    this.curve = drawn("path");
+    const svg = drawn("svg", { class: "tl-curve", viewBox: "0 0 1000 100", preserveAspectRatio: "none", "aria-hidden": "true" }, this.curve);
+    this.scale = element("span", { class: "tl-scale", "aria-hidden": "true" });
     this.repsLayer = element("div", { role: "group", "aria-label": "Repetitions" });
     this.exemplarLayer = element("div", { role: "group", "aria-label": "Examples" });
     this.before = element("div", { class: "tl-outside before" });
     this.after = element("div", { class: "tl-outside after" });
-    this.track = element("div", { class: "tl-track" }, this.repsLayer, svg, this.before, this.after, this.exemplarLayer);
+    this.track = element("div", { class: "tl-track" }, this.repsLayer, svg, this.scale, this.before, this.after, this.exemplarLayer);
     this.ruler = element("div", { class: "tl-ruler", "aria-hidden": "true" });
-    this.handles = [this.#handle(0, "Count from"), this.#handle(1, "Count to")];
-    this.handles[1].classList.add("end");
-    this.playhead = element("div", { class: "tl-playhead", "aria-hidden": "true" });
-    this.inner = element("div", { class: "tl" }, this.ruler, ...this.handles, this.track, this.playhead);
-    this.track.addEventListener("pointerdown", (event) => this.#press(event));
+    this.handles = ["Count from", "Count to"].map((label, side) => this.#slider(`tl-handle${side ? " end" : ""}`, label, (step, edge) => {
+      this.moveRange(side, edge ?? this.range[side] + step);
+    }));
+    this.playhead = this.#slider("tl-playhead", "Position", (step, edge) => this.callbacks.onScrub(this.clamp(edge ?? this.time + step)));
+    this.inner = element("div", { class: "tl" }, this.ruler, ...this.handles, this.track, this.film.node, this.playhead);
     root.replaceChildren(this.inner);
+  }
+
+  #slider(name, label, onKey) {
+    const node = element("button", { class: name, type: "button", role: "slider", "aria-label": label, title: label, "aria-valuemin": "0" });
+    node.addEventListener("keydown", (event) => {
+      const step = { ArrowLeft: -0.1, ArrowRight: 0.1, PageDown: -1, PageUp: 1 }[event.key];
+      const edge = { Home: 0, End: this.duration }[event.key];
+      if (step === undefined && edge === undefined) return;
+      event.preventDefault();
+      event.stopPropagation();
+      onKey(step, edge);
+    });
+    return node;
   }
 
   // what others call
@@ -53,15 +67,20 @@ export class Timeline {
   setDensity(density, duration) {
     this.duration = Math.max(duration, 0.1);
     this.curve.setAttribute("d", density ? curvePath(density, this.duration) : "");
-    this.inner.classList.toggle("rate", density?.kind === "rate");
-    this.#drawRuler();
+    this.scale.textContent = density ? scaleText(density) : "";
+    this.#fit();
     this.setTime(this.time);
   }
 
   setSpans(spans, chosen = -1) {
     this.spans = spans;
-    this.chosen = chosen;
-    this.#drawSpans();
+    this.#drawSpans(chosen);
+    this.choose(chosen < 0 ? null : { kind: "rep", index: chosen });
+  }
+
+  /** Spans while they are being dragged: only their places change. */
+  place(spans) {
+    spans.forEach((item, index) => this.placeRegion(this.repsLayer.children[index], item.start, item.end));
   }
 
   setExemplars(exemplars) {
@@ -69,73 +88,131 @@ export class Timeline {
     this.exemplarLayer.replaceChildren(
       ...exemplars.map((item, index) => this.#region("exemplar", index, item.start, item.end, "Example")),
     );
+    this.#labelSpans();
+    if (this.chosen?.kind === "exemplar") this.choose(null);
   }
 
   setRange(start, end) {
     this.range = [start, end];
-    this.before.style.width = this.#percent(start);
-    this.after.style.width = this.#percent(this.duration - end);
+    this.before.style.width = this.percent(start);
+    this.after.style.width = this.percent(this.duration - end);
     [start, end].forEach((time, side) => {
-      const handle = this.handles[side];
-      handle.style.left = this.#percent(time);
-      handle.classList.toggle("at-edge", side ? time >= this.duration - 0.01 : time <= 0.01);
-      handle.setAttribute("aria-valuemax", this.duration.toFixed(1));
-      handle.setAttribute("aria-valuenow", time.toFixed(1));
-      handle.setAttribute("aria-valuetext", `${time.toFixed(1)} seconds`);
+      this.handles[side].classList.toggle("at-edge", side ? time >= this.duration - 0.01 : time <= 0.01);
+      this.#setSlider(this.handles[side], time);
     });
+  }
+
+  moveRange(side, time) {
+    const range = [...this.range];
+    range[side] = side ? Math.max(time, range[0] + SHORTEST) : Math.min(time, range[1] - SHORTEST);
+    range[side] = this.clamp(range[side]);
+    this.callbacks.onRange(...range);
   }
 
   setMode(mode) {
     this.mode = mode;
-    this.inner.classList.toggle("correcting", mode === "correct");
-    if (mode !== "correct") this.choose(-1);
+    this.inner.dataset.mode = mode;
+    this.choose(null);
   }
 
   setZoom(zoom) {
     this.zoom = Math.min(Math.max(zoom, 1), 64);
     this.inner.style.width = `${this.zoom * 100}%`;
-    this.#drawRuler();
+    this.#fit();
     this.#show(this.time, true);
   }
 
   setTime(time) {
     this.time = time;
-    this.playhead.style.left = this.#percent(Math.min(time, this.duration));
+    this.#setSlider(this.playhead, Math.min(time, this.duration));
     this.#markTime();
     this.#show(time, false);
   }
 
-  choose(index) {
-    if (index === this.chosen) return;
-    this.chosen = index;
-    [...this.repsLayer.children].forEach((node, i) => node.classList.toggle("chosen", i === index));
-    this.callbacks.onChoose(index);
+  /** { kind: "rep" or "exemplar", index }, or null: the one that loops and that Delete means. */
+  choose(chosen) {
+    const before = this.chosen;
+    this.chosen = chosen;
+    for (const [kind, layer] of [["rep", this.repsLayer], ["exemplar", this.exemplarLayer]]) {
+      [...layer.children].forEach((node, i) => node.classList.toggle("chosen", chosen?.kind === kind && chosen.index === i));
+    }
+    if (chosen || before) this.callbacks.onChoose(chosen);
+  }
+
+  itemOf({ kind, index }) {
+    return kind === "rep" ? this.spans[index] : this.exemplars[index];
+  }
+
+  deleteSpan(index) {
+    this.commit(this.spans.filter((_, i) => i !== index), null);
+  }
+
+  addSpan(start, end) {
+    this.commit([...this.spans, { start, end }], { start, end });
+  }
+
+  commit(spans, changed) {
+    const sorted = [...spans].sort((a, b) => a.start - b.start || a.end - b.end);
+    const chosen = changed ? sorted.findIndex((s) => s.start === changed.start && s.end === changed.end) : -1;
+    this.callbacks.onSpans(sorted, chosen);
+  }
+
+  /** What a drag or an arrow key makes of an item. side: "start", "end" or "both"; alone: not the other borders. */
+  movedItem({ start, end }, side, by) {
+    if (side === "start") return { start: Math.min(Math.max(start + by, 0), end - SHORTEST), end };
+    if (side === "end") return { start, end: Math.max(Math.min(end + by, this.duration), start + SHORTEST) };
+    const shift = Math.min(Math.max(by, -start), this.duration - end);
+    return { start: start + shift, end: end + shift };
+  }
+
+  /** All spans after one of them was moved: with its border, all borders, unless it is moved alone. */
+  movedSpans(index, side, by, alone) {
+    const item = this.spans[index];
+    if (side !== "both" && this.together && !alone) return alignedSpans(this.spans, item[side], this.clamp(item[side] + by));
+    return this.spans.map((other, i) => (i === index ? { ...other, ...this.movedItem(item, side, by) } : other));
+  }
+
+  clamp(time) {
+    return Math.min(Math.max(time, 0), this.duration);
+  }
+
+  percent(seconds) {
+    return `${(this.clamp(seconds) / this.duration) * 100}%`;
+  }
+
+  placeRegion(node, start, end) {
+    node.style.left = this.percent(start);
+    node.style.width = this.percent(end - start);
   }
 
   // drawing
 
-  #percent(seconds) {
-    return `${Math.min(Math.max(seconds / this.duration, 0), 1) * 100}%`;
+  #setSlider(node, time) {
+    node.style.left = this.percent(time);
+    node.setAttribute("aria-valuemax", this.duration.toFixed(1));
+    node.setAttribute("aria-valuenow", time.toFixed(1));
+    node.setAttribute("aria-valuetext", `${time.toFixed(1)} seconds`);
   }
 
-  #drawRuler() {
+  #fit() {
     const { marks, digits } = ticks(this.duration, this.inner.clientWidth || 600);
     this.ruler.replaceChildren(
       ...marks.map((time) => {
         const tick = element("span", { class: "tl-tick" }, clock(time, digits));
-        tick.style.left = this.#percent(time);
+        tick.style.left = this.percent(time);
         return tick;
       }),
     );
+    this.film.draw(this.inner.clientWidth);
     this.#labelSpans();
   }
 
-  #drawSpans() {
+  #drawSpans(chosen) {
     const focused = [...this.repsLayer.children].indexOf(document.activeElement);
     this.repsLayer.replaceChildren(
       ...this.spans.map((item, index) => this.#region("rep", index, item.start, item.end, String(index + 1))),
     );
-    if (focused >= 0) this.repsLayer.children[this.chosen >= 0 ? this.chosen : focused]?.focus();
+    if (focused >= 0) this.repsLayer.children[chosen >= 0 ? chosen : focused]?.focus();
     this.#labelSpans();
     this.#markTime();
   }
@@ -144,7 +221,15 @@ export class Timeline {
     const scale = (this.inner.clientWidth || 600) / this.duration;
     [...this.repsLayer.children].forEach((node, index) => {
       const { start, end } = this.spans[index];
-      node.firstChild.textContent = (end - start) * scale > 14 ? String(index + 1) : "";
+      const width = (end - start) * scale;
+      const text = String(index + 1);
+      node.firstChild.textContent = width > 6 + 8 * text.length ? text : "";
+      node.classList.toggle("narrow", width < 16);
+    });
+    [...this.exemplarLayer.children].forEach((node, index) => {
+      const { start, end } = this.exemplars[index];
+      node.firstChild.hidden = (end - start) * scale < 58;
+      node.classList.toggle("narrow", (end - start) * scale < 16);
     });
   }
 
@@ -157,18 +242,11 @@ export class Timeline {
       element("span", { class: "grip left" }),
       element("span", { class: "grip right" }),
     );
-    if (kind === "rep") node.append(pulse());
     node.dataset.kind = kind;
     node.dataset.index = index;
-    node.classList.toggle("chosen", kind === "rep" && index === this.chosen);
     node.addEventListener("keydown", (event) => this.#key(event, kind, index));
-    this.#place(node, start, end);
+    this.placeRegion(node, start, end);
     return node;
-  }
-
-  #place(node, start, end) {
-    node.style.left = this.#percent(start);
-    node.style.width = this.#percent(end - start);
   }
 
   #markTime() {
@@ -186,164 +264,36 @@ export class Timeline {
     if (centre || x < scrollLeft || x > scrollLeft + clientWidth) this.scroller.scrollLeft = x - clientWidth / 3;
   }
 
-  // pointer
-
-  #timeAt(event) {
-    const box = this.track.getBoundingClientRect();
-    return Math.min(Math.max((event.clientX - box.left) / box.width, 0), 1) * this.duration;
-  }
-
-  #press(event) {
-    if (event.button !== 0) return;
-    const region = event.target.closest(".region");
-    const grip = event.target.closest(".grip");
-    const movable = region && (region.dataset.kind === "exemplar" || this.mode === "correct");
-    const from = this.#timeAt(event);
-    if (movable) this.#dragRegion(event, region, grip, from);
-    else this.#dragNew(event, region, from);
-  }
-
-  #track(event, onMove, onEnd) {
-    const startX = event.clientX;
-    let dragged = false;
-    event.preventDefault();
-    event.target.closest("button")?.focus();
-    const move = (next) => {
-      dragged ||= Math.abs(next.clientX - startX) > DRAG_PIXELS;
-      if (dragged) onMove(this.#timeAt(next));
-    };
-    const stop = (next) => {
-      window.removeEventListener("pointermove", move);
-      window.removeEventListener("pointerup", stop);
-      window.removeEventListener("pointercancel", stop);
-      onEnd(dragged, this.#timeAt(next));
-    };
-    window.addEventListener("pointermove", move);
-    window.addEventListener("pointerup", stop);
-    window.addEventListener("pointercancel", stop);
-  }
-
-  #dragNew(event, region, from) {
-    const drawing = element("div", { class: `region drawing ${this.mode === "correct" ? "rep" : "exemplar"}` });
-    this.#track(
-      event,
-      (to) => {
-        if (!drawing.isConnected) this.track.append(drawing);
-        this.#place(drawing, Math.min(from, to), Math.max(from, to));
-      },
-      (dragged, to) => {
-        drawing.remove();
-        const [start, end] = [Math.min(from, to), Math.max(from, to)];
-        if (!dragged && region) this.callbacks.onJump(Number(region.dataset.index));
-        else if (!dragged) this.callbacks.onSeek(to);
-        else if (end - start < SHORTEST) return;
-        else if (this.mode === "correct") this.#commit([...this.spans, { start, end }], { start, end });
-        else this.callbacks.onExemplar(start, end);
-      },
-    );
-  }
-
-  #dragRegion(event, node, grip, from) {
-    const index = Number(node.dataset.index);
-    const { kind } = node.dataset;
-    const original = kind === "rep" ? this.spans[index] : this.exemplars[index];
-    let moved = original;
-    if (kind === "rep") this.choose(index);
-    this.#track(
-      event,
-      (to) => {
-        const side = grip?.classList.contains("left") ? "start" : grip ? "end" : "both";
-        moved = this.#shifted(original, side, to - from);
-        this.#place(node, moved.start, moved.end);
-      },
-      (dragged) => {
-        if (!dragged && kind === "rep") this.callbacks.onJump(index);
-        else if (dragged) this.#moved(kind, index, moved);
-      },
-    );
-  }
-
-  #shifted({ start, end }, side, by) {
-    if (side === "start") return { start: Math.min(Math.max(start + by, 0), end - SHORTEST), end };
-    if (side === "end") return { start, end: Math.max(Math.min(end + by, this.duration), start + SHORTEST) };
-    const shift = Math.min(Math.max(by, -start), this.duration - end);
-    return { start: start + shift, end: end + shift };
-  }
-
-  #moved(kind, index, moved) {
-    if (kind === "exemplar") this.callbacks.onExemplarMoved(index, moved.start, moved.end);
-    else this.#commit(this.spans.map((item, i) => (i === index ? { ...item, ...moved } : item)), moved);
-  }
-
-  #commit(spans, changed) {
-    const sorted = [...spans].sort((a, b) => a.start - b.start || a.end - b.end);
-    const chosen = changed ? sorted.findIndex((s) => s.start === changed.start && s.end === changed.end) : -1;
-    this.callbacks.onSpans(sorted, chosen);
-  }
-
-  // keyboard
-
   #key(event, kind, index) {
-    if (event.key === "Enter" && kind === "rep") {
+    if (event.key === "Enter") {
       event.preventDefault();
-      this.choose(this.mode === "correct" ? index : -1);
-      this.callbacks.onJump(index);
+      this.choose({ kind, index });
       return;
     }
     if (kind === "rep" && this.mode !== "correct") return;
+    const step = { ArrowLeft: -NUDGE, ArrowRight: NUDGE }[event.key];
     if (event.key === "Delete" || event.key === "Backspace") {
       event.preventDefault();
       event.stopPropagation();
       if (kind === "exemplar") this.callbacks.onExemplarMoved(index, null, null);
       else this.deleteSpan(index);
-    } else if (event.key === "ArrowLeft" || event.key === "ArrowRight") {
+    } else if (step !== undefined) {
       event.preventDefault();
       event.stopPropagation();
-      const side = event.altKey ? "start" : event.shiftKey ? "end" : "both";
-      const item = kind === "rep" ? this.spans[index] : this.exemplars[index];
-      if (kind === "rep") this.chosen = index;
-      this.#moved(kind, index, this.#shifted(item, side, event.key === "ArrowLeft" ? -NUDGE : NUDGE));
+      this.#nudge(kind, index, event.altKey ? "start" : event.shiftKey ? "end" : "both", step);
     }
   }
 
-  deleteSpan(index) {
-    this.#commit(this.spans.filter((_, i) => i !== index), null);
+  #nudge(kind, index, side, step) {
+    if (kind === "exemplar") {
+      const moved = this.movedItem(this.exemplars[index], side, step);
+      this.callbacks.onExemplarMoved(index, moved.start, moved.end);
+      this.exemplarLayer.children[index]?.focus();
+      return;
+    }
+    const spans = this.movedSpans(index, side, step, false);
+    this.commit(spans, spans[index]);
+    this.callbacks.onScrub(side === "end" ? spans[index].end : spans[index].start);
+    this.callbacks.onScrubEnd();
   }
-
-  addSpan(start, end) {
-    this.#commit([...this.spans, { start, end }], { start, end });
-  }
-
-  #handle(side, label) {
-    const handle = element("button", {
-      class: "tl-handle", type: "button", role: "slider", "aria-label": label, title: label, "aria-valuemin": "0",
-    });
-    const set = (time) => {
-      const range = [...this.range];
-      range[side] = side ? Math.max(time, range[0] + SHORTEST) : Math.min(time, range[1] - SHORTEST);
-      range[side] = Math.min(Math.max(range[side], 0), this.duration);
-      this.callbacks.onRange(...range);
-    };
-    handle.addEventListener("pointerdown", (event) => this.#track(event, set, () => {}));
-    handle.addEventListener("keydown", (event) => {
-      const step = { ArrowLeft: -0.1, ArrowRight: 0.1, PageDown: -1, PageUp: 1 }[event.key];
-      const edge = { Home: 0, End: this.duration }[event.key];
-      if (step === undefined && edge === undefined) return;
-      event.preventDefault();
-      event.stopPropagation();
-      set(edge ?? this.range[side] + step);
-    });
-    return handle;
-  }
-}
-
-/** One soft bump as wide as its region: with a rate map, whose curve is flat, it shows one repetition as one wave. */
-function pulse() {
-  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-  svg.setAttribute("class", "pulse");
-  svg.setAttribute("viewBox", "0 0 100 100");
-  svg.setAttribute("preserveAspectRatio", "none");
-  svg.setAttribute("aria-hidden", "true");
-  svg.appendChild(document.createElementNS(svg.namespaceURI, "path")).setAttribute("d", "M0 100C32 100 30 8 50 8S68 100 100 100Z");
-  return svg;
 }

@@ -1,58 +1,109 @@
-// What was found: the count, how sure, what is under way, and the downloads.
+// What was found: the count and how sure, or what is under way, or why there is nothing.
 
-import { api, download } from "./api.js";
-import { byId, clock, element, left, percent, repetitions, toast } from "./format.js";
+import { api } from "./api.js";
+import { byId, clock, day, element, left, percent, repetitions, toast } from "./format.js";
 
-const FORMATS = [
-  ["mp4", "Video", "mp4"],
-  ["html", "Report", "html"],
-  ["png", "Picture", "png"],
-  ["json", "Data", "json"],
-  ["csv", "Table", "csv"],
-  ["srt", "Subtitles", "srt"],
-];
+const UNITS = { cycle: "both sides as one", side: "left and right each" };
+
+/** The workspace is in one of these at a time: "counting", "failed", "done". */
+function setState(state) {
+  byId("workspace").dataset.state = state;
+  for (const [id, wanted] of [["verdict-busy", "counting"], ["verdict-failed", "failed"], ["verdict-done", "done"]]) {
+    byId(id).hidden = state !== wanted;
+  }
+  for (const id of ["panels", "recount"]) byId(id).hidden = state !== "done";
+  for (const id of ["screen", "timeline-card"]) byId(id).hidden = state === "failed";
+}
 
 export function showNothing() {
-  for (const id of ["verdict-done", "verdict-problem", "verdict-busy"]) byId(id).hidden = true;
+  setState("counting");
+  byId("verdict-busy").hidden = true;
 }
 
 export function showBusy(job) {
-  showNothing();
-  byId("verdict-busy").hidden = false;
+  setState("counting");
   byId("busy-progress").value = job.progress;
   byId("busy-text").textContent =
     job.state === "queued" ? "Waiting for its turn" : `Counting: ${percent(job.progress)} ${left(job.remaining_s)}`;
   byId("busy-cancel").onclick = () => api.cancel(job.id).catch((error) => toast(error.message));
 }
 
+/** The reason, and what can be done about it; nothing else. */
 export function showProblem(message) {
-  showNothing();
-  byId("verdict-problem").hidden = false;
+  setState("failed");
   byId("verdict-problem").textContent = message;
 }
 
-export function showResult(result, count) {
-  showNothing();
-  byId("verdict-done").hidden = false;
-  showTotal(count, result);
-  byId("confidence").setAttribute("aria-valuenow", result.confidence.toFixed(2));
-  byId("confidence").setAttribute("aria-valuetext", percent(result.confidence));
-  byId("confidence").firstElementChild.style.width = percent(result.confidence).replace(" ", "");
-  byId("confidence").classList.toggle("low", result.unsure);
-  byId("unsure").hidden = !result.unsure;
-  byId("confidence-text").textContent = `${percent(result.confidence)} sure that this is within one`;
+/** A recount is under way: the number that is still there is the old one. text: how far, or null when it ended. */
+export function showRecounting(text) {
+  const busy = text !== null;
+  byId("verdict-done").classList.toggle("stale", busy);
+  byId("verdict-done").setAttribute("aria-busy", String(busy));
+  byId("workspace").classList.toggle("recounting", busy);
+}
+
+export function showResult(result) {
+  setState("done");
   const [start, end] = result.range;
   const lengths = result.repetitions.map((item) => item.end - item.start).sort((a, b) => a - b);
+  const part = start > 0.01 || end < result.duration - 0.06;
   const facts = [
-    ["Counted", `${clock(start)}–${clock(end)}`],
+    ...(part ? [["Counted", `${clock(start)}–${clock(end)}`]] : []),
     ["One takes", lengths.length ? `${lengths[Math.floor(lengths.length / 2)].toFixed(2)} s` : "–"],
-    ["Sum of density", result.raw_count.toFixed(2)],
+    ["Begins", { exemplar: "as in your example", corrected: "where you put it" }[result.phase] ?? "at any point of the motion"],
     ["Model", result.model],
   ];
   byId("facts").replaceChildren(...facts.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)]));
 }
 
-/** A bar a repetition, as long as it took: an uneven rhythm is seen at once. */
+/** The big number and what stands behind it: the model's word, or the person's. */
+export function showTotal(count, result, corrected) {
+  byId("total").textContent = count;
+  byId("verdict-done").classList.toggle("none", count === 0);
+  byId("total-unit").textContent = count === 0 ? "no repetitions" : repetitions(count);
+  byId("by-hand").hidden = !corrected;
+  byId("by-hand").textContent = `Corrected by you. The model counted ${result.count}.`;
+  byId("confidence-box").hidden = corrected;
+  byId("unsure").hidden = corrected || !result.unsure;
+  byId("unsure").replaceChildren(element("b", {}, "Not sure. "), advice(result));
+  showConfidence(result);
+}
+
+function advice({ count, exemplars }) {
+  if (exemplars.length) return "Look at it, and put the borders right by hand.";
+  return count === 0
+    ? "If something does repeat here, mark one repetition and recount."
+    : "Look at it, or mark one repetition and recount.";
+}
+
+function showConfidence({ confidence, confidence_kind: kind, unsure }) {
+  const known = (kind ?? "probability") === "probability";
+  const gauge = byId("confidence");
+  gauge.hidden = !known;
+  gauge.setAttribute("aria-valuenow", confidence.toFixed(2));
+  gauge.setAttribute("aria-valuetext", percent(confidence));
+  gauge.firstElementChild.style.width = percent(confidence).replace(" ", "");
+  gauge.classList.toggle("low", unsure);
+  byId("confidence-text").textContent = known
+    ? `${percent(confidence)} sure, give or take one`
+    : "This model cannot say how sure it is";
+}
+
+/** Both numbers where a motion alternates; a click takes the other one. onUnit(unit). */
+export function showHypotheses(result, onUnit) {
+  const units = (result.hypotheses ?? []).filter((item) => item.unit && item.count > 0);
+  byId("hypotheses").hidden = units.length < 2;
+  byId("hypotheses").replaceChildren(
+    ...units.sort((a, b) => a.count - b.count).map(({ count, unit, p }) =>
+      element(
+        "button",
+        { class: "hypothesis", "data-unit": unit, "aria-pressed": String(unit === result.unit), title: `${percent(p)} likely`, onclick: () => onUnit(unit) },
+        element("b", {}, String(count)), ` ${UNITS[unit]}`,
+      )),
+  );
+}
+
+/** A bar for each repetition, as long as it took: an uneven rhythm is seen at once. */
 export function showTempo(spans) {
   const lengths = spans.map((item) => item.end - item.start);
   const longest = Math.max(...lengths, 0.01);
@@ -67,37 +118,10 @@ export function showTempo(spans) {
   );
 }
 
-/** The big number: what was counted, or what it is after correction. */
-export function showTotal(count, result) {
-  byId("total").textContent = count;
-  const corrected = result && count !== result.count ? `, corrected from ${result.count}` : "";
-  byId("total-unit").textContent = `${repetitions(count)}${corrected}`;
-}
-
-export function showDownloads(jobId) {
-  byId("download-state").textContent = "";
-  byId("downloads").replaceChildren(
-    ...FORMATS.map(([format, name, note]) => {
-      const button = element("button", { class: "button", "data-format": format }, name, element("small", {}, note));
-      button.onclick = async () => {
-        button.classList.add("busy");
-        byId("download-state").textContent = `Making the ${name.toLowerCase()}…`;
-        try {
-          byId("download-state").textContent = `${await download(api.downloadAddress(jobId, format))} is ready.`;
-        } catch (error) {
-          byId("download-state").textContent = "";
-          toast(error.message);
-        } finally {
-          button.classList.remove("busy");
-        }
-      };
-      return element("li", {}, button);
-    }),
-  );
-}
-
 export function showKept(video) {
-  byId("kept").textContent = video.expires
-    ? `Kept until ${new Date(video.expires * 1000).toLocaleDateString([], { day: "numeric", month: "long", year: "numeric" })}, then deleted.`
-    : video.source === "media" ? "This file belongs to the server; deleting removes only its counts." : "Kept until you delete it.";
+  byId("kept").textContent = video.labelled
+    ? "Kept until you delete it, because it has labels."
+    : video.source === "media" ? "This file belongs to the server; deleting removes only its counts."
+    : video.expires ? `Deleted on ${day(video.expires)}, unless you save labels.`
+    : "Kept until you delete it.";
 }

@@ -1,0 +1,44 @@
+// The files that can be taken away: of the count on screen, in the unit that was chosen, with saved corrections.
+
+import { api, download } from "./api.js";
+import { byId, element, toast } from "./format.js";
+
+const FORMATS = [
+  ["mp4", "Video", "mp4"],
+  ["html", "Report", "html"],
+  ["png", "Picture", "png"],
+  ["json", "Data", "json"],
+  ["csv", "Table", "csv"],
+  ["srt", "Subtitles", "srt"],
+];
+
+/** unit: "cycle", "side" or null for the count as it came. */
+export function showDownloads(jobId, unit) {
+  byId("download-state").textContent = "";
+  byId("downloads").replaceChildren(
+    ...FORMATS.map(([format, name, note]) => {
+      const button = element("button", { class: "button", "data-format": format }, name, element("small", {}, note));
+      button.onclick = async () => {
+        button.classList.add("busy");
+        byId("download-state").textContent = `Making the ${name.toLowerCase()}…`;
+        try {
+          byId("download-state").textContent = `${await download(api.downloadAddress(jobId, format, unit))} is ready.`;
+        } catch (error) {
+          byId("download-state").textContent = "";
+          toast(error.message);
+        } finally {
+          button.classList.remove("busy");
+        }
+      };
+      return element("li", {}, button);
+    }),
+  );
+}
+
+/** Says whose word the files are. saved: labels or null; dirty: corrections that are not saved. */
+export function showWhoseWord({ saved, dirty, count }) {
+  byId("download-note").hidden = !saved && !dirty;
+  byId("download-note").textContent = dirty
+    ? "Your last corrections are not in these files until you save them."
+    : saved ? `Corrected: these files say ${saved.spans.length}, with the model's ${count} beside it.` : "";
+}

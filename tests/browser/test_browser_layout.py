@@ -1,0 +1,83 @@
+"""What is in view where: a laptop's screen, a phone's, and swipes over the timeline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from acting import choose, open_card, opened, set_mode, time_now
+from playwright.sync_api import Browser, Page, expect
+from serving import Client, eventually
+
+from escounts.serve.app import Service
+
+PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
+
+
+def inside(page: Page, selector: str, height: int) -> None:
+    box = page.locator(selector).bounding_box()
+    assert box is not None
+    assert box["y"] >= 0, selector
+    assert box["y"] + box["height"] <= height, f"{selector} ends at {box['y'] + box['height']}"
+
+
+@pytest.mark.parametrize("mode", ["watch", "mark", "correct"])
+def test_video_timeline_and_verdict_fit_a_laptop(
+    browser: Browser, running: tuple[str, Service], client: Client, sample: Path, mode: str
+) -> None:
+    with opened(browser, running[0], viewport={"width": 1280, "height": 800}) as page:
+        choose(page, sample)
+        set_mode(page, mode)
+        if mode != "mark":
+            page.locator(".region.rep").nth(1).click()
+        for part in ("#screen", "#verdict", "#timeline-card", "#recount" if mode != "correct" else "#save-labels"):
+            inside(page, part, 800)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 1280
+        verdict = page.locator("#verdict")
+        assert verdict.evaluate("(node) => node.scrollHeight <= node.clientHeight + 1"), "all of it is in view"
+
+
+def test_on_a_phone_the_video_is_on_top_the_timeline_next_the_facts_last(
+    browser: Browser, running: tuple[str, Service], client: Client, sample: Path
+) -> None:
+    with opened(browser, running[0], **PHONE) as page:
+        choose(page, sample)
+        tops = [page.locator(part).bounding_box() for part in ("#screen", "#timeline-card", "#verdict", "#panels")]
+        assert all(box is not None for box in tops)
+        assert [box["y"] for box in tops if box] == sorted(box["y"] for box in tops if box)
+        inside(page, ".timeline", 844)
+        page.evaluate("scrollTo(0, 600)")
+        page.wait_for_timeout(200)
+        inside(page, "#screen", 844)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        page.evaluate("scrollTo(0, 0)")
+        page.tap("#to-videos")
+        expect(page.locator(".video-card").first).to_be_visible()
+        open_card(page, sample.name)
+        page.go_back()
+        expect(page.locator("#workspace")).to_be_hidden()
+
+
+def swipe(page: Page, selector: str, dx: int, dy: int) -> None:
+    """A finger over a part of the page."""
+    box = page.locator(selector).bounding_box()
+    assert box is not None
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    session = page.context.new_cdp_session(page)
+    session.send("Input.synthesizeScrollGesture", {"x": x, "y": y, "xDistance": dx, "yDistance": dy, "speed": 900})
+
+
+def test_a_vertical_swipe_over_the_timeline_scrolls(
+    browser: Browser, running: tuple[str, Service], client: Client, sample: Path
+) -> None:
+    with opened(browser, running[0], **PHONE) as page:
+        choose(page, sample)
+        for mode in ("watch", "mark", "correct"):
+            page.evaluate("scrollTo(0, 0)")
+            set_mode(page, mode)
+            before = time_now(page)
+            swipe(page, ".tl-track", 0, -300)
+            eventually(lambda: page.evaluate("scrollY > 150"), 10)
+            assert page.locator(".exemplar-chip").count() == 0
+            assert time_now(page) == before, "it does not move the picture"
+            expect(page.locator("#labels-state")).to_have_text("")

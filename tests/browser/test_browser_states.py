@@ -1,0 +1,162 @@
+"""What the page says in each state, on a first visit, and in which words."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from acting import answer_with, choose, mark, open_card, recount, set_mode, shown, spans
+from playwright.sync_api import Page, Route, expect
+from serving import Client, eventually
+
+from escounts.output.text import headline
+from escounts.results import CountResult
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+
+def test_a_first_visit_offers_a_sample_the_camera_and_three_steps(page: Page, client: Client) -> None:
+    expect(page.locator(".steps li")).to_have_count(3)
+    page.click("#welcome-record")
+    expect(page.locator("#camera-dialog")).to_be_visible()
+    page.locator("#camera-dialog [data-close]").click()
+    page.click("#try-sample")
+    expect(page.locator("#verdict-name")).to_have_text("sample.mp4", timeout=60_000)
+    assert shown(page) == 8
+
+
+def test_the_sample_of_the_page_is_the_one_of_the_project() -> None:
+    served = PROJECT / "src" / "escounts" / "serve" / "static" / "sample.mp4"
+    assert served.read_bytes() == (PROJECT / "examples" / "sample.mp4").read_bytes()
+
+
+def test_a_failure_shows_its_reason_and_what_can_be_done(page: Page, client: Client, tmp_path: Path) -> None:
+    bad = tmp_path / "letter.mp4"
+    bad.write_text("Dear video,")
+    page.set_input_files("#file", str(bad))
+    expect(page.locator("#verdict-problem")).to_contain_text("letter.mp4", timeout=30_000)
+    for part in ("#screen", "#timeline-card", "#panels", "#verdict-done"):
+        expect(page.locator(part)).to_be_hidden()
+    assert "all the same" not in page.inner_text("body")
+    (video,) = client.get("/api/videos").json()
+    page.click("#retry")
+    eventually(lambda: len(client.get("/api/jobs", params={"video": video["id"]}).json()) == 2)
+    expect(page.locator("#verdict-problem")).to_be_visible(timeout=30_000)
+    page.click("#remove-video")
+    expect(page.locator("#welcome")).to_be_visible()
+    assert client.get("/api/videos").json() == []
+
+
+def test_the_old_number_is_dimmed_while_it_recounts(page: Page, sample: Path) -> None:
+    choose(page, sample)
+    held: list[Route] = []
+    page.route(
+        "**/api/jobs", lambda route: held.append(route) if route.request.method == "POST" else route.continue_()
+    )
+    before = page.inner_text("#total")
+    page.click("#recount")
+    expect(page.locator("#verdict-done")).to_have_attribute("aria-busy", "true")
+    assert page.inner_text("#total") == before
+    eventually(lambda: page.evaluate("getComputedStyle(document.getElementById('total')).opacity < 0.5"), 10)
+    page.wait_for_timeout(50)
+    held[0].continue_()
+    expect(page.locator("#verdict-done")).to_have_attribute("aria-busy", "false", timeout=20_000)
+    eventually(lambda: page.evaluate("getComputedStyle(document.getElementById('total')).opacity == 1"), 10)
+
+
+def test_no_repetitions_in_the_words_of_the_command_line(page: Page, client: Client, sample: Path) -> None:
+    answer_with(page, count=0, repetitions=[], raw_count=0.0, hypotheses=[])
+    choose(page, sample)
+    assert page.inner_text("#total") == "0"
+    assert page.inner_text("#total-unit") == "no repetitions"
+    (video,) = client.get("/api/videos").json()
+    assert page.inner_text("#total-unit") in headline(nothing(client, video["job"]["id"]))
+    expect(page.locator("#tally")).to_be_hidden()
+
+
+def nothing(client: Client, job: str) -> CountResult:
+    from dataclasses import replace
+
+    from escounts.output.json import from_dict
+
+    return replace(from_dict(client.job(job)["result"]), count=0, repetitions=(), hypotheses=())
+
+
+def test_a_corrected_count_is_the_persons(page: Page, sample: Path) -> None:
+    answer_with(page, confidence_kind="probability", confidence=0.97, unsure=False)
+    choose(page, sample)
+    counted = shown(page)
+    expect(page.locator("#confidence-box")).to_be_visible()
+    set_mode(page, "correct")
+    page.locator(".region.rep").first.focus()
+    page.keyboard.press("Delete")
+    expect(page.locator("#by-hand")).to_have_text(f"Corrected by you. The model counted {counted}.")
+    expect(page.locator("#confidence-box")).to_be_hidden()
+    expect(page.locator("#download-note")).to_contain_text("not in these files until you save")
+    expect(page.locator("#kept")).to_contain_text(re.compile(r"Deleted on \w+ \d+, \d{4}"))
+    page.click("#save-labels")
+    expect(page.locator("#download-note")).to_contain_text(f"say {counted - 1}, with the model's {counted} beside it")
+    expect(page.locator("#kept")).to_have_text("Kept until you delete it, because it has labels.")
+    page.reload()
+    expect(page.locator("#by-hand")).to_have_text(f"Corrected by you. The model counted {counted}.")
+    assert shown(page) == counted - 1
+
+
+def test_words_are_for_people(page: Page, sample: Path) -> None:
+    choose(page, sample)
+    left, right = spans(page)[1]
+    mark(page, left, right)
+    recount(page)
+    said = page.evaluate("document.body.textContent").lower()
+    for word in ("zero-shot", "sum of density", "exemplar", "prompt", "nothing repeats"):
+        assert word not in said, word
+
+
+def test_a_question_mark_opens_the_keys(page: Page) -> None:
+    page.keyboard.press("?")
+    expect(page.locator("#help-dialog")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator("#help-dialog")).to_be_hidden()
+
+
+def test_both_numbers_where_the_motion_alternates(page: Page, client: Client, sample: Path) -> None:
+    units = [
+        {"count": 4, "unit": "cycle", "p": 0.55},
+        {"count": 8, "unit": "side", "p": 0.4},
+        {"count": 0, "p": 0.05},
+    ]
+    answer_with(page, hypotheses=units, unit="cycle")
+    choose(page, sample)
+    chips = page.locator("#hypotheses button")
+    expect(chips).to_have_count(2)
+    expect(chips.nth(0)).to_have_text("4 both sides as one")
+    expect(chips.nth(0)).to_have_attribute("aria-pressed", "true")
+    expect(chips.nth(1)).to_have_text("8 left and right each")
+    asked: list[str] = []
+
+    def by_sides(route: Route) -> None:
+        asked.append(route.request.url)
+        if "unit=side" not in route.request.url:
+            route.continue_()
+            return
+        job = client.job(route.request.url.split("/")[-1].split("?")[0])
+        halves = [{"start": i, "end": i + 1} for i in range(8)]
+        result = {**job["result"], "hypotheses": units, "unit": "side", "count": 8, "repetitions": halves}
+        route.fulfill(json={**job, "count": 8, "result": result})
+
+    page.route(re.compile(r"/api/jobs/[0-9a-f]{32}\?"), by_sides)
+    chips.nth(1).click()
+    expect(page.locator("#total")).to_have_text("8")
+    expect(chips.nth(1)).to_have_attribute("aria-pressed", "true")
+    assert len(spans(page)) == 8
+    page.route("**/download/**", lambda route: asked.append(route.request.url) or route.fulfill(body="{}"))
+    page.click("#downloads [data-format=json]")
+    expect(page.locator("#download-state")).to_contain_text("is ready")
+    assert asked[-1].endswith("/download/json?unit=side"), "downloads follow"
+
+
+def test_a_first_choice_of_cards_opens_them(page: Page, sample: Path, other_clip: Path) -> None:
+    choose(page, sample, other_clip)
+    open_card(page, other_clip.name)
+    page.go_back()
+    expect(page.locator("#verdict-name")).to_have_text(sample.name)
