@@ -157,12 +157,16 @@ class EncodedVideo:
             count, unit = 0, None
         else:
             count, unit = (same[0] if same else max(0, round(density.count))), estimate.unit
+        found = density.repetitions(count, anchors=marked)
+        if estimate.score_spans is not None:
+            scores = estimate.score_spans([(one.start, one.end) for one in found])
+            found = tuple(replace(one, score=score) for one, score in zip(found, scores, strict=True))
         result = CountResult(
             video=str(self.info.path),
             model=model.name,
             count=count,
             raw_count=density.count,
-            repetitions=density.repetitions(count, anchors=marked),
+            repetitions=found,
             density=density,
             confidence=estimate.confidence,
             unsure=is_unsure(estimate.confidence, estimate.confidence_kind, model.unsure_below),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -66,8 +66,8 @@ class DensityMap:
     def repetitions(self, count: int | None = None, *, anchors: Sequence[float] = ()) -> tuple[Repetition, ...]:
         """Where `count` repetitions lie (None: the map's own count, rounded half to even), in order.
 
-        anchors: seconds at which a repetition is known to begin or end (an exemplar's); they set the phase. The score
-        says how close the map's mass per repetition is to one. `spans` explains the two kinds.
+        anchors: seconds at which a repetition is known to begin or end (an exemplar's); they set the phase. A map
+        alone says nothing of single repetitions: they have no score. `spans` explains the two kinds.
         """
         values = np.asarray(self.values, dtype=np.float64)
         wanted = max(0, round(self.count)) if count is None else count
@@ -77,12 +77,8 @@ class DensityMap:
         else:
             spans = spans_from_peaks(values, wanted)
             if spans and cells:
-                pairs = align([(low, high) for low, high, _ in spans], cells[0])
-                spans = [(low, high, score) for (low, high), (_, _, score) in zip(pairs, spans, strict=True)]
-        return tuple(
-            Repetition(self.start + low * self.step, self.start + high * self.step, float(np.clip(score, 0.0, 1.0)))
-            for low, high, score in spans
-        )
+                spans = align(spans, cells[0])
+        return tuple(Repetition(self.start + low * self.step, self.start + high * self.step) for low, high in spans)
 
     def scaled(self, factor: float) -> DensityMap:
         """The same map in another unit: `factor` repetitions for one."""
@@ -107,6 +103,8 @@ class Estimate:
 
     unit: what the density counts; None where the model does not tell cycles from sides (or follows an exemplar).
     hypotheses: the most useful first, whose count becomes the result's; empty: the density's sum, rounded.
+    score_spans: how much speaks for each of some spans (start, end in seconds) being a repetition, 0..1; None where
+    the model has no evidence of single repetitions.
     """
 
     density: DensityMap
@@ -115,6 +113,7 @@ class Estimate:
     confidence_kind: ConfidenceKind = "probability"
     unit: Unit | None = None
     hypotheses: tuple[Hypothesis, ...] = ()
+    score_spans: Callable[[Sequence[tuple[float, float]]], list[float]] | None = None
 
 
 @dataclass(frozen=True)

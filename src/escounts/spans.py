@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 Array: TypeAlias = npt.NDArray[np.float64]
-Found: TypeAlias = list[tuple[float, float, float]]
+Found: TypeAlias = list[tuple[float, float]]
 
 SILENT = 0.1
 """A cell whose rate is below this share of the map's 90th percentile is part of a gap."""
@@ -46,7 +46,7 @@ def find_peaks(values: npt.ArrayLike, *, above: float | None = None) -> npt.NDAr
 
 
 def spans_from_peaks(values: Array, count: int) -> Found:
-    """`count` spans (start, end, score) of a map with one bump per repetition."""
+    """`count` spans (start, end) of a map with one bump per repetition."""
     if count <= 0:
         return []
     positive = np.maximum(values, 0.0)
@@ -62,8 +62,7 @@ def spans_from_peaks(values: Array, count: int) -> Found:
     left = np.maximum(middles - np.append(np.inf, gaps / 2), np.maximum(middles - reach, 0.0))
     left = np.maximum(left, np.append(-np.inf, (middles[:-1] + middles[1:]) / 2))
     right = np.minimum(middles + np.append(gaps / 2, np.inf), np.minimum(middles + reach, len(values)))
-    mass = _mass(positive, left, right)
-    return list(zip(left.tolist(), right.tolist(), (1 - np.abs(mass - 1)).tolist(), strict=True))
+    return list(zip(left.tolist(), right.tolist(), strict=True))
 
 
 class _Stretch(NamedTuple):
@@ -75,7 +74,7 @@ class _Stretch(NamedTuple):
 
 
 def spans_from_rate(values: Array, count: int, anchors: Sequence[float] = ()) -> Found:
-    """`count` spans (start, end, score) of a map of repetitions per cell.
+    """`count` spans (start, end) of a map of repetitions per cell.
 
     A rate has no phase: spans begin where a stretch begins, unless anchors (in cells) say where repetitions begin and
     end. They say so for all stretches: what is part of a repetition in one is so in the others.
@@ -100,8 +99,7 @@ def spans_from_rate(values: Array, count: int, anchors: Sequence[float] = ()) ->
             edges = _crossings(inside, np.arange(number + 1), number)
             pairs = list(pairwise(edges.tolist()))
         low, high = begin - stretch.first, end - stretch.first
-        score = 1 - abs(stretch.mass / number - 1)
-        found += [(stretch.first + max(a, low), stretch.first + min(b, high), score) for a, b in pairs]
+        found += [(stretch.first + max(a, low), stretch.first + min(b, high)) for a, b in pairs]
     return found
 
 
@@ -184,7 +182,7 @@ def _anchored(values: Array, count: int, phase: float) -> list[tuple[float, floa
     return spans if len(spans) == count else None
 
 
-def align(spans: Sequence[tuple[float, float]], at: float) -> list[tuple[float, float]]:
+def align(spans: Sequence[tuple[float, float]], at: float) -> Found:
     """The spans, all borders moved by the same part of a repetition, so that the one nearest to `at` lies there.
 
     A border moves into the repetition that it enters; the first and the last as if one more of the same length
@@ -230,11 +228,3 @@ def _half_height_width(values: Array, middle: float) -> float:
     first = before[-1] + 1 if len(before) else 0
     stop = peak + after[0] if len(after) else len(values)
     return float(stop - first)
-
-
-def _mass(values: Array, left: Array, right: Array) -> Array:
-    """Sum of the map between places."""
-    running = np.concatenate([[0.0], np.cumsum(values)])
-    cells = np.arange(len(running))
-    mass: Array = np.interp(right, cells, running) - np.interp(left, cells, running)
-    return mass

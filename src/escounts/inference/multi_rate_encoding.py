@@ -9,6 +9,7 @@ import math
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +21,7 @@ from escounts.confidence import Evidence, choose_views
 from escounts.counting_model import Progress
 from escounts.errors import ExemplarError
 from escounts.inference.pool import InferencePool
+from escounts.inference.repetition_scores import Looks, SpanEvidence, score
 from escounts.inference.views import BASE_RATE, Image, View, ViewEncoder, Window, WindowStore
 from escounts.nn.decoder import ExemplarKeysValues
 from escounts.nn.heads import RateHeadConfig, read_periods
@@ -140,14 +142,13 @@ class MultiRateEncoding:
             first, last = self._cell(view, start), self._cell(view, end)
             if not windows or last - first > windows[0].cells:
                 continue
-            window = min(windows, key=lambda w: abs(w.start + w.cells / 2 - (first + last) / 2))
+            window = self._window(view, windows, start, end)
             if window.offset is None:
                 raise ExemplarError(
                     f"exemplar {start:g}-{end:g} s: the picture stands still there; mark a repetition"
                 )
-            projected = self.store.read([window], self.model.device)
-            cells = exemplar_cells(first - window.start, last - window.start, window.cells)
-            tokens[view] = projected.tokens_BTHWC[0, torch.from_numpy(cells)]
+            cells = torch.from_numpy(self._cells(view, window, start, end))
+            tokens[view] = self.store.read([window], self.model.device).tokens_BTHWC[0, cells]
         if not tokens:
             raise ExemplarError(f"exemplar {start:g}-{end:g} s is too long; mark one repetition only")
         return MultiRateExemplar(tokens, end - start, self.video)
@@ -175,7 +176,56 @@ class MultiRateEncoding:
             evidence, density, chosen, BASE_RATE, zero_shot_count=zero_shot_count
         )
         map_ = DensityMap(density, self.start + first / BASE_RATE, 1 / BASE_RATE, "rate")
-        return Estimate(map_, confidence, details)
+        main = max(set(chosen), key=list(chosen).count)
+        judge = partial(self._scores, self._select_views(exemplars)[main], evidence[main], first, exemplars)
+        return Estimate(map_, confidence, details, score_spans=judge)
+
+    def _scores(
+        self,
+        view: View,
+        evidence: Evidence,
+        first: int,
+        exemplars: Sequence[MultiRateExemplar],
+        spans: Sequence[tuple[float, float]],
+    ) -> list[float]:
+        """How much speaks for each of the spans (seconds), by one view's evidence from base frame `first` on."""
+        return score(self.span_evidence(view, evidence, first, exemplars, spans)) if spans else []
+
+    @torch.inference_mode()
+    def span_evidence(
+        self,
+        view: View,
+        evidence: Evidence,
+        first: int,
+        exemplars: Sequence[MultiRateExemplar],
+        spans: Sequence[tuple[float, float]],
+    ) -> SpanEvidence:
+        """What is known of each span: its gate and sharpness, and what it shows beside what the exemplars show."""
+        frames = [
+            (round((a - self.start) * BASE_RATE) - first, (b - self.start) * BASE_RATE - first) for a, b in spans
+        ]
+        parts = [slice(max(0, low), max(low + 1, math.ceil(high))) for low, high in frames]
+        gate = np.array([evidence.gate[part].mean() for part in parts], dtype=np.float64)
+        sharpness = np.array([evidence.sharpness[part].mean() for part in parts], dtype=np.float64)
+        moving = [window for window in self.windows[view] if window.offset is not None]
+        window, tokens, looks = None, torch.empty(0), []
+        for start, end in spans:
+            held = self._window(view, moving, start, end)
+            if held != window:  # neighbours share theirs, and hours of them lie in a file
+                window, tokens = held, self.store.read([held], self.model.device).tokens_BTHWC[0]
+            looks.append(_look(tokens[torch.from_numpy(self._cells(view, held, start, end))]))
+        own = [_look(exemplar.tokens[view]) for exemplar in exemplars if self._same_video(exemplar)]
+        return SpanEvidence(spans, gate, sharpness, np.stack(looks), np.stack(own) if own else None)
+
+    def _window(self, view: View, windows: Sequence[Window], start: float, end: float) -> Window:
+        """Which of a view's windows shows a stretch of time best."""
+        middle = (self._cell(view, start) + self._cell(view, end)) / 2
+        return min(windows, key=lambda window: abs(window.start + window.cells / 2 - middle))
+
+    def _cells(self, view: View, window: Window, start: float, end: float) -> npt.NDArray[np.int64]:
+        """The cells of a window that stand for a repetition between two times."""
+        first, last = self._cell(view, start) - window.start, self._cell(view, end) - window.start
+        return exemplar_cells(first, last, window.cells)
 
     @torch.inference_mode()
     def evidence(
@@ -292,6 +342,12 @@ def _on_base(values: npt.NDArray[np.float64], view: View, first: int, last: int)
     frames = np.arange(first, last)
     cell = np.clip((frames - view.phase) // view.divisor, 0, len(values) - 1)
     return values[cell].astype(np.float32)
+
+
+def _look(tokens_THWC: Tensor) -> Looks:
+    """What a repetition shows: every other cell, averaged over space, (T / 2, C)."""
+    look: Looks = tokens_THWC[::2].mean((1, 2)).float().cpu().numpy()
+    return look
 
 
 def _best_view(views: Sequence[View], seconds: float) -> View:
