@@ -155,7 +155,6 @@ def test_as_many_repetitions_as_the_count(values: list[float], kind: str) -> Non
         assert this.end <= following.start + 1e-6
     for one in found:
         assert 3.0 - 1e-6 <= one.start <= one.end <= end + 1e-6
-        assert 0 <= one.score <= 1
 
 
 def test_peaks_give_back_evenly_spaced_repetitions() -> None:
@@ -189,7 +188,6 @@ def test_rate_gives_back_the_repetitions(count: int, length: float, lead: float,
     for one, (start, end) in zip(found, spans, strict=True):
         assert one.start == pytest.approx(start, abs=0.25)
         assert one.end == pytest.approx(end, abs=0.25)
-        assert one.score > 0.95
 
 
 def test_a_flicker_of_the_gate_does_not_split_a_repetition() -> None:

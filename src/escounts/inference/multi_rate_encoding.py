@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import threading
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -220,7 +221,8 @@ class MultiRateEncoding:
     def _window(self, view: View, windows: Sequence[Window], start: float, end: float) -> Window:
         """Which of a view's windows shows a stretch of time best."""
         middle = (self._cell(view, start) + self._cell(view, end)) / 2
-        return min(windows, key=lambda window: abs(window.start + window.cells / 2 - middle))
+        place = bisect_left(windows, middle, key=lambda window: window.start + window.cells / 2)
+        return min(windows[max(0, place - 1) : place + 1], key=lambda w: abs(w.start + w.cells / 2 - middle))
 
     def _cells(self, view: View, window: Window, start: float, end: float) -> npt.NDArray[np.int64]:
         """The cells of a window that stand for a repetition between two times."""

@@ -1,5 +1,5 @@
-"""How much speaks for a single repetition: how like the others it looks, whether the motion is back where it began,
-how open the gate was, how sharp the period.
+"""How much speaks for a single repetition: how like the others (or the exemplar) it looks, how clear its borders are,
+how open the gate was, how sharp the period, how its length differs.
 
 A logistic regression makes a probability of it: that the span lies where the motion repeats and lasts about as long
 as a repetition there. `benchmarks/repetition_scores.py` fits it on generated videos.
@@ -17,8 +17,8 @@ import numpy.typing as npt
 Array = npt.NDArray[np.float64]
 Looks = npt.NDArray[np.float32]
 
-FEATURES = ("bias", "gate", "sharpness", "like", "returns", "length", "alone")
-WEIGHTS = (-2.0, 2.0, 1.0, 2.0, 1.0, -3.0, 0.0)
+FEATURES = ("bias", "gate", "sharpness", "like", "borders", "length", "alone")
+WEIGHTS = (-5.9, 5.4, 4.4, 1.8, 0.5, -1.5, -1.6)
 NEIGHBOURS = 4
 """Repetitions before and after one that it is compared with: in a long video the camera and the light change."""
 
@@ -52,33 +52,35 @@ def features(evidence: SpanEvidence) -> Array:
     every = looks if marked is None else np.concatenate([looks, marked])
     motion = looks - every.mean((0, 1))  # what stays the same is the scene
     known = None if marked is None else marked - every.mean((0, 1))
+    pairs = list(zip(motion, _references(motion, known), strict=True))
     columns = (
         np.ones(len(spans)),
         gate,
         sharpness,
-        _likeness(motion, known),
-        _returns(motion),
+        np.array([0.0 if other is None else _alike(own, other) for own, other in pairs]),
+        np.array([0.0 if other is None else _borders(own, other) for own, other in pairs]),
         np.minimum(apart, 1.5),
         np.full(len(spans), float(len(spans) == 1 and marked is None)),
     )
     return np.stack(columns, -1)
 
 
-def _likeness(motion: Looks, marked: Looks | None) -> Array:
-    """Cosine between what each span shows and the mean of its neighbours and of the exemplars; 0 for the only one."""
-    found = np.zeros(len(motion))
-    for index, own in enumerate(motion):
-        near = [j for j in range(max(0, index - NEIGHBOURS), min(len(motion), index + NEIGHBOURS + 1)) if j != index]
-        others = [*motion[near], *([] if marked is None else marked)]
-        if others:
-            mean = np.mean(others, axis=0)
-            found[index] = float((own * mean).sum() / max(np.linalg.norm(own) * np.linalg.norm(mean), 1e-6))
-    return found
+def _references(motion: Looks, marked: Looks | None) -> list[Looks | None]:
+    """What each span should look like, (K, D): as the exemplars do, or as its neighbours where none is marked; None
+    for the only one."""
+    if marked is not None:
+        return [marked.mean(0)] * len(motion)
+    around = [range(max(0, i - NEIGHBOURS), min(len(motion), i + NEIGHBOURS + 1)) for i in range(len(motion))]
+    others = [[j for j in near if j != i] for i, near in enumerate(around)]
+    return [motion[near].mean(0) if near else None for near in others]
 
 
-def _returns(motion: Looks) -> Array:
-    """How near the end of a span is to its beginning, against what lies half a span apart: 1 the same, 0 as far."""
-    half = motion.shape[1] // 2
-    ends = np.linalg.norm(motion[:, -1] - motion[:, 0], axis=-1)
-    across = np.linalg.norm(motion[:, half:] - motion[:, :half], axis=-1).mean(-1)
-    return np.asarray(np.clip(1 - ends / np.maximum(across, 1e-6), -1.0, 1.0), dtype=np.float64)
+def _alike(one: Looks, other: Looks) -> float:
+    """Cosine of two looks, -1..1."""
+    return float((one * other).sum() / max(float(np.linalg.norm(one) * np.linalg.norm(other)), 1e-6))
+
+
+def _borders(own: Looks, reference: Looks) -> float:
+    """How clear a span's borders are: its ends look as the others' ends do, and not as their middles."""
+    middle = reference[len(reference) // 2 - 1 : len(reference) // 2 + 1].mean(0)
+    return sum(_alike(own[end], reference[end]) - _alike(own[end], middle) for end in (0, -1)) / 2
