@@ -15,6 +15,7 @@ from escounts.results import CountResult, DensityMap, ExemplarSpan, Repetition
 
 if TYPE_CHECKING:
     from escounts.counter import Counter, EncodedVideo, count, load
+    from escounts.live import watch
     from escounts.video import Video
 
 __version__ = "0.1.0"
@@ -29,6 +30,7 @@ __all__ = [
     "Video",
     "count",
     "load",
+    "watch",
 ]
 
 # Loaded when first asked for, so that training needs no video library and `escounts --help` no torch.
@@ -38,6 +40,7 @@ _LATER = {
     "count": "escounts.counter",
     "load": "escounts.counter",
     "Video": "escounts.video",
+    "watch": "escounts.live",
 }
 
 

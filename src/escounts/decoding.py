@@ -84,7 +84,7 @@ class FileSource:
     def probe(self) -> Probe:
         with self._opened(threads=1) as (container, stream):
             first, second = self._first_two(container, stream)
-            self._fps = _frame_rate(stream)
+            self._fps = frame_rate(stream)
             timed = first.pts is not None
             self._origin = float(first.pts * first.time_base) if timed else 0.0
             self._timed = timed
@@ -113,7 +113,7 @@ class FileSource:
     def still(self) -> Any:
         """The first picture, for image files."""
         with self._opened(threads=1) as (container, stream):
-            picture = next(self._pictures(container, stream), None)
+            picture = next(pictures(container, stream), None)
         if picture is None:
             raise VideoError(f"{self.path}: the image cannot be decoded")
         return picture
@@ -125,31 +125,16 @@ class FileSource:
                     container.seek(int((seek_to + self._origin) / stream.time_base), stream=stream)
                 except (av.error.FFmpegError, OSError):
                     return
-            clock = _Clock(self._origin, 1.0 / self._fps)
-            for frame in self._pictures(container, stream):
+            clock = FrameClock(self._origin, 1.0 / self._fps)
+            for frame in pictures(container, stream):
                 seconds = None if frame.pts is None else float(frame.pts * frame.time_base)
                 time = clock.at(seconds)
                 length = float(frame.duration * frame.time_base) if frame.duration else 1.0 / self._fps
                 yield RawFrame(time, min(length, MAX_GAP), frame)
 
-    def _pictures(self, container: Any, stream: Any) -> Iterator[Any]:
-        """Decoded pictures; damaged packets are skipped, as players do."""
-        try:
-            for packet in _packets(container, stream):
-                try:
-                    yield from packet.decode()
-                except av.error.EOFError:
-                    return
-                except (av.error.InvalidDataError, av.error.PatchWelcomeError):
-                    continue
-        except av.error.EOFError:
-            return
-        except av.error.InvalidDataError:
-            return  # the container ends in rubbish: what was read so far stands
-
     def _first_two(self, container: Any, stream: Any) -> tuple[Any, Any]:
-        pictures = self._pictures(container, stream)
-        first, second = next(pictures, None), next(pictures, None)
+        decoded = pictures(container, stream)
+        first, second = next(decoded, None), next(decoded, None)
         if first is None and not stream.codec_context.width:
             raise VideoError(f"{self.path}: no usable picture size: none, or more than {MAX_PIXELS:,} pixels")
         if first is None:
@@ -175,7 +160,7 @@ class FileSource:
         except (av.error.FFmpegError, OSError, ValueError) as error:
             raise VideoError(f"{self.path}: {_reason(self.path, error)}") from error
         with container:
-            stream = _picture_stream(self.path, container)
+            stream = picture_stream(self.path, container)
             if stream.codec_context is None:
                 raise VideoError(f"{self.path}: FFmpeg has no decoder for its codec; convert it to h264 first")
             # The header's size; 0 here may still become known with the first frame.
@@ -235,7 +220,7 @@ class ImageFolder:
         return FileSource(image, threads=1).still()
 
 
-class _Clock:
+class FrameClock:
     """Seconds from the first frame that never run backwards, whatever the file's own stamps do."""
 
     def __init__(self, origin: float, step: float) -> None:
@@ -276,7 +261,23 @@ def _packets(container: Any, stream: Any) -> Iterator[Any]:
             continue
 
 
-def _picture_stream(path: Path, container: Any) -> Any:
+def pictures(container: Any, stream: Any) -> Iterator[Any]:
+    """Decoded pictures; damaged packets are skipped, as players do."""
+    try:
+        for packet in _packets(container, stream):
+            try:
+                yield from packet.decode()
+            except av.error.EOFError:
+                return
+            except (av.error.InvalidDataError, av.error.PatchWelcomeError):
+                continue
+    except av.error.EOFError:
+        return
+    except av.error.InvalidDataError:
+        return  # the container ends in rubbish: what was read so far stands
+
+
+def picture_stream(path: Path | str, container: Any) -> Any:
     """The first stream that is a moving picture: cover art of a song is none."""
     streams = [s for s in container.streams.video if not int(s.disposition) & _ATTACHED_PICTURE]
     if streams:
@@ -285,7 +286,7 @@ def _picture_stream(path: Path, container: Any) -> Any:
     raise VideoError(f"{path}: " + ("sound only, no picture to count in" if sound else "no video stream in it"))
 
 
-def _frame_rate(stream: Any) -> float:
+def frame_rate(stream: Any) -> float:
     for rate in (stream.average_rate, stream.guessed_rate):
         if rate and 0.01 <= float(rate) <= 1000.0:
             return float(rate)

@@ -59,6 +59,11 @@ class DensityMap:
         return np.asarray(self.start + centres * self.step, dtype=np.float64)
 
     @property
+    def end(self) -> float:
+        """Time of the right edge of the last cell."""
+        return self.start + len(self.values) * self.step
+
+    @property
     def count(self) -> float:
         """The real-valued count: the sum of the map."""
         return float(self.values.sum(dtype=np.float64))

@@ -127,10 +127,10 @@ class Video:
             raise ValueError(f"every={every}: 1 is every frame, 2 every second one")
         if start < 0 or (end is not None and end <= start):
             raise ValueError(f"start={start}, end={end}: seconds with 0 <= start < end are needed")
-        convert = _Converter(size or (self.info.width, self.info.height), self.info.rotation)
+        convert = FrameConverter(size or (self.info.width, self.info.height), self.info.rotation)
         raw = self._checked(self._source.frames(start), end)
         if rate is not None:
-            return _sampled(raw, convert, start, end, rate)
+            return sampled(raw, convert, start, end, rate)
         return _recorded(raw, convert, start, end, every or 1)
 
     def _checked(self, frames: Iterator[RawFrame], end: float | None) -> Iterator[RawFrame]:
@@ -157,7 +157,7 @@ class Video:
 
 
 def _recorded(
-    raw: Iterator[RawFrame], convert: _Converter, start: float, end: float | None, every: int
+    raw: Iterator[RawFrame], convert: FrameConverter, start: float, end: float | None, every: int
 ) -> Iterator[Frame]:
     shown = (f for f in raw if f.time + f.duration > start + 1e-9)
     for index, frame in enumerate(shown):
@@ -167,8 +167,8 @@ def _recorded(
             yield Frame(frame.time, convert(frame.picture))
 
 
-def _sampled(
-    raw: Iterator[RawFrame], convert: _Converter, start: float, end: float | None, rate: float
+def sampled(
+    raw: Iterator[RawFrame], convert: FrameConverter, start: float, end: float | None, rate: float
 ) -> Iterator[Frame]:
     """The frame on screen at the middle of every 1 / rate: each raw frame lasts until the next one."""
     stop = math.inf if end is None else end
@@ -192,7 +192,7 @@ def _sampled(
             time = start + (index + 0.5) / rate
 
 
-class _Converter:
+class FrameConverter:
     """Decoded picture → RGB image of one size, upright; transparent pixels become black."""
 
     def __init__(self, size: tuple[int, int], rotation: int) -> None:

@@ -11,6 +11,7 @@ from escounts.errors import EscountsError
 
 COMMANDS = {
     "count": "Count the repetitions in videos.",
+    "watch": "Count a camera, a stream or a file while it runs.",
     "models": "What can be loaded, from where, how big, on what it was trained.",
     "doctor": "Versions, device, decoders, weights: what works here.",
     "sample": "Draw the sample video with the project's own generator.",

@@ -1,0 +1,224 @@
+"""Frames as they come: a camera, a network stream, or a file at its own speed.
+
+One thread reads, a second one watches it. FFmpeg can hang in a read for ever, whatever timeout it is given (RTSP): a
+reader that has brought nothing for a while is left to itself and another one opened. Frames that nobody takes in time
+are dropped, not queued.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import av
+import av.error
+
+from escounts.decoding import FrameClock, RawFrame, frame_rate, picture_stream, pictures
+from escounts.errors import VideoError
+from escounts.stream_sources import StreamSource, find_source
+from escounts.video import Frame, FrameConverter, Video, sampled
+
+QUEUED = 1.0
+"""Seconds of frames that may wait to be taken; what comes while they wait is dropped."""
+OPENING, STALLED = 15.0, 5.0
+"""Seconds without a frame, from a source that is being opened and from one that has brought some, before it is
+opened anew."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
+"""Seconds between attempts to open a source again: twice as long after each that fails."""
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Nothing was seen between two times, in seconds."""
+
+    start: float
+    end: float
+    reason: str
+
+
+class FrameStream:
+    """Iterates over the frames of a source at a fixed rate, and over the gaps in it.
+
+    Times are seconds since the source was opened. A file ends; a camera or a stream that breaks off is opened again,
+    for ever. speed: of a file; infinite reads it as fast as its frames are taken, and drops none.
+    """
+
+    def __init__(
+        self, source: str | os.PathLike[str] | int, *, size: tuple[int, int], rate: float, speed: float = 1.0
+    ) -> None:
+        if not speed > 0:
+            raise ValueError(f"speed={speed}: 1 is a file's own speed, 2 twice that; it must be above 0")
+        self.source = find_source(source)
+        self.dropped = 0
+        self._size, self._rate, self._speed = size, rate, speed
+        self._items: deque[Frame | Gap | BaseException | None] = deque()
+        self._changed = threading.Condition()
+        self._attempt = 0
+        self._closed = False
+        self._began = self._heard = time.monotonic()
+        self._frames = 0
+        self._last = 0.0  # time of the newest frame
+        self._failure: BaseException | None = None
+        self._reason = ""
+        self._ends_at: float | None = None  # of an address that is a file after all
+        self._watchdog = threading.Thread(target=self._watch, name="escounts-watchdog", daemon=True)
+        self._watchdog.start()
+
+    def __iter__(self) -> Iterator[Frame | Gap]:
+        while True:
+            with self._changed:
+                while not self._items:
+                    self._changed.wait()
+                item = self._items.popleft()
+                self._changed.notify_all()
+            if item is None:
+                return
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+
+    def close(self) -> None:
+        """No more frames; the threads end by themselves."""
+        with self._changed:
+            self._closed = True
+            self._items.clear()
+            self._items.append(None)
+            self._changed.notify_all()
+
+    def now(self) -> float:
+        """Seconds since the source was opened, on the clock of its frames' times."""
+        return (time.monotonic() - self._began) * (self._speed if math.isfinite(self._speed) else 1.0)
+
+    def _watch(self) -> None:
+        """Open the source, again where it breaks off or hangs."""
+        pause = FIRST_PAUSE
+        while not self._closed:
+            with self._changed:
+                self._attempt += 1
+                before = self._frames
+                self._heard = time.monotonic()
+                self._failure = None
+            reader = threading.Thread(target=self._read, args=(self._attempt,), name="escounts-reader", daemon=True)
+            reader.start()
+            hung = self._wait_for(reader, before)
+            reason = "no frames came" if hung else str(self._failure or "the stream ended")
+            if not hung and (not self.source.live or self._complete()):
+                self._put(self._failure)
+                return
+            if self._frames == 0 and not self._closed:  # it has never worked: a mistake, not an outage
+                self._put(self._failure or VideoError(f"{self.source.name}: {reason}"))
+                return
+            pause = FIRST_PAUSE if self._frames > before else min(2 * pause, LONGEST_PAUSE)
+            self._reason = reason
+            with self._changed:
+                self._attempt += 1  # a reader that hangs is not listened to any more
+                self._changed.wait_for(lambda: self._closed, timeout=pause)
+
+    def _wait_for(self, reader: threading.Thread, before: int) -> bool:
+        """Until the reader is done (False), or has brought nothing for too long (True)."""
+        while reader.is_alive() and not self._closed:
+            reader.join(0.1)
+            limit = STALLED if self._frames > before else OPENING
+            if self.source.live and time.monotonic() - self._heard > limit:
+                return reader.is_alive()
+        return False
+
+    def _read(self, attempt: int) -> None:
+        """Read the source from its opening to its end, as one attempt among others."""
+        try:
+            for frame in self._sampled():
+                if not self._deliver(frame, attempt):
+                    return
+        except Exception as error:  # whatever it is, it belongs to whoever waits for frames
+            with self._changed:
+                if attempt == self._attempt:
+                    self._failure = _as_video_error(self.source.name, error)
+
+    def _sampled(self) -> Iterator[Frame]:
+        if not self.source.live:
+            yield from Video(self.source.path).frames(size=self._size, rate=self._rate)
+            return
+        with self.source.opened() as container:
+            stream = picture_stream(self.source.name, container)
+            if container.duration:
+                self._ends_at = self._offset() + container.duration / av.time_base
+            raw = _raw_frames(container, stream, offset=self._offset())
+            first = next(raw, None)
+            if first is None:
+                return
+            convert = FrameConverter(self._size, round(first.picture.rotation / 90) % 4 * 90)
+            yield from sampled(_chained(first, raw), convert, first.time, None, self._rate)
+
+    def _offset(self) -> float:
+        """The time of a connection's first frame: how long the source has been watched."""
+        return max(self._last + 1 / self._rate, self.now()) if self._frames else 0.0
+
+    def _complete(self) -> bool:
+        """Whether an address has been read to the end that it promised."""
+        return self._failure is None and self._ends_at is not None and self._last > self._ends_at - 1.0
+
+    def _deliver(self, frame: Frame, attempt: int) -> bool:
+        """Hand a frame over when it is due; whether more are wanted."""
+        if self._frames == 0:
+            self._began = time.monotonic() - frame.time / self._speed
+        self._sleep_until(self._began + frame.time / self._speed, attempt)
+        with self._changed:
+            if attempt != self._attempt or self._closed:
+                return False
+            self._heard = time.monotonic()
+            if self._frames and frame.time - self._last > 2 / self._rate:
+                self._items.append(Gap(self._last, frame.time, self._reason))
+            self._frames += 1
+            self._last = frame.time
+            room = QUEUED * self._rate
+            if math.isinf(self._speed):
+                self._changed.wait_for(lambda: len(self._items) < room or self._closed)
+            if len(self._items) < room:
+                self._items.append(frame)
+                self._changed.notify_all()
+            else:
+                self.dropped += 1
+            return True
+
+    def _sleep_until(self, due: float, attempt: int) -> None:
+        while (left := due - time.monotonic()) > 0 and attempt == self._attempt and not self._closed:
+            self._heard = time.monotonic()  # early, not missing
+            time.sleep(min(left, 0.2))
+
+    def _put(self, item: Frame | Gap | BaseException | None) -> None:
+        with self._changed:
+            self._items.append(item)
+            self._changed.notify_all()
+
+
+def _raw_frames(container: Any, stream: Any, *, offset: float) -> Iterator[RawFrame]:
+    """A connection's frames, the first at `offset` seconds, on a clock that never runs backwards."""
+    stream.thread_type = "SLICE"  # threads per frame would hold several frames back
+    length = 1.0 / frame_rate(stream)
+    clock: FrameClock | None = None
+    for picture in pictures(container, stream):
+        seconds = None if picture.pts is None else float(picture.pts * picture.time_base)
+        clock = clock or FrameClock(seconds or 0.0, length)
+        yield RawFrame(offset + clock.at(seconds), length, picture)
+
+
+def _chained(first: RawFrame, others: Iterator[RawFrame]) -> Iterator[RawFrame]:
+    yield first
+    yield from others
+
+
+def _as_video_error(name: str, error: Exception) -> BaseException:
+    if isinstance(error, VideoError):
+        return error
+    if isinstance(error, (av.error.FFmpegError, OSError)):
+        return VideoError(f"{name}: {error.strerror or error}")
+    return error
+
+
+__all__ = ["FrameStream", "Gap", "StreamSource"]

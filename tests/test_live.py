@@ -1,0 +1,131 @@
+"""Watching: events of a source that goes on. The shipped model on drawn motion, read as fast as it can be counted."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import sys
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command import run
+from movies import write_movie
+
+import escounts
+from escounts import live
+from escounts.counter import Counter
+from escounts.errors import ExemplarError, ModelError
+from escounts.inference.multi_rate import MultiRateModel
+from escounts.live import LiveEvent
+from escounts.video import Frame
+
+
+@pytest.fixture(autouse=True, scope="module")
+def half_as_often() -> Iterator[None]:
+    """An estimate a second: half the work."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(live, "INTERVAL", 1.0)
+        yield
+
+
+@pytest.fixture(scope="module")
+def counter() -> Counter:
+    return escounts.load("lite", device="cpu")
+
+
+def swinging(seconds: float, *, start: float = 0.0, period: float = 1.2) -> Iterator[Frame]:
+    """A bright disc that goes to and fro, at 30 frames a second."""
+    y, x = np.mgrid[:128, :128]
+    for index in range(round(seconds * 30)):
+        time = start + (index + 0.5) / 30
+        middle = 64 + 40 * math.sin(2 * math.pi * time / period)
+        image = np.full((128, 128, 3), 60, np.uint8)
+        image[(x - middle) ** 2 + (y - 64) ** 2 < 300] = 230
+        yield Frame(time, image)
+
+
+@pytest.fixture(scope="module")
+def swing(counter: Counter) -> list[LiveEvent]:
+    return list(escounts.watch(swinging(9.6), model=counter))
+
+
+def test_repetitions_are_counted_while_it_goes_on(swing: list[LiveEvent]) -> None:
+    found = [event for event in swing if event.kind == "repetition"]
+    assert [event.count for event in found] == list(range(1, len(found) + 1))
+    assert abs(len(found) - 8) <= 1 and swing[-1].kind == "end" and swing[-1].count == len(found)
+    assert all(a.end <= b.start + 1e-6 for a, b in pairwise(found))  # type: ignore[operator]
+    assert sum(event.time < 9.0 for event in found) >= 5  # while it went on, not at the end
+    delays = [event.delay for event in found if event.delay is not None]
+    assert len(delays) == len(found) and float(np.median(delays)) < 2.0
+
+
+def test_the_count_never_goes_back(swing: list[LiveEvent]) -> None:
+    counts = [event.count for event in swing]
+    assert counts == sorted(counts) and all(0 <= event.open <= 1 for event in swing)
+
+
+def test_a_gap_is_recorded_a_few_missing_frames_are_none_and_the_count_goes_on(counter: Counter) -> None:
+    holes = [frame for index, frame in enumerate(swinging(6.0)) if not 80 <= index < 85]
+    events = list(escounts.watch([*holes, *swinging(6.0, start=60.0)], model=counter))
+    (gap,) = [event for event in events if event.kind == "gap"]
+    assert gap.start == pytest.approx(6.0, abs=0.1) and gap.end == pytest.approx(60.0, abs=0.1)
+    assert gap.count >= 4 and abs(events[-1].count - 10) <= 2
+    spans = [(event.start, event.end) for event in events if event.kind == "repetition"]
+    assert all(not (start < 6.1 and end > 59.9) for start, end in spans)  # type: ignore[operator]
+
+
+def test_an_exemplar_marked_while_it_runs_counts_anew(counter: Counter) -> None:
+    frames = list(swinging(7.2))
+    assert isinstance(counter.model, MultiRateModel)
+    whole = counter.model.encode_images([frame.image for frame in frames])
+    expected = whole.estimate([whole.encode_exemplar(1.5, 3.9)]).density.count  # two swings are one repetition
+    watching = escounts.watch(frames, model=counter)
+    events = []
+    for event in watching:
+        events.append(event)
+        if len(events) == 4:
+            watching.mark(1.5, 3.9)
+    (marked,) = [event for event in events if event.kind == "exemplar"]
+    assert (marked.start, marked.end) == (1.5, 3.9)
+    assert abs(events[-1].count - expected) <= 1 and expected < 5.2
+
+
+def test_an_exemplar_that_is_forgotten_or_backwards_is_refused(counter: Counter) -> None:
+    watching = escounts.watch(swinging(3.0, start=500.0), model=counter)
+    next(iter(watching))
+    with pytest.raises(ExemplarError, match="too long ago"):
+        watching.mark(1.0, 2.0)
+    with pytest.raises(ExemplarError, match="ends before it starts"):
+        watching.mark(501.0, 500.5)
+
+
+def test_a_model_that_needs_the_whole_video_is_refused() -> None:
+    with pytest.raises(ModelError, match="`lite` can"):
+        escounts.watch(swinging(1.0), model="spectral")
+
+
+def test_the_command_prints_one_json_object_per_event(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_movie(tmp_path / "swing.mp4", (frame.image for frame in swinging(7.2)))
+    monkeypatch.setattr(sys, "stdin", io.StringIO("4.8-6.0\n"))  # an exemplar marked by hand
+    done = run(capsys, monkeypatch, "watch", path, "--json", "--speed", "inf")
+    assert done.code == 0, done.err
+    events = [json.loads(line) for line in done.out.splitlines()]
+    repetitions = [event for event in events if event["kind"] == "repetition"]
+    assert {"count", "start", "end", "confidence", "delay"} <= set(repetitions[0])
+    assert [(event["start"], event["end"]) for event in events if event["kind"] == "exemplar"] == [(4.8, 6.0)]
+    assert events[-1]["kind"] == "end"
+    assert abs(events[-1]["count"] - escounts.count(path, exemplars=["4.8-6.0"]).count) <= 1
+
+
+def test_the_command_says_what_is_wrong_in_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    done = run(capsys, monkeypatch, "watch", "missing.mp4")
+    assert done.code == 2 and done.err == "escounts: missing.mp4: no such file\n"

@@ -1,0 +1,150 @@
+"""Frames as they come: a file at its speed, slow takers, servers that die, readers that hang."""
+
+from __future__ import annotations
+
+import http.server
+import io
+import math
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from movies import levels, write_movie
+
+from escounts import stream as streams
+from escounts.errors import VideoError
+from escounts.stream import FrameStream, Gap
+from escounts.stream_sources import find_source
+from escounts.video import Frame, Video
+
+SIZE = (16, 16)
+
+
+def watched(source: str | Path, **options: float) -> FrameStream:
+    return FrameStream(source, size=SIZE, rate=30.0, **options)
+
+
+def test_a_file_gives_the_frames_that_counting_reads(tmp_path: Path) -> None:
+    path = write_movie(tmp_path / "v.mp4", levels(20), rate=20)
+    seen = list(watched(path, speed=math.inf))
+    expected = list(Video(path).frames(size=SIZE, rate=30.0))
+    assert [frame.time for frame in seen] == [frame.time for frame in expected]
+    assert all(np.array_equal(a.image, b.image) for a, b in zip(seen, expected, strict=True))
+
+
+def test_a_file_runs_at_its_own_speed(tmp_path: Path) -> None:
+    path = write_movie(tmp_path / "v.mp4", levels(30), rate=30)
+    began = time.monotonic()
+    frames = list(watched(path, speed=2.0))
+    assert len(frames) == 30 and time.monotonic() - began > 0.4
+
+
+def test_frames_that_nobody_takes_are_dropped_and_said(tmp_path: Path) -> None:
+    path = write_movie(tmp_path / "v.mp4", levels(120), rate=30)
+    stream = watched(path, speed=100.0)
+    stream._watchdog.join()  # all of it has come before anyone looks
+    assert len(list(stream)) == 30 and stream.dropped == 90
+
+
+def test_as_fast_as_frames_are_taken_none_is_dropped(tmp_path: Path) -> None:
+    path = write_movie(tmp_path / "v.mp4", levels(120), rate=30)
+    stream = watched(path, speed=math.inf)
+    assert len(list(stream)) == 120 and stream.dropped == 0
+
+
+@pytest.mark.parametrize("source", ["missing.mp4", "http://127.0.0.1:9/x.ts"])
+def test_what_cannot_be_opened_at_first_is_a_mistake_not_an_outage(source: str) -> None:
+    with pytest.raises(VideoError, match=source.split("?")[0]):
+        list(watched(source))
+
+
+def test_a_missing_camera_names_those_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    from escounts import stream_sources
+
+    monkeypatch.setattr(stream_sources.sys, "platform", "linux")
+    monkeypatch.setattr(stream_sources, "_cameras", lambda kind: [("/dev/video4", "Integrated Camera")])
+    with pytest.raises(VideoError, match=r"no such camera.*/dev/video4 \(Integrated Camera\)"):
+        list(watched("93"))
+
+
+def test_rtsp_goes_over_tcp() -> None:
+    source = find_source("rtsp://camera.local/1")
+    assert source.live and source.options == {"rtsp_transport": "tcp"}
+
+
+@contextmanager
+def serving(data: bytes, *, hang_first: bool = False) -> Iterator[tuple[str, list[float]]]:
+    """A server that sends the same second of video to whoever connects, and then drops the connection; or one
+    that sends nothing more to the first, and keeps the connection. Yields its address and when it was asked."""
+    asked: list[float] = []
+    over = threading.Event()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(time.monotonic())
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(data)
+            if hang_first and len(asked) == 1:
+                self.wfile.flush()
+                over.wait(20)
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/live.ts", asked
+    finally:
+        over.set()
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.fixture(scope="module")
+def second() -> bytes:
+    """A second of video as a transport stream: no length in it."""
+    data = io.BytesIO()
+    write_movie(data, levels(30), rate=30, container_format="mpegts", options={"g": "10"})
+    return data.getvalue()
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "FIRST_PAUSE", 0.3)
+    monkeypatch.setattr(streams, "STALLED", 1.0)
+
+
+@pytest.mark.usefixtures("hasty")
+def test_a_stream_that_breaks_off_five_times_goes_on_with_gaps(second: bytes) -> None:
+    with serving(second) as (address, asked):
+        stream = watched(address)
+        gaps, frames = [], 0
+        for item in stream:
+            if isinstance(item, Gap):
+                gaps.append(item)
+            else:
+                frames += 1
+            if len(gaps) == 5:
+                stream.close()
+        assert len(asked) >= 6 and frames > 100
+        assert all(gap.end - gap.start > 0.2 for gap in gaps)
+        assert all(a.end < b.start for a, b in pairwise(gaps))
+
+
+@pytest.mark.usefixtures("hasty")
+def test_a_reader_that_hangs_is_left_and_another_opened(second: bytes) -> None:
+    with serving(second, hang_first=True) as (address, asked):
+        stream = watched(address)
+        gap = next(item for item in stream if isinstance(item, Gap))
+        assert len(asked) == 2 and gap.reason == "no frames came"
+        after = next(iter(stream))
+        assert isinstance(after, Frame) and after.time >= gap.end
+        stream.close()
