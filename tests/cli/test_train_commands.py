@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -67,9 +68,9 @@ def test_the_chain_on_your_own_videos(escounts, mine: Path, tmp_path: Path) -> N
         "evaluate", out, "--tokens", out / "tokens", "--shots", "0,1", "--exemplars", "same,other", "--groups"
     )
     assert evaluated.code == 0, evaluated.err
-    assert "2 of 2 videos" in evaluated.out
-    files = sorted(path.name for path in (out / "predictions").iterdir())
-    assert files == [f"folder-valid-{kind}-K4.csv" for kind in ("0-same", "1-other", "1-same")]
+    assert "2 of 2 videos scored" in evaluated.out
+    files = sorted(path.name for path in (out / "predictions").glob("*.csv"))
+    assert files == [f"folder-valid-{kind}-K4.csv" for kind in ("0-none", "1-other", "1-same")]
     rows = load_predictions(out / "predictions" / "folder-valid-1-same-K4.csv")
     assert [(row.name, row.count, row.shots) for row in rows] == [("v4.mp4", 3, 1), ("v5.mp4", 4, 1)]
 
@@ -156,19 +157,28 @@ def test_the_released_objective_is_an_option(
 ) -> None:
     from escounts.datasets.annotations import Dataset
     from escounts.datasets.labels import save_labels
-    from escounts.training import token_run
+    from escounts.nn.decoder import RELEASED
+    from escounts.training import dataset_run
     from escounts.training.objective import RELEASED_OBJECTIVE, DensityObjectiveConfig
+    from escounts.training.token_run import TokenRun
 
     videos = (video("t0", count=2, cells=20, action="a"),)
     store(tmp_path, videos)
     save_labels(tmp_path, Dataset("repcount", videos, {"train": 1}))
-    asked = []
-    monkeypatch.setattr(token_run, "train_on_tokens", lambda run, *_, **__: asked.append(run.objective) or {})
+    asked: list[TokenRun] = []
+    monkeypatch.setattr(dataset_run, "train_on_tokens", lambda run, *_, **__: asked.append(run) or {})
     train = ("train", "repcount", "--tokens", tmp_path, "--out", tmp_path / "run", "--device", "cpu")
-    for options in ((), ("--objective", "released")):
+    for options in (
+        (),
+        ("--objective", "released"),
+        ("--decoder", "released"),
+        ("--decoder", "repnet", "--epochs", 3),
+    ):
         outcome = escounts(*train, *options)
         assert outcome.code == 0, outcome.err
-    assert asked == [DensityObjectiveConfig(), RELEASED_OBJECTIVE]
+    assert [run.objective for run in asked[:3]] == [DensityObjectiveConfig(), RELEASED_OBJECTIVE, RELEASED_OBJECTIVE]
+    assert asked[2].decoder == replace(RELEASED, in_channels=8)
+    assert (asked[3].decoder.kind, asked[3].train.epochs) == ("repnet", 3)  # type: ignore[union-attr]
 
 
 def test_the_generators_choices_are_options(
@@ -242,7 +252,8 @@ def test_tables_without_data_are_the_papers(escounts, tmp_path: Path) -> None:  
     assert outcome.code == 0, outcome.err
     text = (tmp_path / "tables/1a.md").read_text()
     assert "| ESCounts | ViT-B | paper | 4.455 | 0.213 | 0.245 | 0.563 | 0.436 | 0.519 |" in text
-    assert "ours" not in text.split("not measured here")[0]
+    assert "| ESCounts | ViT-B | ours, not run |  |  |  |  |  |  | not run · not run |" in text
+    assert "RACnet | R2D50 | published, not re-run |  | 0.444 |  | 0.393 |" in text
     unknown = escounts("table", "9z")
     assert unknown.code == 2
     assert "no table '9z'; there are 1a" in unknown.err
@@ -254,7 +265,9 @@ def test_tables_without_data_are_the_papers(escounts, tmp_path: Path) -> None:  
         (("data", "check", "repcount", "--root", "nowhere"), "no folder nowhere"),
         (("train", "repcount", "--tokens", "nowhere", "--out", "run"), "make them with: escounts encode repcount"),
         (("train", "folder", "--root", "nowhere", "--out", "run"), "no folder nowhere"),
-        (("evaluate", ".", "--tokens", "nowhere"), "no run on stored tokens"),
+        (("evaluate", ".", "--data", "synthetic", "--root", "."), "holds no generated dataset"),
+        (("evaluate", ".", "--tokens", "nowhere"), "name the one to evaluate on with --data"),
+        (("table", "1a", "--root", "repcount"), "write DATASET=FOLDER"),
         (("figure", "scatter"), "give --run or --predictions"),
         (("figure", "scatter", "--run", "."), "has no predictions yet"),
     ],

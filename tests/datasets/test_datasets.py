@@ -164,7 +164,21 @@ def test_ovr_stretches_become_pseudo_labels(tmp_path: Path) -> None:
     video = dataset.find("abc_12.500")
     assert video.spans == ((1, 2), (2, 3), (3, 4))
     assert video.action == "cutting onions"
-    assert {problem.name for problem in dataset.problems} == {"def_1.000", "entry 2"}
+    assert {problem.name for problem in dataset.problems} == {"def_1.000", "entry 2", "split lists"}
+
+
+def test_ovr_takes_the_official_lists_or_says_which_is_missing(tmp_path: Path) -> None:
+    stretch = [{"start_time": 1.0, "end_time": 4.0, "count": 3, "description": "stirring"}]
+    entries = [{"video_id": name, "timestamp_sec": 5, "ovr_annotations": stretch} for name in ("abc", "def")]
+    (tmp_path / "ovr_ego4d_release.json").write_text(json.dumps(entries))
+    with pytest.raises(DataError, match=r"put ovr_ego4d_train.txt and ovr_ego4d_test.txt, one video_id in a line"):
+        ovr.load(tmp_path).split("test")
+    assert len(ovr.load(tmp_path).split("all")) == 2
+    (tmp_path / "ovr_ego4d_train.txt").write_text("abc\n")
+    (tmp_path / "ovr_ego4d_test.txt").write_text("def_5.000\n")
+    dataset = ovr.load(tmp_path)
+    assert [video.name for video in dataset.split("test")] == ["def_5.000"]
+    assert dataset.rows == {"train": 1, "test": 1}
 
 
 def test_problems_of_spans() -> None:

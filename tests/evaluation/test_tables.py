@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+import json
+from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,18 +15,31 @@ from stores import LAYOUT, store, video
 
 from escounts.config_codec import from_plain, to_plain
 from escounts.datasets.encoders import find_store, store_path
+from escounts.datasets.generated import SyntheticSet
+from escounts.datasets.tokens import TokenLayout, TokenStore
 from escounts.errors import DataError
+from escounts.evaluation.generated_tables import (
+    FULL_EXPERIMENT,
+    QUICK_EXPERIMENT,
+    RATES,
+    GeneratedBench,
+    GeneratedExperiment,
+    synthetic_table,
+)
 from escounts.evaluation.rendering import fill
+from escounts.evaluation.table_making import TableMaker
+from escounts.evaluation.table_runner import Source, TableRunner, Unavailable, stored_model, stored_source
+from escounts.evaluation.table_spec import METRICS, Cells, EvalSpec, Group, Table, TableRow
 from escounts.evaluation.tables import TABLES
-from escounts.evaluation.workbench import Source, TableRunner, Unavailable, stored_source
-from escounts.nn.decoder import PAPER
+from escounts.nn.decoder import PAPER, RELEASED
 from escounts.training.config import TrainConfig
-from escounts.training.recipes import METRICS, Cells, Group, Recipe, Row, Table, Test
+from escounts.training.recipes import QUICK_SCALE, Recipe
+from escounts.training.stored_tokens import StoredTokensConfig
 from escounts.training.token_run import TokenRun
 
 NAMES = [
     *("1a", "1b", "1c", "2", "3a", "3b", "3c", "3d", "3e", "3f", "3g", "4"),
-    *("L", "Lprime", "windows", "sampling", "speed", "localisation", "11", "ovr"),
+    *("L", "Lprime", "windows", "sampling", "speed", "localisation", "11", "ovr", "text", "rivals"),
 ]
 
 
@@ -44,7 +60,7 @@ def test_published_numbers_agree_across_tables() -> None:
         for table in TABLES.values()
         for row in table.rows
         for cells, group in zip(row.cells, table.groups, strict=True)
-        if cells.recipe == Recipe() and cells.test == Test() and group.columns == METRICS
+        if cells.recipe == Recipe() and cells.spec == EvalSpec() and group.columns == METRICS
     }
     assert set(full.values()) == {(4.455, 0.213, 0.245, 0.563)}
     assert len(full) == 13
@@ -67,20 +83,43 @@ def test_recipes_become_the_decoder_they_name() -> None:
     assert Recipe(count_weight=0.0).paper_run(layout).objective.count_weight == 0.0
     assert Recipe(sigma="variable").paper_run(layout).tokens.sigma == "variable"
     assert from_plain(TokenRun, to_plain(default)) == default
-    quick = Recipe(self_attention_only=True).quick_run(layout, 3)
+    released = Recipe(released_decoder=True, released_objective=True).paper_run(layout)
+    assert replace(released.decoder, in_channels=768) == RELEASED
+    assert released.objective.map_scale == 100.0
+    quick = Recipe(self_attention_only=True, cross_blocks=4, window_blocks=1).generated_run(
+        layout, 3, scale=QUICK_SCALE
+    )
     assert quick.decoder.self_attention_only
+    assert (quick.decoder.cross_blocks, quick.decoder.window_blocks) == (4, 1), "as many blocks as the row says"
     assert quick.train.seed == quick.tokens.seed == 3
-    assert from_plain(TokenRun, to_plain(quick)) == quick
-    assert quick.digest != Recipe().quick_run(layout, 3).digest
+    for recipe in (Recipe(), Recipe(head="rate"), Recipe(method="repnet"), Recipe(method="transrac")):
+        run = recipe.generated_run(layout, 3, scale=QUICK_SCALE)
+        assert from_plain(TokenRun, to_plain(run)) == run
 
 
-def test_absent_data_shows_the_papers_row_only(tmp_path: Path) -> None:
-    bench = TableRunner(tmp_path, stored_source(tmp_path / "nowhere"), lambda *_: pytest.fail("nothing to train on"))
+def no_model(name: str, spec: EvalSpec) -> Unavailable:
+    return Unavailable(f"{name} is not asked")
+
+
+def test_rows_without_data_are_printed_as_not_run(tmp_path: Path) -> None:
+    """And say which command would make them, with the encoder that is missing."""
+    nowhere = tmp_path / "nowhere"
+    runner = TableRunner(
+        tmp_path,
+        stored_source(nowhere),
+        lambda *_: pytest.fail("nothing to train on"),
+        find_model=stored_model(nowhere, {}),
+    )
     for name in NAMES:
-        filled = fill(TABLES[name], bench)
-        assert all(line.source == "paper" for line in filled.lines), name
-        assert any("holds no tokens of" in note for note in filled.notes), name
-        assert "| ours |" not in filled.markdown()
+        filled = fill(TABLES[name], runner)
+        ours = [row for row in filled.rows if row.source.startswith("ours")]
+        assert ours and all(row.source == "ours, not run" and not any(row.values) for row in ours), name
+        assert all(row.videos.startswith(("not run", "–")) for row in ours)
+    notes = "\n".join(fill(TABLES["1a"], runner).notes)
+    assert "escounts encode repcount --root FOLDER --encoder swin3d-t" in notes
+    assert "escounts evaluate lite --data repcount --root FOLDER" in notes
+    sampling = "\n".join(fill(TABLES["sampling"], runner).notes)
+    assert "--encoder mae-vit-b --every 32" in sampling
 
 
 TINY = replace(
@@ -92,25 +131,25 @@ TINY = replace(
 def test_a_table_trains_what_is_missing_once_and_shows_the_spread(tmp_path: Path) -> None:
     videos = [video(f"t{k}", count=2 + k % 3) for k in range(4)] + [video("e", split="test", count=4)]
     made, dataset = store(tmp_path / "tokens", videos)
-    trained = []
 
     def plan(recipe: Recipe, layout: object, seed: int) -> TokenRun:
-        trained.append(seed)
         return TokenRun(TINY, TrainConfig(steps=2, batch_size=2, seed=seed))
 
-    ours = Row(("ours",), (Cells((1.0, None, 0.5, 0.5), Recipe()), Cells((None,), Recipe(), Test("gone"))))
+    ours = TableRow(("ours",), (Cells((1.0, None, 0.5, 0.5), Recipe()), Cells((None,), Recipe(), EvalSpec("gone"))))
     table = Table("t", "Title", ("Method",), (Group("here"), Group("there", ("MAE",))), (ours,))
 
-    def source(name: str, encoder: str, every: int) -> Source | Unavailable:
+    def source(recipe: Recipe, name: str) -> Source | Unavailable:
         return Unavailable("gone is not here") if name == "gone" else Source(dataset, made, "test")
 
-    bench = TableRunner(tmp_path / "out", source, plan, seeds=(0, 1))
+    bench = TableRunner(tmp_path / "out", source, plan, find_model=no_model, seeds=(0, 1))
     filled = fill(table, bench)
-    assert filled.headers == ("Method", "source", "here RMSE", "here MAE", "here OBZ", "here OBO", "there MAE")
+    headers = ("Method", "source", "here RMSE", "here MAE", "here OBZ", "here OBO", "there MAE", "videos")
+    assert filled.headers == headers
     paper, mine = filled.texts()
-    assert paper == ["ours", "paper", "1.000", "", "0.500", "0.500", ""]
+    assert paper == ["ours", "paper", "1.000", "", "0.500", "0.500", "", ""]
     assert "±" in mine[2]
-    assert mine[-1] == "", "a cell that was not measured stays empty"
+    assert mine[-2:] == ["", "1/1 · not run"], "a cell that was not measured stays empty"
+    assert any("toy test: 1 of 1 videos scored" in note for note in filled.notes)
     assert any("gone is not here" in note for note in filled.notes)
     stamps = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("last.safetensors")}
     assert len(stamps) == 2
@@ -132,17 +171,162 @@ def test_stores_are_found_by_dataset_and_encoder(tmp_path: Path) -> None:
     assert find_store(tmp_path / "repcount-lite", "repcount").name == "repcount-lite"
 
 
-def test_quick_table_on_generated_videos(tmp_path: Path) -> None:
-    """The whole chain: draw, encode, train both decoders twice, print; at least 30 % below the mean count."""
-    from escounts.evaluation.synthetic_bench import synthetic_table
+def test_speed_is_that_of_the_samples_that_were_trained(tmp_path: Path) -> None:
+    """An epoch is as many steps as the videos need, not one."""
+    videos = [video(f"t{k}", cells=20 + k) for k in range(6)] + [video("e", split="test")]
+    made, dataset = store(tmp_path / "tokens", videos)
+    source = Source(dataset, made, "test")
 
-    filled = synthetic_table(TABLES["3a"], tmp_path, quick=True, seeds=(0, 1))
-    error = filled.headers.index("MAE") - len(TABLES["3a"].labels) - 1
-    values = {(line.labels[0], line.source): line.values[error] for line in filled.lines}
-    mean = values["always the mean count", "baseline, synthetic"][0]
+    def plan(recipe: Recipe, layout: object, seed: int) -> TokenRun:
+        return TokenRun(TINY, TrainConfig(epochs=2, batch_size=2, seed=seed), StoredTokensConfig(batch_size=2))
+
+    runner = TableRunner(tmp_path / "out", lambda *_: source, plan, find_model=no_model)
+    done = json.loads((runner.trained(Recipe(), source, 0) / "done.json").read_text())
+    log = (tmp_path / "out").rglob("log.jsonl")
+    steps = json.loads(next(log).read_text().splitlines()[-1])["step"]
+    assert steps == 6
+    assert done["train_samples"] == 12
+    assert done["train_seconds_per_sample"] == pytest.approx(done["train_seconds"] / 12)
+
+
+def identities(table: Table, runner: TableRunner) -> dict[tuple[object, ...], list[tuple[str, ...]]]:
+    """Identity → labels of the rows that have it, group by group."""
+    found: dict[tuple[object, ...], list[tuple[str, ...]]] = {}
+    for row in table.rows:
+        for group, cells in enumerate(row.cells):
+            if cells.recipe is not None:
+                made = runner.identity(cells)
+                if not isinstance(made, Unavailable):
+                    found.setdefault((group, *made), []).append(row.labels)
+    return found
+
+
+def layout_of(encoder: str, every: int) -> TokenLayout:
+    return replace(LAYOUT, encoder=encoder, identity=f"weights of {encoder}", channels=768, grid=(6, 6), every=every)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_rows_with_different_labels_are_different_runs(name: str, tmp_path: Path) -> None:
+    """Two rows of one table never share a run and its evaluation, on the paper's data and on generated videos."""
+    _, dataset = store(tmp_path / "tokens", [video("t"), video("e", split="test")])
+    made = TokenStore(tmp_path / "tokens")
+
+    def find(recipe: Recipe, data: str) -> Source:
+        stored = copy(made)
+        stored.layout = layout_of(recipe.encoder, recipe.every)
+        return Source(replace(dataset, name=data), stored, "test")
+
+    runner = TableRunner(tmp_path, find, lambda r, layout, seed: r.paper_run(layout, seed), find_model=no_model)
+    shared = [labels for labels in identities(TABLES[name], runner).values() if len(labels) > 1]
+    assert not shared
+
+    bench = GeneratedBench.__new__(GeneratedBench)
+    bench.out, bench.device, bench.encoder_name, bench.dataset = tmp_path, "cpu", "patches", dataset
+    bench.stores = {}
+    for every in RATES:
+        bench.stores[every] = copy(made)
+        bench.stores[every].layout = replace(layout_of("patches", 4), fps=40.0 / every)
+    for experiment in (QUICK_EXPERIMENT, FULL_EXPERIMENT):
+        bench.experiment = experiment
+        found = identities(TABLES[name], bench.runner(TABLES[name], seeds=(0,)))
+        assert not [labels for labels in found.values() if len(labels) > 1], experiment
+        heads = {
+            bench.plan(TABLES[name])(cells.recipe, layout_of("patches", 4), 0).decoder.head.kind
+            for row in TABLES[name].rows
+            for cells in row.cells
+            if cells.recipe and cells.recipe.method == "escounts"
+        }
+        assert len(heads) == 1 or name == "rivals", "an ablation and its reference have one head"
+
+
+TINY_SET = SyntheticSet(
+    train=10, valid=2, test=3, fps=10.0, size=(32, 32), seconds=(6.4, 9.6), period=(4, 30), calm=True
+)
+
+
+@pytest.fixture(scope="module")
+def tiny_bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GeneratedBench]:
+    """A few generated videos with tokens at every rate, and runs of a few steps."""
+    scale = replace(QUICK_SCALE, channels=16, train=replace(QUICK_SCALE.train, steps=8, batch_size=4, warmup_steps=0))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("escounts.evaluation.generated_tables.quick_encoder", lambda: "patches")
+        bench = GeneratedBench(tmp_path_factory.mktemp("bench"), GeneratedExperiment(TINY_SET, scale))
+    # So few videos would all be of different actions, and no exemplar could come from another one.
+    named = tuple(replace(v, action="ab"[place % 2]) for place, v in enumerate(bench.dataset.videos))
+    bench.dataset = replace(bench.dataset, videos=named)
+    yield bench
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("1a", "1b", "1c", "2", "speed", "ovr")])
+def test_rows_with_different_labels_give_different_predictions(name: str, tiny_bench: GeneratedBench) -> None:
+    filled = tiny_bench.fill(TABLES[name], seeds=(0,))
+    seen: dict[tuple[float, ...], tuple[str, ...]] = {}
+    for row in filled.rows:
+        for found in row.measured:
+            if found is not None:
+                counts = tuple(prediction.predicted for prediction in found.rows[0])
+                assert len(counts) == 3
+                assert counts not in seen, f"{row.labels} shows the counts of {seen[counts]}"
+                seen[counts] = row.labels
+    assert seen
+
+
+def test_tables_that_name_encoders_are_not_run_on_generated_videos(tiny_bench: GeneratedBench) -> None:
+    for name in ("1a", "1b", "1c", "speed", "ovr"):
+        filled = tiny_bench.fill(TABLES[name], seeds=(0,))
+        assert all(row.source.endswith("not run") or not row.source.startswith("ours") or (row.measured[0]
+                   and row.labels[0] in ("mean count", "spectral")) for row in filled.rows), name  # fmt: skip
+
+
+def test_a_table_is_estimated_before_it_is_made(tmp_path: Path) -> None:
+    videos = [video(f"t{k}", cells=20 + k) for k in range(4)] + [video("e", split="test"), video("w", split="valid")]
+    folder = tmp_path / "tokens" / "repcount-mae-vit-b"
+    store(folder, videos, name="repcount")
+    maker = TableMaker(tmp_path / "out", tokens=tmp_path / "tokens", epochs=2)
+    maker.runner = tiny_runner(maker.runner)  # type: ignore[method-assign]
+    told = maker.estimate([TABLES["3a"], TABLES["3g"]])
+    assert told is not None
+    assert (told.runs, told.steps) == (3, 3 * 2), "the reference is shared; two epochs of one step"
+    assert "3 runs to train" in told.text() and "GB of disk" in told.text()
+    assert not (tmp_path / "out" / "runs").exists(), "nothing was trained"
+    filled, path = maker.make(TABLES["3a"])
+    assert path.exists() and all(row.videos == "1/1" for row in filled.rows if row.measured)
+    left = maker.estimate([TABLES["3a"], TABLES["3g"]])
+    assert left is not None and left.runs == 1
+    maker.make(TABLES["3g"])
+    assert maker.estimate([TABLES["3a"], TABLES["3g"]]) is None
+
+
+def tiny_runner(make: Callable[[Table], TableRunner]) -> Callable[[Table], TableRunner]:
+    """The same runner with a small decoder."""
+
+    def made(table: Table) -> TableRunner:
+        runner = make(table)
+        plan = runner.plan_run
+
+        def small(recipe: Recipe, layout: TokenLayout, seed: int) -> TokenRun:
+            run = plan(recipe, layout, seed)
+            only = {"self_attention_only": run.decoder.self_attention_only}  # type: ignore[union-attr]
+            return replace(run, decoder=replace(TINY, **only))
+
+        runner.plan_run = small
+        return runner
+
+    return made
+
+
+def test_quick_table_on_generated_videos(tmp_path: Path) -> None:
+    """The whole chain: draw, encode, train both decoders, print; at least 30 % below the mean count."""
+    table = replace(TABLES["3a"], rows=(*TABLES["3a"].rows, *TABLES["rivals"].rows[-2:]))
+    table = replace(table, rows=tuple(replace(row, cells=tuple(map(four_columns, row.cells))) for row in table.rows))
+    filled = synthetic_table(table, tmp_path, quick=True, seeds=(0,))
+    error = filled.headers.index("MAE") - len(table.labels) - 1
+    values = {row.labels[0]: row.values[error] for row in filled.rows if row.measured}
     for decoder in ("SA-only", "ESCounts"):
-        ours = values[decoder, "ours, synthetic"]
-        assert len(ours) == 2, "two seeds"
-        assert sum(ours) / 2 <= 0.7 * mean, f"{decoder}: {ours}, always the mean: {mean}"
-    assert len(values["spectral", "baseline, synthetic"]) == 1
+        assert values[decoder][0] <= 0.7 * values["mean count"][0], values
+    assert len(values["spectral"]) == 1
     assert list((tmp_path / "runs").rglob("predictions/*.csv")), "every prediction is kept"
+
+
+def four_columns(cells: Cells) -> Cells:
+    return replace(cells, published=cells.published[:4])

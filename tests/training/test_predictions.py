@@ -11,17 +11,11 @@ import torch
 from stores import LAYOUT, STEP, store, video
 
 from escounts.errors import DataError
+from escounts.evaluation.exemplar_choice import choose_exemplars
 from escounts.evaluation.groups import by_action, by_count, by_duration, by_repetition_length, score
 from escounts.evaluation.report import group_report, metric_report
-from escounts.evaluation.shots import exemplars_for
 from escounts.nn.decoder import PAPER, Decoder
-from escounts.training.predictions import (
-    Prediction,
-    decode_video,
-    load_predictions,
-    predict,
-    save_predictions,
-)
+from escounts.training.predictions import Prediction, decode_tokens, load_predictions, predict, save_predictions
 
 SMALL = replace(
     PAPER, in_channels=8, channels=32, heads=2, cross_blocks=1, window_blocks=1, window=(4, 2, 2), grid=(2, 2),
@@ -49,47 +43,42 @@ def test_shifted_maps_are_averaged_by_how_many_cover_a_cell(tmp_path: Path, deco
             density = decoder(sequences[offset][None].float()).density_BT[0].numpy()
         maps.append(np.concatenate([np.full(offset, np.nan), density]))
     expected = np.nanmean(np.stack(maps), 0)
-    np.testing.assert_allclose(decode_video(decoder, made, "v", shifts=3), expected, atol=1e-5)
-    by_window = decode_video(decoder, made, "v", shifts=1, by_window=True)
+    tokens = made.load("v")
+    np.testing.assert_allclose(decode_tokens(decoder, tokens, LAYOUT, shifts=3), expected, atol=1e-5)
+    by_window = decode_tokens(decoder, tokens, LAYOUT, shifts=1, by_window=True)
     with torch.no_grad():
         first = decoder(sequences[0][None, :8].float()).density_BT[0].numpy()
     np.testing.assert_allclose(by_window[:8], first, atol=1e-5)
 
 
-def test_exemplars_come_from_where_they_should(tmp_path: Path) -> None:
+def test_exemplars_come_from_where_they_should() -> None:
     train = [video(f"t{k}", action="ab"[k % 2], count=3, cells=20 + k) for k in range(4)]
     test = [video("e0", split="test", action="a", count=3), video("none", split="test", action="c", count=0)]
-    made, _ = store(tmp_path, [*train, *test])
-    same = exemplars_for(made, test, train, shots=2, kind="same")
-    own = [made.exemplar("e0", index)[0] for index in range(3)]
-    assert len(same["e0"]) == 2
-    assert all(any(torch.equal(shot, mine) for mine in own) for shot, _ in same["e0"])
-    assert [length for _, length in same["e0"]] == pytest.approx([24 / 3] * 2), "in cells"
-    other = exemplars_for(made, test, train, shots=3, kind="other")
-    theirs = [made.exemplar(name, index)[0] for name in ("t0", "t2") for index in range(3)]
+    offered = {annotation.name: annotation.count for annotation in (*train, *test)}
+    same = choose_exemplars(test, train, offered, shots=2, kind="same")
+    assert [(choice.video, choice.other) for choice in same["e0"]] == [("e0", False)] * 2
+    assert len({choice.index for choice in same["e0"]}) == 2, "two different repetitions"
+    other = choose_exemplars(test, train, offered, shots=3, kind="other")
     assert len(other["e0"]) == 3
-    assert all(any(torch.equal(shot, one) for one in theirs) for shot, _ in other["e0"])
-    assert [length for _, length in other["e0"]] == [0.0] * 3, "another video's tempo says nothing"
+    assert all(choice.video in ("t0", "t2") and choice.other for choice in other["e0"]), "others of its action"
     assert same["none"] == other["none"] == []
-    again = exemplars_for(made, test, train, shots=3, kind="other")
-    assert all(torch.equal(a[0], b[0]) for a, b in zip(other["e0"], again["e0"], strict=True))
+    assert choose_exemplars(test, train, offered, shots=3, kind="other") == other, "always the same ones"
 
 
-def test_exemplars_reach_the_decoder(tmp_path: Path, decoder: Decoder) -> None:
+def test_a_prediction_is_the_sum_of_its_map(tmp_path: Path, decoder: Decoder) -> None:
     test = [video("e0", split="test", count=3)]
     made, _ = store(tmp_path, [video("t0"), *test])
-    zero = predict(decoder, made, test, dataset="toy")[0]
-    shots = exemplars_for(made, test, [video("t0")], shots=1, kind="same")
-    one = predict(decoder, made, test, dataset="toy", exemplars=shots, kind="same")[0]
-    assert (zero.shots, zero.exemplars, one.shots, one.exemplars) == (0, "none", 1, "same")
-    assert zero.predicted != pytest.approx(one.predicted, abs=1e-6)
+    zero = predict(decoder, made, test)[0]
+    assert (zero.shots, zero.exemplars, zero.step) == (0, "none", STEP)
     assert zero.predicted == pytest.approx(sum(zero.density), abs=1e-4)
-    assert zero.step == STEP
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_rows_survive_the_disk(tmp_path: Path, suffix: str) -> None:
-    rows = [row(), row(name='with, comma and "quotes"', action="", count=0, spans=(), pseudo=True, shots=2)]
+    rows = [
+        row(released_truth=3.5),
+        row(name='with, comma and "quotes"', action="", count=0, spans=(), pseudo=True, shots=2),
+    ]
     save_predictions(tmp_path / f"p.{suffix}", rows)
     assert load_predictions(tmp_path / f"p.{suffix}") == rows
 

@@ -46,7 +46,7 @@ def test_the_last_checkpoint_is_calibrated(tmp_path: Path, monkeypatch: pytest.M
     assert all(getattr(fitted, name) == getattr(UNCALIBRATED, name) for name in kept)
     with pytest.raises(DataError, match=r"holds another run \(another generator\)"):
         train_synthetic(replace(SHORT, generator=replace(SHORT.generator, dark=0.5)), out=tmp_path)
-    with pytest.raises(DataError, match="is no run on stored tokens"):
+    with pytest.raises(DataError, match="is not a run on stored tokens"):
         RunMetadata.read(tmp_path)
 
 

@@ -243,5 +243,5 @@ def test_what_cannot_be_trained_is_said(toys: Path, tmp_path: Path) -> None:
     next((tmp_path / "broken/videos").glob("b-*")).unlink()
     with pytest.raises(DataError, match=r"the tokens of b \(1 in all\) are damaged or missing"):
         StoredTokensTask(broken, [video("a"), video("b")], ())
-    with pytest.raises(DataError, match="no run on stored tokens"):
+    with pytest.raises(DataError, match="not a run on stored tokens"):
         RunMetadata.read(tmp_path)

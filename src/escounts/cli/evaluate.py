@@ -1,4 +1,4 @@
-"""`escounts evaluate`: all metrics of a run with confidence intervals, by group, with and without exemplars."""
+"""`escounts evaluate`: any model on any dataset, all metrics with confidence intervals and what they cover."""
 
 from __future__ import annotations
 
@@ -9,73 +9,106 @@ import click
 from escounts.datasets.registry import DATASETS
 
 SOURCES = ("same", "other")
+PATH = click.Path(path_type=Path)
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path, exists=True))
-@click.option("--data", "dataset", type=click.Choice(list(DATASETS)), help="Default: what the run trained on.")
-@click.option("--tokens", type=click.Path(path_type=Path), default=Path("tokens"), show_default=True)
-@click.option("--split", help="Default: the split that published numbers are of.")
+@click.argument("model")
+@click.option("--data", "dataset", type=click.Choice(list(DATASETS)), help="Default: what a run was trained on.")
+@click.option("--root", type=PATH, help="The dataset's folder with labels and videos.")
+@click.option("--videos", type=PATH, help="Folder with the videos, when not the root.")
+@click.option(
+    "--tokens", type=PATH, default=Path("tokens"), show_default=True, help="Stored tokens, used where they fit."
+)
+@click.option(
+    "--split", help="Default: the split of published numbers; all videos of your own folder. `all`: every split."
+)
 @click.option("--shots", default="0", show_default=True, help="Numbers of exemplars, such as 0,1,2,3.")
-@click.option("--exemplars", default="same", show_default=True, help="From the same video, from other ones, or both.")
-@click.option("--shifts", type=int, default=4, show_default=True, help="K of the paper.")
-@click.option("--checkpoint", type=click.Choice(["best", "last"]), default="best", show_default=True)
+@click.option(
+    "--exemplars", default="same", show_default=True, help="From the same video, from other ones, or same,other."
+)
+@click.option("--shifts", type=int, default=4, show_default=True, help="K of the paper (heads on tokens).")
+@click.option(
+    "--released", is_flag=True, help="The released code's arithmetic end to end (RepCount, heads on tokens)."
+)
+@click.option("--limit-videos", type=int, help="Only the first N videos of the split.")
+@click.option(
+    "--checkpoint", type=click.Choice(["best", "last"]), default="best", show_default=True, help="Of a run."
+)
+@click.option("--out", type=PATH, help="Where predictions go (default: RUN/predictions, or tables/models/MODEL).")
 @click.option("--format", "form", type=click.Choice(["csv", "parquet"]), default="csv", show_default=True)
 @click.option("--groups", is_flag=True, help="Also by count, repetition length, duration and action.")
 @click.option("--device", default="auto", show_default=True)
 def command(
-    run: Path,
+    model: str,
     dataset: str | None,
+    root: Path | None,
+    videos: Path | None,
     tokens: Path,
     split: str | None,
     shots: str,
     exemplars: str,
     shifts: int,
+    released: bool,
+    limit_videos: int | None,
     checkpoint: str,
+    out: Path | None,
     form: str,
     groups: bool,
     device: str,
 ) -> None:
-    """Evaluate RUN. Predictions go to RUN/predictions, one row a video, so any number can be recomputed."""
-    from escounts.datasets.encoders import find_store
-    from escounts.datasets.labels import load_labels
-    from escounts.datasets.registry import dataset_entry
-    from escounts.datasets.tokens import TokenStore
-    from escounts.evaluation.report import group_report, metric_report
-    from escounts.evaluation.workbench import Source, evaluate_videos
-    from escounts.nn.device import choose_device
-    from escounts.training.predictions import save_predictions
-    from escounts.training.recipes import Test
-    from escounts.training.token_run import RunMetadata, load_trained, refuse_leakage
+    """Evaluate MODEL: a run folder, a checkpoint (.safetensors), `lite`, `spectral`, `mean`, or another name of
+    `escounts models`, such as `escounts-repcount`, the authors' decoder.
 
-    about = RunMetadata.read(run)
-    name = dataset or about.dataset
-    path = find_store(tokens, name, about.layout.encoder)
-    store, labels = TokenStore(path), load_labels(path)
-    store.require(about.layout)
-    chosen = split or dataset_entry(name).test
-    videos = labels.split(chosen)
-    refuse_leakage(about, labels.name, videos)
-    network = load_trained(run, which=checkpoint, device=choose_device(device))
-    (run / "predictions").mkdir(exist_ok=True)
-    for number in _whole(shots):
-        for kind in _kinds(exemplars) if number else ("same",):
-            test = Test(name, number, kind, shifts)  # type: ignore[arg-type]
-            rows = evaluate_videos(
-                network,
-                Source(labels, store, chosen),
-                videos,
-                test,
-                device=choose_device(device),
-                by_window=about.run.tokens.by_window,
-            )
-            file = run / "predictions" / f"{labels.name}-{chosen}-{number}-{kind}-K{shifts}.{form}"
-            save_predictions(file, rows)
-            given = f"{number} shots, {kind} video" if number else "zero-shot"
-            click.echo(f"{labels.name} {chosen}, {given}: {len(rows)} of {len(videos)} videos → {file}")
-            click.echo(metric_report(rows))
-            if groups:
-                click.echo(group_report(rows))
+    \b
+    escounts evaluate lite --data quva --root QUVA/
+    escounts evaluate spectral --data folder --root mine/
+    escounts evaluate runs/a --shots 0,1,2,3 --exemplars same,other
+    escounts evaluate escounts-repcount --data repcount --root RepCount/ --released
+
+    Videos are read one by one, or their stored tokens where there are any. One row per video is kept as soon as it is
+    counted: a stopped evaluation goes on when the same command is given again, and any number can be recomputed. What
+    could not be scored is named.
+    """
+    from escounts.cli.counting_display import counting_display
+    from escounts.evaluation.evaluating import evaluate_named
+    from escounts.evaluation.report import group_report, metric_report
+    from escounts.evaluation.table_spec import EvalSpec
+    from escounts.nn.device import choose_device
+
+    if released and (shots != "0" or shifts != 4):
+        raise click.UsageError("--released counts zero-shot with its own two shifts; leave out --shots and --shifts")
+    specs = [
+        EvalSpec(None, number, kind, shifts, released)  # type: ignore[arg-type]
+        for number in _whole(shots)
+        for kind in (_kinds(exemplars) if number else ("same",))
+    ]
+    with counting_display("videos") as progress:
+        found = evaluate_named(
+            model,
+            dataset,
+            root=root,
+            videos=videos,
+            tokens=tokens,
+            split=split,
+            specs=specs,
+            out=out,
+            checkpoint=checkpoint,
+            device=str(choose_device(device)),
+            limit_videos=limit_videos,
+            form=form,
+            progress=progress,
+        )
+    for evaluation in found:
+        spec = evaluation.spec
+        given = f"{spec.shots} exemplars, {spec.exemplars} video" if spec.shots else "zero-shot"
+        how = ", the released code's arithmetic" if released else ""
+        click.echo(f"{model}, {given}{how} → {evaluation.path}")
+        click.echo(f"  {evaluation.coverage.text()}")
+        if evaluation.rows:
+            click.echo(metric_report(evaluation.rows))
+        if groups and evaluation.rows:
+            click.echo(group_report(evaluation.rows))
 
 
 def _whole(text: str) -> list[int]:

@@ -3,72 +3,111 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from escounts.evaluation.rendering import FilledTable
+
+PATH = click.Path(path_type=Path)
 
 
 @click.command()
 @click.argument("name", required=False)
-@click.option("--tokens", type=click.Path(path_type=Path), default=Path("tokens"), show_default=True)
-@click.option("--out", type=click.Path(path_type=Path), default=Path("tables"), show_default=True)
+@click.option("--tokens", type=PATH, default=Path("tokens"), show_default=True)
+@click.option("--root", "roots", multiple=True, metavar="DATASET=FOLDER",
+              help="A dataset's videos, for rows of models that count files; may be repeated.")  # fmt: skip
+@click.option("--out", type=PATH, default=Path("tables"), show_default=True)
 @click.option("--data", type=click.Choice(["paper", "synthetic"]), default="paper", show_default=True,
               help="The table's own datasets, or generated videos instead.")  # fmt: skip
 @click.option("--quick", is_flag=True, help="With --data synthetic: small runs, minutes on two CPU cores.")
 @click.option("--seeds", type=int, help="Runs of each row (default 1; 2 with --data synthetic).")
+@click.option("--epochs", type=int, help="Of every run on the paper's datasets (default 300, the paper's).")
+@click.option("--limit-videos", type=int, help="Evaluate on the first N videos of the split only.")
+@click.option("--estimate", is_flag=True, help="Only say what would be trained, how long that takes, how much disk.")
 @click.option("--device", default="auto", show_default=True)
 @click.option("--list", "show_list", is_flag=True, help="The tables there are.")
 def command(
-    name: str | None, tokens: Path, out: Path, data: str, quick: bool, seeds: int | None, device: str, show_list: bool
+    name: str | None,
+    tokens: Path,
+    roots: tuple[str, ...],
+    out: Path,
+    data: str,
+    quick: bool,
+    seeds: int | None,
+    epochs: int | None,
+    limit_videos: int | None,
+    estimate: bool,
+    device: str,
+    show_list: bool,
 ) -> None:
-    """Print table NAME. Where a dataset is absent, only the paper's row is shown; no cell is ever made up."""
+    """Print table NAME, or `all` of them. Rows that cannot be run as they are labelled are printed as not run, with
+    the command that makes them; no cell is ever made up, and no row shows another row's run.
+
+    Before anything is trained it says how many runs there are and, from a few steps of one of them, how long they
+    take on this machine.
+    """
+    from escounts.cli.training_display import training_display
+    from escounts.evaluation.table_making import TableMaker
     from escounts.evaluation.tables import TABLES
+    from escounts.nn.device import choose_device
 
     if show_list or name is None:
         for entry in TABLES.values():
             click.echo(f"{entry.name:13s} {entry.title}  ({', '.join(entry.datasets)})")
         return
-    if name not in TABLES:
-        raise click.BadParameter(f"no table {name!r}; there are {', '.join(TABLES)}")
-    from escounts.atomic_files import write_text
-    from escounts.cli.training_display import training_display
-    from escounts.evaluation.rendering import fill
-    from escounts.evaluation.synthetic_bench import synthetic_table
-    from escounts.evaluation.workbench import TableRunner, stored_source
-    from escounts.nn.device import choose_device
-
-    where = str(choose_device(device))
-    out.mkdir(parents=True, exist_ok=True)
+    if name != "all" and name not in TABLES:
+        raise click.BadParameter(f"no table {name!r}; there are {', '.join(TABLES)}, and all")
+    if data == "synthetic" and (epochs or roots):
+        raise click.UsageError(
+            "--epochs and --root are of the paper's datasets; generated runs have their own length"
+        )
+    wanted = list(TABLES.values()) if name == "all" else [TABLES[name]]
     with training_display() as report:
-        if data == "synthetic":
-            numbers = range(seeds or 2)
-            filled = synthetic_table(TABLES[name], out, quick=quick, seeds=numbers, device=where, report=report)
-        else:
-            bench = TableRunner(
-                out,
-                stored_source(tokens),
-                lambda recipe, layout, seed: recipe.paper_run(layout, seed),
-                seeds=range(seeds or 1),
-                device=where,
-                report=report,
-            )
-            filled = fill(TABLES[name], bench)
-    stem = name if data == "paper" else f"{name}-synthetic"
-    write_text(out / f"{stem}.md", filled.markdown())
-    write_text(out / f"{stem}.csv", filled.csv())
-    _show(filled.headers, filled.texts(), f"Table {filled.name}: {filled.title}", filled.notes)
-    click.echo(f"wrote {out / stem}.md and .csv")
+        maker = TableMaker(
+            out,
+            tokens=tokens,
+            roots=_folders(roots),
+            synthetic=None if data == "paper" else ("quick" if quick else "full"),
+            seeds=range(seeds or (1 if data == "paper" else 2)),
+            epochs=epochs,
+            limit_videos=limit_videos,
+            device=str(choose_device(device)),
+            report=report,
+        )
+        told = maker.estimate(wanted)
+        if told is not None:
+            click.echo(told.text(), err=True)
+        if estimate:
+            return
+        for table in wanted:
+            filled, path = maker.make(table)
+            _show(filled)
+            click.echo(f"wrote {path} and .csv")
 
 
-def _show(headers: tuple[str, ...], rows: list[list[str]], title: str, notes: tuple[str, ...]) -> None:
+def _folders(given: tuple[str, ...]) -> dict[str, Path]:
+    found = {}
+    for text in given:
+        dataset, _, folder = text.partition("=")
+        if not folder:
+            raise click.BadParameter(f"--root {text!r}: write DATASET=FOLDER, such as ucfrep=UCF-101/")
+        found[dataset] = Path(folder)
+    return found
+
+
+def _show(filled: FilledTable) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    shown = Table(title=title, title_justify="left")
-    for header in headers:
+    shown = Table(title=f"Table {filled.name}: {filled.title}", title_justify="left")
+    for header in filled.headers:
         shown.add_column(header)
-    for row in rows:
-        shown.add_row(*row, style=None if "paper" in row else "bold")
+    for row in filled.rows:
+        texts = row.texts()
+        shown.add_row(*texts, style="bold" if any(row.measured) else None)
     console = Console(width=None if Console().is_terminal else 140)
     console.print(shown)
-    for note in notes:
+    for note in filled.notes:
         console.print(f"· {note}", highlight=False)

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-if TYPE_CHECKING:
-    from escounts.datasets.annotations import Dataset
-    from escounts.datasets.tokens import TokenStore
-    from escounts.training.token_run import TokenRun
-
 PATH = click.Path(path_type=Path)
+RIVALS = ("repnet", "transrac")
 PIXELS = ("synthetic", "mean")
 
 
@@ -43,7 +39,7 @@ def _run_options(function: Callable[..., None]) -> Callable[..., None]:
         click.option("--out", type=PATH, required=True, help="The run's folder."),
         click.option("--epochs", type=int, help="Default: 300, the paper's."),
         click.option("--steps", type=int, help="Optimiser steps, instead of epochs."),
-        click.option("--batch", "batch_size", type=int, help="Videos a step (default 8)."),
+        click.option("--batch", "batch_size", type=int, help="Videos per step (default 8)."),
         click.option("--lr", type=float, help="Learning rate (default 5e-5 on a dataset, 1e-4 on a folder)."),
         click.option("--seed", type=int, default=0, show_default=True),
         click.option("--ema", type=float, help="Decay of averaged weights, such as 0.999."),
@@ -73,6 +69,13 @@ def _dataset_command(group_name: str, datasets: tuple[str, ...]) -> None:
         help="eq. 6, or the released code's arithmetic of it.",
     )
     @click.option("--self-attention-only", is_flag=True, help="No exemplars in the decoder (Table 3a).")
+    @click.option(
+        "--decoder",
+        type=click.Choice(["paper", "released", "repnet", "transrac"]),
+        default="paper",
+        show_default=True,
+        help="The paper's, the released code's with its objective, or a rival's head.",
+    )
     @_run_options
     def train(
         form: str,
@@ -83,27 +86,25 @@ def _dataset_command(group_name: str, datasets: tuple[str, ...]) -> None:
         sigma: str,
         objective: str,
         self_attention_only: bool,
+        decoder: str,
         **options: Any,
     ) -> None:
-        from escounts.datasets.encoders import find_store
-        from escounts.datasets.labels import load_labels
-        from escounts.datasets.tokens import TokenStore
-        from escounts.training.objective import RELEASED_OBJECTIVE
+        from escounts.training.dataset_run import train_dataset
         from escounts.training.recipes import Recipe
 
-        path = find_store(tokens, form, encoder)
-        store, dataset = TokenStore(path), load_labels(path)
         recipe = Recipe(
             dataset=form,
             shots=_numbers(shots),
             other_video=other_video,
             sigma="variable" if sigma == "variable" else float(sigma),
             self_attention_only=self_attention_only,
+            method=decoder if decoder in RIVALS else "escounts",  # type: ignore[arg-type]
+            released_decoder=decoder == "released",
+            released_objective=objective == "released" or decoder == "released",
         )
-        run = recipe.paper_run(store.layout, options["seed"])
-        if objective == "released":
-            run = replace(run, objective=RELEASED_OBJECTIVE)
-        _fit(run, dataset, store, None, options)
+        with _training(options) as how:
+            figures = train_dataset(recipe, tokens, options["out"], encoder=encoder, **how)
+        _say(figures, options["out"])
 
 
 _dataset_command("repcount", ("repcount", "repcount-open"))
@@ -118,61 +119,43 @@ _dataset_command("ovr", ("ovr-ego4d", "ovr-kinetics"))
 @click.option("--init", "initial", default="lite", show_default=True, help="lite, a checkpoint, or none.")
 @_run_options
 def folder(root: Path, tokens: Path | None, initial: str, **options: Any) -> None:
-    """Train on your own videos: labels.csv has file, start_s, end_s, [class] a repetition, or file, count."""
+    """Train on your own videos: labels.csv has file, start_s, end_s, [class] per repetition, or file, count."""
     from escounts.cli.counting_display import counting_display
-    from escounts.datasets.encoders import network_encoder, open_encoder, store_path
-    from escounts.datasets.encoding import encode_dataset, layout_for
-    from escounts.datasets.labels import save_labels
-    from escounts.datasets.registry import load_dataset
-    from escounts.errors import DataError
-    from escounts.nn.device import choose_device
-    from escounts.training.own_videos import folder_run
-    from escounts.zoo.catalogue import LITE_WEIGHTS
+    from escounts.training.dataset_run import train_folder
 
-    dataset = load_dataset("folder", root)
-    for problem in dataset.problems:
-        click.echo(f"odd: {problem}", err=True)
-    start = {"lite": LITE_WEIGHTS, "none": None}.get(initial, Path(initial))
-    if start is not None and not start.exists():
-        raise DataError(f"no checkpoint {start} to start from; --init none trains from nothing")
-    device = choose_device(options["device"])
-    encoder, identity = (
-        open_encoder("patches", device=device) if start is None else network_encoder(start, device=device)
-    )
-    layout = layout_for(encoder.spec, identity, shifts=2)
-    path = store_path(tokens or options["out"] / "tokens", "folder", encoder.spec.name)
-    with counting_display("videos") as progress:
-        store, problems = encode_dataset(dataset, root, path, encoder, layout, progress=progress)
-    save_labels(path, dataset)
+    with counting_display("videos") as progress, _training(options) as how:
+        figures, problems = train_folder(
+            root, options["out"], tokens=tokens, initial=initial, progress=progress, **how
+        )
     for problem in problems:
-        click.echo(f"left out: {problem}", err=True)
-    _fit(folder_run(layout, start, seed=options["seed"]), dataset, store, start, options)
-    best = options["out"] / "best.safetensors"
-    if start is not None:
-        click.echo(f"count with it: escounts count --model {best} VIDEO")
+        click.echo(f"{'left out' if problem.unusable else 'odd'}: {problem}", err=True)
+    _say(figures, options["out"])
+    if initial != "none":
+        click.echo(f"count with it: escounts count --model {options['out'] / 'best.safetensors'} VIDEO")
 
 
-def _fit(run: TokenRun, dataset: Dataset, store: TokenStore, initial: Path | None, options: dict[str, Any]) -> None:
-    """Train as the options say and print the last validation."""
+@contextmanager
+def _training(options: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """What the library's training functions take of the common options, with a display of its progress."""
     from escounts.cli.training_display import training_display
     from escounts.nn.device import choose_device
-    from escounts.training.token_run import train_on_tokens
+    from escounts.training.dataset_run import TrainOptions
 
-    names = ("epochs", "steps", "batch_size", "lr", "ema")
-    changes = {name: options[name] for name in names if options[name] is not None}
-    if options["epochs"] is not None:
-        changes.setdefault("steps", None)
-    train = replace(run.train, **changes, precision=options["precision"])
-    run = replace(run, train=train, tokens=replace(run.tokens, batch_size=train.batch_size))
-    device = str(choose_device(options["device"]))
+    names = ("epochs", "steps", "batch_size", "lr", "ema", "precision")
+    changes = TrainOptions(**{name: options[name] for name in names})
     with training_display() as report:
-        figures = train_on_tokens(run, dataset, store, options["out"], device=device, initial=initial, report=report)
+        device = str(choose_device(options["device"]))
+        yield {"seed": options["seed"], "options": changes, "device": device, "report": report}
+
+
+def _say(figures: dict[str, float], out: Path) -> None:
+    """Print the last validation."""
     if os.environ.get("RANK", "0") != "0":  # torchrun: one process speaks
         return
     for name, value in sorted(figures.items()):
         if name.startswith("val_"):
             click.echo(f"{name.removeprefix('val_'):6s} {value:.3f}")
-    click.echo(f"wrote {options['out']}")
+    click.echo(f"wrote {out}")
 
 
 def _numbers(text: str) -> tuple[int, ...]:

@@ -18,6 +18,10 @@ from escounts.errors import DataError
 
 OVERLAP = 0.001
 """Seconds two repetitions may share: times are written to the millisecond."""
+ALL = "all"
+"""Stands for every split where one is asked for."""
+LISTS = "split lists"
+"""Name of the problem that says which list of videos is missing."""
 
 Span = tuple[float, float]
 Row = Mapping[str, str]
@@ -94,9 +98,12 @@ class Dataset:
         return tuple(self.rows)
 
     def split(self, name: str) -> tuple[VideoAnnotation, ...]:
-        """The usable videos of one split."""
+        """The usable videos of one split; "all" is every split."""
+        if name == ALL:
+            return self.videos
         if name not in self.rows:
-            raise DataError(f"{self.name} has no split {name!r}; it has {', '.join(self.rows)}")
+            why = "".join(f" ({problem.what})" for problem in self.problems if problem.name == LISTS)
+            raise DataError(f"{self.name} has no split {name!r}; it has {', '.join(self.rows)}, and all{why}")
         return tuple(video for video in self.videos if video.split == name)
 
     @property

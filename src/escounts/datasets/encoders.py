@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from escounts.datasets.registry import DATASETS
 from escounts.errors import DataError, ModelError
 from escounts.nn.encoders.interface import Encoder
 from escounts.nn.encoders.registry import ENCODERS, build_encoder
@@ -15,18 +16,22 @@ from escounts.zoo.checkpoint import load_encoder, load_network, tensors_sha256
 from escounts.zoo.store import find
 
 WITHOUT_WEIGHTS = ("patches",)
+OWN_EVERY = 4
+"""Raw frames between sampled ones in the paper."""
 
 
 def open_encoder(name: str, *, every: int | None = None, device: torch.device | str = "cpu") -> tuple[Encoder, str]:
     """The encoder of that name, frozen, with its weights, and its identity: a hash of them.
 
-    every: raw frames between sampled ones, when not the encoder's own (Table "sampling").
+    every: raw frames between sampled ones, when not the encoder's own (Table "sampling"); an encoder that samples
+    at a rate is slowed down as much, 4 being its own.
     """
     if name not in ENCODERS:
         raise ModelError(f"unknown encoder {name!r}; known: {', '.join(ENCODERS)}")
     encoder = _with_weights(name).to(device).eval().requires_grad_(False)
-    if every is not None and encoder.spec.fps is None:
-        encoder.spec = replace(encoder.spec, every=every)
+    if every is not None:
+        fps = None if encoder.spec.fps is None else encoder.spec.fps * OWN_EVERY / every
+        encoder.spec = replace(encoder.spec, every=encoder.spec.every if fps else every, fps=fps)
     return encoder, encoder_identity(encoder)
 
 
@@ -47,26 +52,37 @@ def quick_encoder() -> str:
 
 
 def store_path(tokens: Path, dataset: str, encoder: str, every: int | None = None) -> Path:
-    """The folder of one dataset's tokens of one encoder."""
-    return tokens / (f"{dataset}-{encoder}" + (f"-every{every}" if every else ""))
+    """The folder of one dataset's tokens of one encoder; divisions of the same videos share it."""
+    entry = DATASETS.get(dataset)
+    shared = entry.tokens if entry is not None and entry.tokens else dataset
+    slower = f"-every{every}" if every and every != OWN_EVERY else ""
+    return tokens / f"{shared}-{encoder}{slower}"
 
 
-def find_store(tokens: Path, dataset: str, encoder: str | None = None) -> Path:
+def find_store(tokens: Path, dataset: str, encoder: str | None = None, every: int | None = None) -> Path:
     """The one store of a dataset under a folder (or the folder itself when it is a store)."""
     if (tokens / "layout.json").exists():
         return tokens
-    if encoder is not None:
-        found = [store_path(tokens, dataset, encoder)]
-    else:
-        prefixes = [store_path(tokens, dataset, name) for name in ENCODERS]
-        found = [path for path in prefixes if (path / "layout.json").exists()]
+    names = [encoder] if encoder is not None else list(ENCODERS)
+    paths = [store_path(tokens, dataset, name, every) for name in names]
+    found = [path for path in paths if (path / "layout.json").exists()]
     if len(found) > 1:
-        names = ", ".join(path.name.removeprefix(f"{dataset}-") for path in found)
-        raise DataError(f"{tokens} holds {dataset} of several encoders ({names}); choose one with --encoder")
-    if not found or not (found[0] / "layout.json").exists():
-        command = f"escounts encode {dataset} --root FOLDER"
-        raise DataError(f"folder {tokens} holds no tokens of {dataset}; make them with: {command}")
+        several = ", ".join(path.name.removeprefix(f"{dataset}-") for path in found)
+        raise DataError(f"{tokens} holds {dataset} of several encoders ({several}); choose one with --encoder")
+    if not found:
+        of = f" of encoder {encoder}" if encoder else ""
+        raise DataError(
+            f"folder {tokens} holds no tokens of {dataset}{of}; make them with: "
+            f"{encode_command(dataset, encoder, every)}"
+        )
     return found[0]
+
+
+def encode_command(dataset: str, encoder: str | None, every: int | None = None) -> str:
+    """The command that makes a dataset's tokens."""
+    options = f" --encoder {encoder}" if encoder else ""
+    options += f" --every {every}" if every and every != OWN_EVERY else ""
+    return f"escounts encode {dataset} --root FOLDER{options}"
 
 
 def _with_weights(name: str) -> Encoder:

@@ -6,10 +6,9 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -52,6 +51,7 @@ def layout_for(
     shifts: int = 4,
     exemplars: int = 8,
     pool_exemplars: bool = False,
+    padding: Literal["last", "mean"] = "last",
 ) -> TokenLayout:
     """The layout of an encoder's tokens. pool: grid to average to (none: as they come). shifts: K; the
     sequences start at 0, 1/K … of a window, rounded down to whole cells."""
@@ -71,6 +71,7 @@ def layout_for(
         frames_per_cell=spec.frames_per_cell,
         offsets=tuple(shift_starts(spec.cells, min(shifts, spec.cells))),
         exemplars=exemplars,
+        padding=padding,
     )
 
 
@@ -151,6 +152,24 @@ def encode_video(path: Path, video: VideoAnnotation, encoder: Encoder, layout: T
     )
 
 
+def encode_exemplars(path: Path, video: VideoAnnotation, encoder: Encoder, layout: TokenLayout) -> VideoTokens:
+    """The exemplars of one annotated video, without its sequences where the encoder can encode them alone."""
+    from escounts.video import Video
+
+    if layout.fps is not None:  # its exemplars are cells of the sequence itself
+        return encode_video(path, video, encoder, layout)
+    source = Video(path)
+    spans = spread(video.exemplars, layout.exemplars)
+    return VideoTokens(
+        name=video.name,
+        sequences={},
+        exemplars=_exemplars(source, spans, video.begin, encoder, layout),
+        exemplar_spans=np.asarray(spans, dtype=np.float64).reshape(-1, 2),
+        step=layout.step(video.fps or source.info.fps),
+        duration=video.duration or source.info.duration - video.begin,
+    )
+
+
 def spread(spans: Sequence[Span], most: int) -> list[Span]:
     """At most that many spans, evenly over the video, always the same ones."""
     if len(spans) <= most:
@@ -181,7 +200,7 @@ def _encode_windows(
 ) -> None:
     """Encode windows, those of one length together, and append their tokens to their sequence.
 
-    An encoder with a fixed window gets the last frame again up to its length; cells past the end are cut.
+    An encoder with a fixed window gets the layout's padding up to its length; cells past the end are cut.
     """
     fixed = layout.window_cells * layout.frames_per_cell if layout.fps is None else 0
     by_length: dict[int, list[tuple[int, list[Image]]]] = {}
@@ -189,7 +208,9 @@ def _encode_windows(
         by_length.setdefault(max(len(window[1]), fixed), []).append(window)
     for length, group in by_length.items():
         frames = np.stack([filled(images, length) for _, images in group])
-        for (sequence, images), tokens_THWC in zip(group, _tokens(encoder, frames, layout.grid), strict=True):
+        real = [len(images) for _, images in group] if layout.padding == "mean" else None
+        tokens_BTHWC = encoded_tokens(encoder, torch.from_numpy(frames), layout.grid, real=real)
+        for (sequence, images), tokens_THWC in zip(group, tokens_BTHWC, strict=True):
             parts[sequence].append(tokens_THWC[: -(-len(images) // layout.frames_per_cell)])
 
 
@@ -211,17 +232,26 @@ def _exemplars(source: Video, spans: Sequence[Span], begin: float, encoder: Enco
         images = [encoder.spec.cut(frame.image) for frame in shown]
         if not images:
             raise VideoError(f"{source.path}: no frame between {start:.2f} and {end:.2f} s")
-        shots.append(_tokens(encoder, filled(images[:frames], frames)[None], layout.exemplar_grid)[0])
+        window_1THWC = torch.from_numpy(filled(images[:frames], frames)[None])
+        shots.append(encoded_tokens(encoder, window_1THWC, layout.exemplar_grid)[0])
     return torch.stack(shots) if shots else torch.zeros(0, *shape, dtype=torch.float16)
 
 
 @torch.no_grad()
-def _tokens(encoder: Encoder, frames: npt.NDArray[np.uint8], grid: tuple[int, int]) -> Tensor:
-    """float16 tokens (B, T, H, W, C) of uint8 frames (B, T, H, W, 3), averaged to the grid."""
-    frames_BTCHW = torch.from_numpy(frames).permute(0, 1, 4, 2, 3)
+def encoded_tokens(
+    encoder: Encoder, frames_BTHWC: Tensor, grid: tuple[int, int], *, real: Sequence[int] | None = None
+) -> Tensor:
+    """float16 tokens (B, T', H', W', C) of uint8 frames (B, T, H, W, 3), averaged to the grid, on the CPU.
+
+    real: frames of each window that are the video's; the others become the mean colour.
+    """
+    frames_BTCHW = frames_BTHWC.permute(0, 1, 4, 2, 3)
     device = next(iter(encoder.parameters()), torch.zeros(0)).device
+    x_BTCHW = encoder.normalise(frames_BTCHW)
+    for row, count in enumerate(real or ()):
+        x_BTCHW[row, count:] = 0.0
     with precision(device):
-        tokens_BTHWC: Tensor = encoder(encoder.normalise(frames_BTCHW)).float()
+        tokens_BTHWC: Tensor = encoder(x_BTCHW).float()
     if tuple(tokens_BTHWC.shape[2:4]) != grid:
         flat = tokens_BTHWC.flatten(0, 1).permute(0, 3, 1, 2)
         pooled = F.adaptive_avg_pool2d(flat, grid).permute(0, 2, 3, 1)

@@ -33,8 +33,12 @@ Duration = Callable[[Path], float]
 
 
 def load(root: Path, *, duration: Duration | None = None) -> Dataset:
-    """Own videos under `root` with their labels.csv. duration: seconds of a video file, for counts only."""
-    path = root / LABELS
+    """Own videos under `root` with their labels.csv, or a table of that form itself, the videos beside it.
+
+    duration: seconds of a video file, for counts only.
+    """
+    path = root if root.is_file() else root / LABELS
+    root = path.parent
     rows = read_rows(path, need=("file",))
     if not rows:
         raise DataError(f"{path} has no rows")

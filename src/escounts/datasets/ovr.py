@@ -11,28 +11,59 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from escounts.datasets.annotations import Dataset, Problem, VideoAnnotation, assemble
+from escounts.datasets.annotations import LISTS, Dataset, Problem, VideoAnnotation, assemble
 from escounts.density import pseudo_spans
 from escounts.errors import DataError
 
 Source = Literal["ego4d", "kinetics"]
 
 CLIP_SECONDS = 10.0
+UNSPLIT = "unsplit"
+SPLIT_NAMES = {"val": "valid", "validation": "valid"}
 PUBLISHED: Mapping[Source, Mapping[str, int]] = {"ego4d": {"train": 41_900, "test": 8_700}, "kinetics": {}}
 VIDEO_FOLDERS = ("video/{split}/{file}", "videos/{split}/{file}", "{split}/{file}", "video/{file}", "{file}")
 
 
 def load(root: Path, *, source: Source = "ego4d") -> Dataset:
-    """OVR from `ovr_<source>_release.json` in the root; clips are `<video_id>_<second>.mp4`, 10 s long."""
+    """OVR from `ovr_<source>_release.json` in the root; clips are `<video_id>_<second>.mp4`, 10 s long.
+
+    The published file states no splits. They come from lists beside it, `ovr_<source>_train.txt` and so on, one
+    video_id (or clip) in a line; without them every clip is in the split `unsplit`, and the missing list is named.
+    """
     path = root if root.is_file() else root / f"ovr_{source}_release.json"
     found: list[VideoAnnotation | Problem] = []
     rows: dict[str, int] = {}
+    listed = _lists(path.parent, source)
     for index, entry in enumerate(_entries(path)):
-        split = str(entry.get("split") or "train")
-        split = {"val": "valid", "validation": "valid"}.get(split, split)
+        split = _split(entry, listed)
         rows[split] = rows.get(split, 0) + 1
         found.extend(_videos(entry, index, split))
+    if UNSPLIT in rows:
+        lists = " and ".join(f"ovr_{source}_{split}.txt" for split in ("train", "test"))
+        what = (
+            f"{path.name} states no split for {rows[UNSPLIT]} clips: put {lists}, one video_id in a line, beside it"
+        )
+        found.append(Problem(UNSPLIT, LISTS, what))
     return assemble(f"ovr-{source}", found, rows, published=PUBLISHED[source], video_folders=VIDEO_FOLDERS)
+
+
+def _lists(folder: Path, source: Source) -> dict[str, str]:
+    """Video or clip → split, from the official lists that are there."""
+    found: dict[str, str] = {}
+    for split in ("train", "valid", "val", "test"):
+        path = folder / f"ovr_{source}_{split}.txt"
+        if path.is_file():
+            found |= dict.fromkeys(path.read_text(encoding="utf-8").split(), SPLIT_NAMES.get(split, split))
+    return found
+
+
+def _split(entry: Mapping[str, Any], listed: Mapping[str, str]) -> str:
+    """The split of a clip: as stated, as listed, or none."""
+    if entry.get("split"):
+        return SPLIT_NAMES.get(str(entry["split"]), str(entry["split"]))
+    video, second = str(entry.get("video_id")), entry.get("timestamp_sec")
+    clip = f"{video}_{float(second):.3f}" if second is not None else video
+    return listed.get(clip) or listed.get(video) or UNSPLIT
 
 
 def _entries(path: Path) -> list[Mapping[str, Any]]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from escounts.datasets import countix, folder, ovr, repcount, ucfrep
+from escounts.datasets import countix, folder, ovr, quva, repcount, ucfrep
 from escounts.datasets import generated as synthetic_set
 from escounts.datasets.annotations import Dataset, Problem, VideoAnnotation
 from escounts.errors import DataError, VideoError
@@ -14,17 +14,21 @@ from escounts.errors import DataError, VideoError
 
 @dataclass(frozen=True)
 class DatasetEntry:
-    """A dataset that has a name. test: the split its published numbers are of."""
+    """A dataset that has a name. test: the split its published numbers are of. tokens: the dataset whose token store
+    it shares, being another division of the same videos with the same repetitions."""
 
     summary: str
     load: Callable[[Path], Dataset]
     test: str = "test"
+    tokens: str | None = None
 
 
 DATASETS: Mapping[str, DatasetEntry] = {
     "repcount": DatasetEntry("RepCount-A, workouts, times of every repetition", repcount.load),
     "repcount-open": DatasetEntry(
-        "RepCount-A, actions of train and test apart", lambda root: repcount.load(root, open_set=True)
+        "RepCount-A, actions of train and test apart",
+        lambda root: repcount.load(root, open_set=True),
+        tokens="repcount",
     ),
     "countix": DatasetEntry("Countix, the dataset's own tables in seconds", countix.load),
     "countix-frames": DatasetEntry(
@@ -36,6 +40,7 @@ DATASETS: Mapping[str, DatasetEntry] = {
     "ucfrep": DatasetEntry("UCFRep, stretches of UCF-101", ucfrep.load, test="valid"),
     "ovr-ego4d": DatasetEntry("OVR-Ego4D, ten-second egocentric clips", ovr.load),
     "ovr-kinetics": DatasetEntry("OVR-Kinetics, ten-second clips", lambda root: ovr.load(root, source="kinetics")),
+    "quva": DatasetEntry("QUVA Repetition, 100 videos to test on, ends of repetitions", quva.load),
     "folder": DatasetEntry("your own videos with a labels.csv", folder.load, test="valid"),
     "synthetic": DatasetEntry("generated repetitions, in the form of RepCount", synthetic_set.load),
 }

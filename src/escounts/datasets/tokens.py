@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -42,7 +42,8 @@ class TokenLayout:
     stored, after pooling; exemplar_grid, exemplar_cells: the same and T of an exemplar. window_cells: time
     cells of one encoder window. every: raw frames between sampled frames, when fps is None; else fps: sampled
     frames a second. frames_per_cell: sampled frames a cell stands for. offsets: cells at which the stored
-    sequences start. exemplars: most repetitions of a video that are stored as exemplars.
+    sequences start. exemplars: most repetitions of a video that are stored as exemplars. padding: what fills the
+    last window of a video, its last frame again or, as in the released code, the mean colour.
     """
 
     encoder: str
@@ -57,6 +58,7 @@ class TokenLayout:
     frames_per_cell: int
     offsets: tuple[int, ...]
     exemplars: int
+    padding: Literal["last", "mean"] = "last"
 
     @classmethod
     def from_plain(cls, values: Mapping[str, Any]) -> TokenLayout:
@@ -230,8 +232,17 @@ class TokenWriter:
         self.entries[video.name] = _entry(path, video)
 
     def finish(self) -> TokenStore:
-        """Write the index; the store can then be read."""
-        entries = {name: asdict(self.entries[name]) for name in sorted(self.entries)}
+        """Write the index; the store can then be read. What an earlier encoding indexed (another split, another
+        division of the same videos) stays while its file is there."""
+        earlier: dict[str, Any] = {}
+        if (self.path / INDEX).exists():
+            earlier = {
+                name: entry
+                for name, entry in json.loads((self.path / INDEX).read_text()).items()
+                if (self.path / VIDEOS / entry["file"]).exists()
+            }
+        entries = earlier | {name: asdict(entry) for name, entry in self.entries.items()}
+        entries = {name: entries[name] for name in sorted(entries)}
         write_bytes(self.path / INDEX, _json(entries))
         return TokenStore(self.path)
 

@@ -1,4 +1,4 @@
-"""A table of the paper with ours beside it, as text, Markdown and CSV. A cell nobody measured stays empty."""
+"""A table with ours beside the published numbers, as text, Markdown and CSV. A cell nobody measured stays empty."""
 
 from __future__ import annotations
 
@@ -8,17 +8,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import mean, stdev
 
-from escounts.evaluation.workbench import Measured, TableRunner, Unavailable
-from escounts.training.recipes import Row, Table
+from escounts.evaluation.table_runner import Measured, TableRunner, Unavailable
+from escounts.evaluation.table_spec import Table, TableRow
+
+NOT_RUN = "not run"
 
 
 @dataclass(frozen=True)
-class Line:
-    """One printed line: whose numbers they are and, per column, the values of each seed (none: not measured)."""
+class Row:
+    """One printed row: whose numbers they are and, per column, the values of each seed (none: not measured).
+
+    videos: how many of the split were scored. measured: where the values come from, for comparisons.
+    """
 
     labels: tuple[str, ...]
     source: str
     values: tuple[tuple[float, ...], ...]
+    videos: str = ""
+    measured: tuple[Measured | None, ...] = ()
+
+    def texts(self) -> list[str]:
+        """Its cells as they are printed."""
+        return [*self.labels, self.source, *(cell_text(values) for values in self.values), self.videos]
 
 
 @dataclass(frozen=True)
@@ -28,12 +39,12 @@ class FilledTable:
     name: str
     title: str
     headers: tuple[str, ...]
-    lines: tuple[Line, ...]
+    rows: tuple[Row, ...]
     notes: tuple[str, ...] = field(default_factory=tuple)
 
     def texts(self) -> list[list[str]]:
         """All cells as text, without the header."""
-        return [[*line.labels, line.source, *(cell(values) for values in line.values)] for line in self.lines]
+        return [row.texts() for row in self.rows]
 
     def markdown(self) -> str:
         """The table in Markdown with its notes."""
@@ -43,52 +54,53 @@ class FilledTable:
         return f"## Table {self.name}: {self.title}\n\n{body}\n{notes}\n"
 
     def csv(self) -> str:
-        """One row a line and seed; empty where nothing was measured."""
+        """One line per row and seed; empty where nothing was measured."""
         text = io.StringIO()
         writer = csv.writer(text)
         writer.writerow([*self.headers, "seed"])
-        for line in self.lines:
-            for seed in range(max((len(values) for values in line.values), default=0) or 1):
-                values = [str(v[seed]) if seed < len(v) else "" for v in line.values]
-                writer.writerow([*line.labels, line.source, *values, seed if line.source != "paper" else ""])
+        for row in self.rows:
+            for seed in range(max((len(values) for values in row.values), default=0) or 1):
+                values = [str(v[seed]) if seed < len(v) else "" for v in row.values]
+                own = row.measured or row.source.startswith("ours")
+                writer.writerow([*row.labels, row.source, *values, row.videos, seed if own else ""])
         return text.getvalue()
 
 
 def fill(
     table: Table,
-    bench: TableRunner,
+    runner: TableRunner,
     *,
     ours: str = "ours",
-    paper: str = "paper",
-    extra: Sequence[Line] = (),
+    extra: Sequence[Row] = (),
     notes: Sequence[str] = (),
 ) -> FilledTable:
-    """Measure what can be measured. extra: further lines, such as baselines; they carry their own source."""
-    lines: list[Line] = []
-    missing: dict[str, None] = {}
+    """Measure what can be measured. A row of ours that cannot be run as it is labelled is printed as not run, and
+    the notes say with which command it would be. extra: further rows, which carry their own source."""
+    rows: list[Row] = []
+    told: dict[str, None] = {}
     for row in table.rows:
-        lines.append(Line(row.labels, paper, _published(row)))
-        values: list[tuple[float, ...]] = []
-        for cells, group in zip(row.cells, table.groups, strict=True):
-            found: Measured | Unavailable = Unavailable("")
-            if cells.recipe is not None:
-                found = bench.measure(cells, group.columns)
-            if isinstance(found, Unavailable):
-                missing[found.reason] = None
-                values += [()] * len(group.columns)
-            else:
-                values += [tuple(found[column]) for column in group.columns]
-        if any(values):
-            lines.append(Line(row.labels, ours, tuple(values)))
-    lines += extra
-    absent = [f"not measured here: {reason}" for reason in missing if reason]
-    spread = ["± is the standard deviation over the seeds"] if len(bench.seeds) > 1 else []
-    headers = (*table.labels, "source", *_headers(table))
-    every = [*([table.note] if table.note else []), *absent, *spread, *notes]
-    return FilledTable(table.name, table.title, headers, tuple(lines), tuple(every))
+        if any(number is not None for cells in row.cells for number in cells.published):
+            rows.append(Row(row.labels, _source(row), _published(row)))
+        if not any(cells.ours for cells in row.cells):
+            continue
+        found = [
+            runner.measure(cells, group.columns) if cells.ours else None
+            for cells, group in zip(row.cells, table.groups, strict=True)
+        ]
+        for outcome in found:
+            if isinstance(outcome, Unavailable):
+                command = f"; make it with: {outcome.command}" if outcome.command else ""
+                told[f"{' '.join(row.labels)}: {NOT_RUN}, {outcome.reason}{command}"] = None
+            elif outcome is not None:
+                told[outcome.coverage.text()] = None
+        rows.append(_ours(table, row, found, ours))
+    spread = ["± is the standard deviation over the seeds"] if len(runner.seeds) > 1 else []
+    headers = (*table.labels, "source", *_headers(table), "videos")
+    every = [*([table.note] if table.note else []), *told, *spread, *notes]
+    return FilledTable(table.name, table.title, headers, (*rows, *extra), tuple(every))
 
 
-def cell(values: Sequence[float]) -> str:
+def cell_text(values: Sequence[float]) -> str:
     """Mean and spread of the seeds; empty when there are none."""
     if not values:
         return ""
@@ -98,7 +110,29 @@ def cell(values: Sequence[float]) -> str:
     return f"{mean(values):.{digits}f} ± {stdev(values):.{digits}f}"
 
 
-def _published(row: Row) -> tuple[tuple[float, ...], ...]:
+def _ours(table: Table, row: TableRow, found: Sequence[Measured | Unavailable | None], ours: str) -> Row:
+    values: list[tuple[float, ...]] = []
+    videos: list[str] = []
+    measured: list[Measured | None] = []
+    for outcome, group in zip(found, table.groups, strict=True):
+        if isinstance(outcome, Measured):
+            values += [tuple(outcome.values[column]) for column in group.columns]
+            videos.append(outcome.coverage.short)
+            measured.append(outcome)
+        else:
+            values += [()] * len(group.columns)
+            videos.append("–" if outcome is None else NOT_RUN)
+            measured.append(None)
+    source = ours if any(measured) else f"{ours}, {NOT_RUN}"
+    return Row(row.labels, source, tuple(values), " · ".join(videos), tuple(measured))
+
+
+def _source(row: TableRow) -> str:
+    sources = dict.fromkeys(cells.source for cells in row.cells)
+    return ", ".join(sources)
+
+
+def _published(row: TableRow) -> tuple[tuple[float, ...], ...]:
     numbers = [number for cells in row.cells for number in cells.published]
     return tuple(() if number is None else (number,) for number in numbers)
 

@@ -9,7 +9,7 @@ import numpy as np
 from escounts.evaluation.groups import GroupResult, by_action, by_count, by_duration, by_repetition_length
 from escounts.evaluation.localisation import localise
 from escounts.metrics import evaluate, off_by_curve
-from escounts.training.predictions import Prediction
+from escounts.training.predictions import Prediction, true_counts
 
 NAMES = {
     "rmse": "RMSE",
@@ -22,12 +22,20 @@ NAMES = {
 }
 
 
+RELEASED = ("rmse", "released_mae", "obz", "obo")
+"""What the released code prints."""
+
+
 def metric_report(rows: Sequence[Prediction]) -> str:
-    """Every metric of some videos with its 95 % interval; localisation where repetitions were marked."""
-    truth = np.array([row.count for row in rows])
+    """Every metric of some videos with its 95 % interval; localisation where repetitions were marked.
+
+    With the released code's arithmetic, its own four metrics against its own truth.
+    """
+    truth = true_counts(rows)
     counted = np.array([row.predicted for row in rows])
     scores = evaluate(truth, counted)
-    lines = [f"  {title:32s} {scores[name]}" for name, title in NAMES.items()]
+    names = RELEASED if rows[0].released_truth is not None else tuple(NAMES)
+    lines = [f"  {NAMES[name]:32s} {scores[name]}" for name in names]
     curve = off_by_curve(truth, counted, most=5)
     lines.append("  off by at most 0 … 5              " + "  ".join(f"{share:.3f}" for share in curve))
     marked = [row for row in rows if not row.pseudo]

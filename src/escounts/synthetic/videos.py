@@ -11,6 +11,7 @@ import numpy.typing as npt
 from escounts.synthetic.config import GeneratorConfig
 from escounts.synthetic.curves import seeded
 from escounts.synthetic.generator import Generator
+from escounts.synthetic.plan import Plan
 from escounts.synthetic.render import render
 from escounts.synthetic.sample import RATE, SIZE, sample_plan
 from escounts.synthetic.timeline import Span
@@ -48,15 +49,19 @@ def synthetic_videos(
         length = int(seeded(seed, index).uniform(*seconds) * fps)
         plan = generator.plan(index, length)
         frames = generator.render([plan], device="cpu", size=size).frames_BTCHW[0]
-        parts = plan.action.split(":")
-        action = parts[1] if parts[0] in ("exercise", "mechanism") else parts[0]
         yield SyntheticVideo(
             name=f"{index:05d}",
-            action=action,
+            action=class_of(plan),
             fps=fps,
             frames=frames.permute(0, 2, 3, 1).contiguous().numpy(),
             spans=tuple((max(start, 0) / fps, min(end, length) / fps) for start, end in plan.spans),
         )
+
+
+def class_of(plan: Plan) -> str:
+    """The class of a planned video: its exercise or mechanism by name, else where its motion comes from."""
+    parts = plan.action.split(":")
+    return parts[1] if parts[0] in ("exercise", "mechanism") else parts[0]
 
 
 def sample_video(*, repetitions: int = 8) -> SyntheticVideo:

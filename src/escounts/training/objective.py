@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from escounts.baselines.repnet import RepNetOutput
 from escounts.nn.heads import VIDEO_OUTPUTS, HeadOutput, RateHeadConfig, pool_video_logits
 
 INSIDE = 1e-4
@@ -74,7 +75,18 @@ class RateObjectiveConfig:
     head: RateHeadConfig = field(default_factory=RateHeadConfig)
 
 
-ObjectiveConfig: TypeAlias = DensityObjectiveConfig | RateObjectiveConfig
+@dataclass(frozen=True)
+class PeriodObjectiveConfig:
+    """RepNet's objective: cross-entropy of the period's length, binary cross-entropy of periodicity.
+
+    periods: lengths 1 … periods, in cells shown to the head; a longer repetition is not periodic at that speed.
+    """
+
+    kind: Literal["period"] = "period"
+    periods: int = 32
+
+
+ObjectiveConfig: TypeAlias = DensityObjectiveConfig | RateObjectiveConfig | PeriodObjectiveConfig
 
 RELEASED_OBJECTIVE = DensityObjectiveConfig(map_scale=100.0, drop=0.2, count_rule="released")
 """The released code's arithmetic."""
@@ -96,6 +108,11 @@ class Objective:
                     "gate": config.gate_weight,
                     **{name: config.video_weight for name in VIDEO_OUTPUTS},
                 },
+            )
+        elif isinstance(config, PeriodObjectiveConfig):
+            self._terms, self._weights = (
+                lambda output, target: _period_terms(config, output, target),
+                {"period": 1.0, "gate": 1.0},
             )
         else:
             self._terms, self._weights = (
@@ -162,6 +179,28 @@ def _video_terms(output: HeadOutput, target: Target) -> dict[str, Tensor]:
     error_BK = F.binary_cross_entropy_with_logits(logits_BK, target.video_BK.nan_to_num(), reduction="none")
     error_K = (error_BK * known_BK).sum(0) / known_BK.sum(0).clamp(min=1)
     return dict(zip(VIDEO_OUTPUTS, error_K, strict=True))
+
+
+def _period_terms(config: PeriodObjectiveConfig, output: HeadOutput, target: Target) -> dict[str, Tensor]:
+    """RepNet, section 3.3: the class of the period's length inside repetitions, and whether a cell is inside."""
+    if not isinstance(output, RepNetOutput) or output.gate_logits_BT is None or output.period_logits_BTP is None:
+        raise ValueError("the period objective needs RepNet's head")
+    if target.period_BT is None:
+        raise ValueError("the period objective needs the length of each cell's repetition")
+    valid_BT = _valid(target)
+    shown_BT = target.period_BT.float() / output.stride
+    inside_BT = (shown_BT > 0) & (shown_BT.round() <= config.periods)
+    known_BT = inside_BT * valid_BT
+    class_BT = (shown_BT.round().long() - 1).clamp(0, config.periods - 1)
+    logs_BTP = output.period_logits_BTP.float().log_softmax(-1)
+    period_error_BT = -logs_BTP.gather(-1, class_BT[..., None]).squeeze(-1)
+    gate_error_BT = F.binary_cross_entropy_with_logits(
+        output.gate_logits_BT.float(), inside_BT.float(), reduction="none"
+    )
+    return {
+        "period": (period_error_BT * known_BT).sum() / known_BT.sum().clamp(min=1),
+        "gate": (gate_error_BT * valid_BT).sum() / valid_BT.sum(),
+    }
 
 
 def _period_cross_entropy(head: RateHeadConfig, logits_BTP: Tensor, period_BT: Tensor) -> Tensor:

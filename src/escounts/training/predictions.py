@@ -9,30 +9,31 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from escounts.atomic_files import write_bytes, write_text
 from escounts.datasets.annotations import VideoAnnotation
-from escounts.datasets.tokens import TokenStore
+from escounts.datasets.tokens import TokenLayout, TokenStore, VideoTokens
 from escounts.density import density_map
 from escounts.errors import DataError
 from escounts.nn.decoder import Decoder
+from escounts.nn.network import Network
 from escounts.results import DensityKind, DensityMap, FloatArray
 
-Exemplars = Literal["same", "other"]
-ExemplarSource = Mapping[str, Sequence[tuple[Tensor, float]]]
-"""Video name → its exemplars: tokens (T, H, W, C) and their length in cells, 0 when of another video."""
+ExemplarTokens = tuple[Tensor, float]
+"""An exemplar: tokens (T, H, W, C) and its length in cells, 0 when it is of another video."""
 
 
 @dataclass(frozen=True)
 class Prediction:
     """One counted video. count: the truth; predicted: the sum of the map. times in seconds; density: the map
     from `start`, cells of `step` seconds, of a kind. spans: annotated repetitions. shots, exemplars: what it was
-    given."""
+    given. released_truth: the count that the released loader takes as the truth, where it was asked for."""
 
     dataset: str
     split: str
@@ -51,6 +52,7 @@ class Prediction:
     exemplars: str = "none"
     model: str = ""
     kind: DensityKind = "peaks"
+    released_truth: float | None = None
 
     @property
     def rounded(self) -> int:
@@ -70,80 +72,81 @@ class Prediction:
         return DensityMap(values.astype(np.float32), self.start, self.step)
 
 
+def true_counts(rows: Sequence[Prediction]) -> npt.NDArray[np.float64]:
+    """The annotated counts, or the released loader's where the released arithmetic was asked for."""
+    return np.array([row.count if row.released_truth is None else row.released_truth for row in rows], np.float64)
+
+
 def predict(
     network: nn.Module,
     store: TokenStore,
     videos: Sequence[VideoAnnotation],
     *,
-    dataset: str = "",
     shifts: int = 4,
     by_window: bool = False,
-    exemplars: ExemplarSource | None = None,
-    kind: Exemplars | Literal["none"] = "none",
     device: torch.device | str = "cpu",
-    model: str = "",
 ) -> list[Prediction]:
-    """Count every stored video, zero-shot or with the given exemplars; those without tokens are left out."""
-    decoder = decoder_of(network).eval()
-    map_kind: DensityKind = "rate" if decoder.config.head.kind == "rate" else "peaks"
+    """Count every stored video zero-shot; those without tokens are left out."""
+    head = head_of(network).eval()
     rows = []
     for video in videos:
         if video.name not in store or store.entries[video.name].cells == 0:
             continue
-        entry = store.entries[video.name]
-        shots = list(exemplars.get(video.name, ())) if exemplars else []
-        density = decode_video(decoder, store, video.name, shots, shifts=shifts, by_window=by_window, device=device)
-        rows.append(
-            Prediction(
-                dataset=dataset,
-                split=video.split,
-                name=video.name,
-                action=video.action or "",
-                count=video.count,
-                predicted=float(density.sum(dtype=np.float64)),
-                duration=entry.duration,
-                repetition_length=video.repetition_length or 0.0,
-                start=0.0,
-                step=entry.step,
-                density=tuple(float(value) for value in density),
-                spans=video.spans,
-                pseudo=video.pseudo,
-                shots=len(shots),
-                exemplars=kind if shots else "none",
-                model=model,
-                kind=map_kind,
-            )
-        )
+        tokens = store.load(video.name)
+        values = decode_tokens(head, tokens, store.layout, shifts=shifts, by_window=by_window, device=device)
+        density = DensityMap(values, 0.0, tokens.step, map_kind(head))
+        rows.append(prediction_of(video, density, duration=tokens.duration))
     return rows
 
 
-@torch.no_grad()
-def decode_video(
-    decoder: Decoder,
-    store: TokenStore,
-    name: str,
-    shots: Sequence[tuple[Tensor, float]] = (),
+def prediction_of(video: VideoAnnotation, density: DensityMap, *, duration: float, **about: Any) -> Prediction:
+    """The row of an annotated video with the map that a model made of it. duration: seconds that were counted.
+
+    about: further fields of Prediction.
+    """
+    return Prediction(
+        split=video.split,
+        name=video.name,
+        action=video.action or "",
+        count=video.count,
+        predicted=density.count,
+        duration=duration,
+        repetition_length=video.repetition_length or 0.0,
+        start=density.start,
+        step=density.step,
+        density=tuple(float(value) for value in density.values),
+        spans=video.spans,
+        pseudo=video.pseudo,
+        kind=density.kind,
+        **({"dataset": ""} | about),
+    )
+
+
+def decode_tokens(
+    head: nn.Module,
+    tokens: VideoTokens,
+    layout: TokenLayout,
+    exemplars: Sequence[ExemplarTokens] = (),
     *,
     shifts: int = 4,
     by_window: bool = False,
     device: torch.device | str = "cpu",
 ) -> FloatArray:
-    """The density map of a stored video, averaged over K shifted starts by how many maps cover a cell
-    (section 3.3). by_window: every encoder window is decoded on its own."""
-    entry = store.entries[name]
-    total = np.zeros(entry.cells, np.float64)
-    covered = np.zeros(entry.cells, np.float64)
-    tokens = store.load(name)
-    dtype = next(decoder.parameters()).dtype
-    given = _given(decoder, shots, device, dtype)
-    for offset in store.layout.offsets[:shifts]:
+    """The density map of a video, averaged over K shifted starts by how many maps cover a cell (section 3.3).
+
+    by_window: every encoder window is decoded on its own.
+    """
+    cells = len(tokens.sequences[0])
+    total = np.zeros(cells, np.float64)
+    covered = np.zeros(cells, np.float64)
+    given = exemplar_arguments(head, exemplars, device)
+    for offset in layout.offsets[:shifts]:
         sequence = tokens.sequences.get(offset)
         if sequence is None:
             continue
-        length = store.layout.window_cells if by_window else len(sequence)
+        length = layout.window_cells if by_window else len(sequence)
         for begin in range(0, len(sequence), length):
-            part_1THWC = sequence[begin : begin + length][None].to(device, dtype)
-            density_T = decoder(part_1THWC, **given).density_BT[0].float().cpu().numpy()
+            density_T = decode(head, sequence[begin : begin + length], given, device)
             first = offset + begin
             total[first : first + len(density_T)] += density_T
             covered[first : first + len(density_T)] += 1
@@ -151,26 +154,45 @@ def decode_video(
     return averaged
 
 
-def _given(
-    decoder: Decoder, shots: Sequence[tuple[Tensor, float]], device: torch.device | str, dtype: torch.dtype
+@torch.no_grad()
+def decode(
+    head: nn.Module, sequence_THWC: Tensor, given: Mapping[str, Tensor], device: torch.device | str
+) -> FloatArray:
+    """The map (T,) of one sequence of tokens; given: what exemplar_arguments made."""
+    dtype = next(head.parameters()).dtype
+    density_BT: Tensor = head(sequence_THWC[None].to(device, dtype), **given).density_BT
+    density_T: FloatArray = density_BT[0].float().cpu().numpy()
+    return density_T
+
+
+def exemplar_arguments(
+    head: nn.Module, exemplars: Sequence[ExemplarTokens], device: torch.device | str
 ) -> dict[str, Tensor]:
-    if not shots:
+    """What a head is called with for some exemplars; nothing zero-shot."""
+    if not exemplars:
         return {}
-    tokens = torch.stack([shot for shot, _ in shots])[None].to(device, dtype)
-    cells = torch.tensor([[length for _, length in shots]], device=device)
+    dtype = next(head.parameters()).dtype
+    tokens = torch.stack([tokens for tokens, _ in exemplars])[None].to(device, dtype)
+    cells = torch.tensor([[length for _, length in exemplars]], device=device)
     return {"exemplars_BSTHWC": tokens, "cells_BS": cells}
 
 
-def decoder_of(network: nn.Module) -> Decoder:
-    """The decoder of a network, or the decoder itself."""
-    decoder = network if isinstance(network, Decoder) else network.decoder
-    assert isinstance(decoder, Decoder)
-    return decoder
+def head_of(network: nn.Module) -> nn.Module:
+    """What decodes tokens: a network's decoder, or the decoder or rival's head itself."""
+    return network.decoder if isinstance(network, Network) else network
+
+
+def map_kind(head: nn.Module) -> DensityKind:
+    """What a head's map is: one peak per repetition, or a rate."""
+    if isinstance(head, Decoder):
+        return "rate" if head.config.head.kind == "rate" else "peaks"
+    kind: DensityKind = head.map_kind  # type: ignore[assignment]
+    return kind
 
 
 def save_predictions(path: Path, rows: Iterable[Prediction]) -> None:
     """One row a video: Parquet when the name ends so, else CSV; maps and spans as JSON."""
-    table = [_flat(row) for row in rows]
+    table = [flat_row(row) for row in rows]
     names = [field.name for field in fields(Prediction)]
     if path.suffix == ".parquet":
         write_bytes(path, _parquet(table, names))
@@ -194,23 +216,27 @@ def load_predictions(path: Path) -> list[Prediction]:
         else:
             with path.open(newline="") as handle:
                 table = list(csv.DictReader(handle))
-        return [_prediction(row) for row in table]
+        return [row_from(row) for row in table]
     except (OSError, KeyError, ValueError, TypeError) as error:
         raise DataError(f"{path} does not hold predictions: {error}") from error
 
 
-def _flat(row: Prediction) -> dict[str, Any]:
+def flat_row(row: Prediction) -> dict[str, Any]:
+    """A row as plain values, maps and spans as JSON."""
     values = asdict(row)
     values["density"] = json.dumps([round(value, 6) for value in row.density])
     values["spans"] = json.dumps([[round(t, 5) for t in span] for span in row.spans])
     return values
 
 
-def _prediction(values: Mapping[str, Any]) -> Prediction:
+def row_from(values: Mapping[str, Any]) -> Prediction:
+    """The inverse of flat_row, also of text."""
     whole = ("count", "shots")
     real = ("predicted", "duration", "repetition_length", "start", "step")
     changed = dict(values)
     changed |= {name: int(values[name]) for name in whole} | {name: float(values[name]) for name in real}
+    known = values.get("released_truth")
+    changed["released_truth"] = None if known in (None, "") else float(str(known))
     changed["pseudo"] = str(values["pseudo"]) == "True"
     changed["density"] = tuple(json.loads(values["density"]))
     changed["spans"] = tuple((float(start), float(end)) for start, end in json.loads(values["spans"]))

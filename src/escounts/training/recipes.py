@@ -1,27 +1,43 @@
-"""What a table is made of: recipes (one training run), tests (one evaluation of it), rows and columns."""
+"""Recipes: the training runs that tables are made of, at the paper's scale or on generated videos."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
+from escounts.baselines.repnet import RepNetConfig
+from escounts.baselines.transrac import TransRACConfig
 from escounts.datasets.tokens import TokenLayout
-from escounts.nn.decoder import PAPER
-from escounts.nn.heads import RateHeadConfig
+from escounts.nn.decoder import PAPER, RELEASED, DecoderConfig
+from escounts.nn.heads import DensityHeadConfig, RateHeadConfig
 from escounts.nn.lite import NARROW_DECODER
 from escounts.training.config import TrainConfig
-from escounts.training.objective import DensityObjectiveConfig, RateObjectiveConfig
+from escounts.training.objective import (
+    RELEASED_OBJECTIVE,
+    DensityObjectiveConfig,
+    ObjectiveConfig,
+    PeriodObjectiveConfig,
+    RateObjectiveConfig,
+)
 from escounts.training.sampling import ExemplarSampling
 from escounts.training.stored_tokens import StoredTokensConfig
 from escounts.training.token_run import TokenRun
 
-METRICS = ("RMSE", "MAE", "OBZ", "OBO")
-Number = float | None
+Method = Literal["escounts", "repnet", "transrac"]
+TIME_CELLS = 4
+"""Cells of a generated video that stand for one of the paper's: a tenth of a second against 8 frames."""
+TRANSRAC_KAPPA = 1 / 6
+"""TransRAC's peaks: three standard deviations on either side fill the repetition."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """One run of the paper; the defaults are ESCounts as in Table 1. Every ablated choice is a field."""
+    """One run of the paper; the defaults are ESCounts as in Table 1. Every ablated choice is a field.
+
+    method: whose head is trained on the tokens. head: what ESCounts' decoder ends in, the paper's density or the
+    default model's rate. released_decoder, released_objective: as the released code has them. lr: learning rate,
+    where it is not the scale's own.
+    """
 
     dataset: str = "repcount"
     encoder: str = "mae-vit-b"
@@ -35,6 +51,11 @@ class Recipe:
     cross_blocks: int = 2
     window_blocks: int = 3
     window: tuple[int, int, int] | Literal["full"] = (4, 7, 7)
+    method: Method = "escounts"
+    head: Literal["density", "rate"] = "density"
+    released_decoder: bool = False
+    released_objective: bool = False
+    lr: float | None = None
 
     @property
     def changes(self) -> dict[str, Any]:
@@ -42,54 +63,61 @@ class Recipe:
         mine, default = asdict(self), asdict(Recipe())
         return {name: value for name, value in mine.items() if value != default[name]}
 
-    def paper_run(self, layout: TokenLayout, seed: int = 0) -> TokenRun:
-        """The run at the paper's scale on tokens of a layout."""
-        decoder = replace(PAPER, in_channels=layout.channels, grid=layout.grid, **self._decoder_choices())
-        return TokenRun(
-            decoder=decoder,
-            train=TrainConfig(seed=seed),
-            tokens=StoredTokensConfig(seed=seed, exemplars=self._sampling(), sigma=self.sigma),
-            objective=DensityObjectiveConfig(count_weight=self.count_weight),
-        )
+    def paper_run(self, layout: TokenLayout, seed: int = 0, *, epochs: int | None = None) -> TokenRun:
+        """The run at the paper's scale on tokens of a layout; the decoder works on the grid that is stored."""
+        train = TrainConfig(seed=seed, epochs=epochs or TrainConfig.epochs, lr=self.lr or TrainConfig.lr)
+        decoder = RELEASED if self.released_decoder else replace(PAPER, **self._decoder_choices())
+        grid = decoder.grid if self.released_decoder else layout.grid
+        decoder = replace(decoder, in_channels=layout.channels, grid=grid)
+        if self.head == "rate":
+            decoder = replace(decoder, head=RateHeadConfig())
+        return self._run(decoder, train, {"seed": seed}, layout)
 
-    def quick_run(self, layout: TokenLayout, seed: int = 0, *, steps: int | None = None) -> TokenRun:
-        """The same choices at a size that two CPU cores train in about a minute, on generated videos.
+    def generated_run(self, layout: TokenLayout, seed: int = 0, *, scale: GeneratedScale) -> TokenRun:
+        """The same choices on generated videos, at a size that trains in a minute.
 
-        A map of peaks needs more training than that, so the quick runs learn a rate map, except where the table
-        is about the map (sigma) or its objective.
+        A generated video's cells are shorter than the paper's: a window has as many times more of them, and a peak is
+        as many times wider. A window's space is clipped to the grid.
         """
-        about_map = self.sigma != 0.5 or self.count_weight != 1.0
-        window = self.window if self.window == "full" else (4 * self.window[0], 1, 1)
-        choices = self._decoder_choices() | {
-            "window": window,
-            "window_blocks": max(self.window_blocks - 2, 1),
-        }
+        window = self.window if self.window == "full" else (TIME_CELLS * self.window[0], *self.window[1:])
+        head = DensityHeadConfig() if self.head == "density" else NARROW_DECODER.head
         decoder = replace(
             NARROW_DECODER,
             in_channels=layout.channels,
-            cross_blocks=min(self.cross_blocks, 2),
-            **_without(choices),
+            channels=scale.channels,
+            heads=scale.heads,
+            grid=(min(scale.grid, layout.grid[0]),) * 2,
+            head=head,
+            **(self._decoder_choices() | {"window": window}),
         )
-        common = {"seed": seed, "exemplars": self._sampling(), "batch_size": QUICK_TRAIN.batch_size, "crop": 0.6}
-        train = replace(QUICK_TRAIN, seed=seed, steps=steps or QUICK_TRAIN.steps)
-        if about_map:
-            return TokenRun(
-                decoder=replace(decoder, head=PAPER.head),
-                train=train,
-                tokens=StoredTokensConfig(**common, sigma=self.sigma),  # type: ignore[arg-type]
-                objective=DensityObjectiveConfig(count_weight=self.count_weight),
-            )
-        head = decoder.head
-        assert isinstance(head, RateHeadConfig)
-        return TokenRun(
-            decoder=decoder,
-            train=train,
-            tokens=StoredTokensConfig(**common, target="rate"),  # type: ignore[arg-type]
-            objective=RateObjectiveConfig(head=head),
-        )
+        train = replace(scale.train, seed=seed, lr=self.lr or scale.train.lr)
+        if isinstance(self.sigma, float):
+            return replace(self, sigma=TIME_CELLS * self.sigma)._generated(decoder, train, layout)
+        return self._generated(decoder, train, layout)
 
-    def _sampling(self) -> ExemplarSampling:
-        return ExemplarSampling(self.shots, self.other_video, self.same_class)
+    def _generated(self, decoder: DecoderConfig, train: TrainConfig, layout: TokenLayout) -> TokenRun:
+        return self._run(decoder, train, {"seed": train.seed, "batch_size": train.batch_size, "crop": 0.6}, layout)
+
+    def _run(
+        self, decoder: DecoderConfig, train: TrainConfig, common: dict[str, Any], layout: TokenLayout
+    ) -> TokenRun:
+        """The method's network with its own targets and objective; trainer, data and order are everybody's."""
+        none = ExemplarSampling(shots=(0,), other_video=0.0)
+        if self.method == "repnet":
+            config = RepNetConfig(in_channels=layout.channels)
+            tokens = StoredTokensConfig(**common, exemplars=none, target="rate")
+            return TokenRun(config, train, tokens, PeriodObjectiveConfig(periods=config.periods))
+        if self.method == "transrac":
+            tokens = StoredTokensConfig(**common, exemplars=none, sigma="variable", kappa=TRANSRAC_KAPPA)
+            objective = DensityObjectiveConfig(count_weight=0.0)
+            return TokenRun(TransRACConfig(in_channels=layout.channels), train, tokens, objective)
+        sampling = ExemplarSampling(self.shots, self.other_video, self.same_class)
+        if isinstance(decoder.head, RateHeadConfig):
+            tokens = StoredTokensConfig(**common, exemplars=sampling, target="rate")
+            return TokenRun(decoder, train, tokens, RateObjectiveConfig(head=decoder.head))
+        tokens = StoredTokensConfig(**common, exemplars=sampling, sigma=self.sigma)
+        objective_config: ObjectiveConfig = DensityObjectiveConfig(count_weight=self.count_weight)
+        return TokenRun(decoder, train, tokens, RELEASED_OBJECTIVE if self.released_objective else objective_config)
 
     def _decoder_choices(self) -> dict[str, Any]:
         return {
@@ -101,65 +129,13 @@ class Recipe:
 
 
 @dataclass(frozen=True)
-class Test:
-    """One evaluation. dataset: None for the recipe's own. shots and where they come from; shifts: K."""
+class GeneratedScale:
+    """How large a run on generated videos is: width and heads of the decoder, the grid it pools to, the training."""
 
-    __test__ = False  # not a test case, whatever its name suggests to pytest
-
-    dataset: str | None = None
-    shots: int = 0
-    exemplars: Literal["same", "other"] = "same"
-    shifts: int = 4
-
-
-@dataclass(frozen=True)
-class Cells:
-    """The cells of one row in one group of columns: the paper's numbers, and how to measure ours, if it is ours."""
-
-    published: tuple[Number, ...]
-    recipe: Recipe | None = None
-    test: Test = Test()
-
-
-@dataclass(frozen=True)
-class Row:
-    """labels: one for each label column."""
-
-    labels: tuple[str, ...]
-    cells: tuple[Cells, ...]
-
-
-@dataclass(frozen=True)
-class Group:
-    """Columns that belong together, such as one test set."""
-
-    title: str = ""
-    columns: tuple[str, ...] = METRICS
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table of the paper. note: what the reader should know about the published numbers."""
-
-    name: str
-    title: str
-    labels: tuple[str, ...]
-    groups: tuple[Group, ...]
-    rows: tuple[Row, ...]
-    note: str = ""
-
-    @property
-    def datasets(self) -> tuple[str, ...]:
-        """Datasets that ours needs, each once."""
-        used = [
-            name
-            for row in self.rows
-            for cells in row.cells
-            if cells.recipe
-            for name in (cells.recipe.dataset, cells.test.dataset)
-            if name
-        ]
-        return tuple(dict.fromkeys(used))
+    channels: int
+    heads: int
+    grid: int
+    train: TrainConfig
 
 
 QUICK_TRAIN = TrainConfig(
@@ -173,7 +149,9 @@ QUICK_TRAIN = TrainConfig(
     checkpoint_every=10_000,
     log_every=20,
 )
-
-
-def _without(choices: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in choices.items() if name != "cross_blocks"}
+QUICK_SCALE = GeneratedScale(channels=64, heads=2, grid=1, train=QUICK_TRAIN)
+"""About a minute on two CPU cores."""
+FULL_SCALE = GeneratedScale(
+    channels=128, heads=4, grid=2, train=replace(QUICK_TRAIN, steps=2000, batch_size=16, lr=1e-3, warmup_steps=100)
+)
+"""About a minute on a GPU that a dozen runs share."""

@@ -25,7 +25,7 @@ from escounts.nn.device import as_layers_take_it, to_device
 from escounts.nn.heads import HeadOutput
 from escounts.results import FloatArray
 from escounts.training.objective import Target
-from escounts.training.predictions import decoder_of, predict
+from escounts.training.predictions import head_of, predict
 from escounts.training.sampling import ExemplarSampler, ExemplarSampling, LengthBatches, Rng, share
 from escounts.training.token_cache import TokenCache
 
@@ -125,6 +125,7 @@ class StoredTokensTask:
         config: StoredTokensConfig | None = None,
         *,
         device: torch.device | str = "cpu",
+        cache: TokenCache | None = None,
     ) -> None:
         self.store = store
         self.config = config or StoredTokensConfig()
@@ -137,7 +138,7 @@ class StoredTokensTask:
         self.batches = LengthBatches(lengths, self.config.batch_size, seed=self.config.seed)
         self.offsets = store.layout.offsets[: self.config.shifts]
         self.steps_per_epoch = self.batches.steps_per_epoch
-        self.cache = TokenCache(store, self.device)
+        self.cache = cache or TokenCache(store, self.device)
         self._known_maps: dict[tuple[str, int, int], tuple[FloatArray, FloatArray]] = {}
         self._reader = ThreadPoolExecutor(1)
         self._ahead: dict[tuple[int, int, int], Future[TokenBatch]] = {}
@@ -225,7 +226,7 @@ class StoredTokensTask:
 
     def forward(self, network: nn.Module, batch: TokenBatch) -> tuple[HeadOutput, Target]:
         """Decode a batch. The start on the time sinusoid is drawn when sequences are windows of a video."""
-        decoder = decoder_of(network)
+        decoder = head_of(network)
         dtype = next(decoder.parameters()).dtype
         exemplars = batch.exemplars_BSTHWC
         drawn = self.config.by_window and network.training

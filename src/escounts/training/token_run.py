@@ -5,16 +5,17 @@ The run folder records what was trained on, video by video, so that an evaluatio
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import nn
 
+from escounts.baselines.repnet import RepNet, RepNetConfig
+from escounts.baselines.transrac import TransRAC, TransRACConfig
 from escounts.config_codec import from_plain, to_plain
 from escounts.datasets.annotations import Dataset, VideoAnnotation
 from escounts.datasets.encoders import encoder_identity
@@ -30,6 +31,7 @@ from escounts.training.objective import (
 )
 from escounts.training.run_folder import ABOUT, reserve_run_folder
 from escounts.training.stored_tokens import StoredTokensConfig, StoredTokensTask
+from escounts.training.token_cache import TokenCache
 from escounts.training.trainer import Report, Trainer, start_distributed
 from escounts.zoo.checkpoint import (
     load_network,
@@ -37,23 +39,24 @@ from escounts.zoo.checkpoint import (
     save_decoder,
     save_network,
     strict_load,
+    write_checkpoint,
 )
 from escounts.zoo.store import kind_of
+
+HeadConfigs: TypeAlias = DecoderConfig | RepNetConfig | TransRACConfig
+"""What can be trained on stored tokens: the paper's decoder, or a rival's head."""
+RIVAL = "rival"
+"""Where a checkpoint keeps a rival's config; `decoder` is the place of the one decoder that counts videos."""
 
 
 @dataclass(frozen=True)
 class TokenRun:
     """Everything that decides what a run learns; the defaults are the paper's recipe."""
 
-    decoder: DecoderConfig = PAPER
+    decoder: HeadConfigs = PAPER
     train: TrainConfig = field(default_factory=TrainConfig)
     tokens: StoredTokensConfig = field(default_factory=StoredTokensConfig)
     objective: ObjectiveConfig = field(default_factory=DensityObjectiveConfig)
-
-    @property
-    def digest(self) -> str:
-        """Short hash of the recipe: equal recipes share a run folder."""
-        return hashlib.sha256(json.dumps(to_plain(self), sort_keys=True).encode()).hexdigest()[:10]
 
 
 @dataclass(frozen=True)
@@ -77,9 +80,9 @@ class RunMetadata:
                 trained=frozenset(values["trained"]),
             )
         except FileNotFoundError:
-            raise DataError(f"{folder} is no run on stored tokens: it has no {ABOUT}") from None
+            raise DataError(f"{folder} is not a run on stored tokens: it has no {ABOUT}") from None
         except KeyError as error:
-            raise DataError(f"{folder} is no run on stored tokens: its {ABOUT} has no {error}") from None
+            raise DataError(f"{folder} is not a run on stored tokens: its {ABOUT} has no {error}") from None
         except (OSError, ValueError, TypeError) as error:
             raise DataError(f"{folder / ABOUT} cannot be read: {error}") from error
 
@@ -94,17 +97,19 @@ def train_on_tokens(
     initial: Path | None = None,
     report: Report | None = None,
     resume: bool = True,
+    cache: TokenCache | None = None,
 ) -> dict[str, float]:
     """Train and leave last and best checkpoints, log and run.json in `out`; the last validation's figures.
 
     initial: a network's checkpoint to start from (its encoder must have made the tokens); the encoder stays
-    frozen and is saved with the decoder, so that the result counts videos on its own.
+    frozen and is saved with the decoder, so that the result counts videos on its own. cache: the store's tokens
+    near the device, where several runs share them.
     """
     where = start_distributed(device)
     train, valid = dataset.split("train"), _validation(dataset)
     torch.manual_seed(run.train.seed)
     network = build(run.decoder, store.layout, initial)
-    task = StoredTokensTask(store, train, valid, run.tokens, device=where)
+    task = StoredTokensTask(store, train, valid, run.tokens, device=where, cache=cache)
     about = {
         "dataset": dataset.name,
         "run": to_plain(run),
@@ -126,12 +131,18 @@ def train_on_tokens(
     return trainer.fit(resume=resume)
 
 
-def build(config: DecoderConfig, layout: TokenLayout, initial: Path | None) -> nn.Module:
-    """A fresh decoder for a store's tokens, or the network to start from with its encoder frozen."""
+def steps_of(run: TokenRun, dataset: Dataset, store: TokenStore) -> int:
+    """Optimiser steps of a run on the videos that the store holds."""
+    videos = sum(video.name in store and store.entries[video.name].cells > 0 for video in dataset.split("train"))
+    return run.train.total_steps(-(-videos // min(run.tokens.batch_size, max(videos, 1))))
+
+
+def build(config: HeadConfigs, layout: TokenLayout, initial: Path | None) -> nn.Module:
+    """A fresh head for a store's tokens, or the network to start from with its encoder frozen."""
     if initial is None:
         if config.in_channels != layout.channels:
             raise ModelError(f"the decoder takes {config.in_channels} channels, the tokens have {layout.channels}")
-        return Decoder(config)
+        return build_head(config)
     network, _ = load_network(initial)
     if encoder_identity(network.encoder) != layout.identity:
         spec = network.encoder.spec
@@ -151,11 +162,18 @@ def load_trained(folder: Path, *, which: str = "best", device: torch.device | st
     if not path.exists():
         raise DataError(f"{folder} has no checkpoint yet; train it first")
     tensors, config, _ = read_checkpoint(path)
-    if kind_of(config) == "network":
+    if RIVAL not in config and kind_of(config) == "network":
         return load_network(path, device)[0]
-    decoder = Decoder(from_plain(DecoderConfig, config["decoder"]))
-    strict_load(decoder, tensors, source=f"the weights in {path}")
-    return decoder.to(device).eval()
+    head = build_head(from_plain(TokenRun, {"decoder": config.get(RIVAL) or config["decoder"]}).decoder)
+    strict_load(head, tensors, source=f"the weights in {path}")
+    return head.to(device).eval()
+
+
+def build_head(config: HeadConfigs) -> nn.Module:
+    """The network a config describes, with fresh weights."""
+    if isinstance(config, RepNetConfig):
+        return RepNet(config)
+    return TransRAC(config) if isinstance(config, TransRACConfig) else Decoder(config)
 
 
 def leakage_key(dataset: str, video: VideoAnnotation) -> str:
@@ -181,10 +199,12 @@ def _saver(run: TokenRun, dataset: str, encoder: str, initial: Path | None) -> A
         about = metadata | {"validation": json.dumps(figures)}
         if isinstance(network, Network):
             save_network(path, network, metadata=about)
-        else:
+        elif isinstance(network, Decoder):
             # The encoder is named: several have tokens of one width, and counting needs the right one.
-            assert isinstance(network, Decoder)
             save_decoder(path, network, encoder=encoder, metadata=about)
+        else:
+            config = {"encoder": encoder, RIVAL: to_plain(run.decoder)}
+            write_checkpoint(path, network.state_dict(), config=config, metadata=about)
 
     return save
 

@@ -1,0 +1,79 @@
+"""A dataset's encoding, planned before anything long starts: which videos, which tokens, how much disk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from escounts.datasets.annotations import Dataset, Problem, VideoAnnotation
+from escounts.datasets.encoders import open_encoder, store_path
+from escounts.datasets.encoding import DiskNeed, Progress, disk_need, encode_dataset, layout_for
+from escounts.datasets.labels import save_labels
+from escounts.datasets.registry import load_dataset
+from escounts.datasets.tokens import TokenLayout, TokenStore
+from escounts.nn.encoders.interface import Encoder
+
+PAPER_POOL = 6
+"""Side of the grid to which the tokens of the paper's encoders are pooled, as in the released code."""
+
+
+@dataclass(frozen=True)
+class EncodingPlan:
+    """What `run` will do. videos: folder they lie in. path: of the store. splits: None for all."""
+
+    dataset: Dataset
+    videos: Path
+    encoder: Encoder
+    layout: TokenLayout
+    path: Path
+    splits: tuple[str, ...] | None
+
+    @property
+    def wanted(self) -> list[VideoAnnotation]:
+        """The videos it is about."""
+        return [video for video in self.dataset.videos if not self.splits or video.split in self.splits]
+
+    @property
+    def need(self) -> DiskNeed:
+        """How much disk it takes."""
+        return disk_need(self.wanted, self.layout)
+
+    def run(self, progress: Progress | None = None) -> tuple[TokenStore, list[Problem]]:
+        """Encode what is not there yet: the store, and every video that was left out with the reason."""
+        store, problems = encode_dataset(
+            self.dataset, self.videos, self.path, self.encoder, self.layout, splits=self.splits, progress=progress
+        )
+        save_labels(self.path, self.dataset)
+        return store, problems
+
+
+def plan_encoding(
+    name: str,
+    root: Path,
+    tokens: Path,
+    *,
+    videos: Path | None = None,
+    encoder: str = "mae-vit-b",
+    pool: int | None = None,
+    shifts: int = 4,
+    exemplars: int = 8,
+    every: int | None = None,
+    padding: Literal["last", "mean"] = "last",
+    splits: Sequence[str] = (),
+    device: str = "cpu",
+) -> EncodingPlan:
+    """The encoding of a dataset by name: what `escounts encode` does.
+
+    >>> plan = plan_encoding("ucfrep", Path("UCF"), Path("tokens"), encoder="r2plus1d-18")
+    >>> plan.need.store, plan.run()
+    """
+    model, identity = open_encoder(encoder, every=every, device=device)
+    side = pool or (min(model.spec.grid[0], PAPER_POOL) if model.spec.fps is None else None)
+    grid = (side, side) if side else None
+    layout = layout_for(model.spec, identity, pool=grid, shifts=shifts, exemplars=exemplars, padding=padding)
+    dataset = load_dataset(name, root)
+    path = store_path(tokens, name, encoder, every)
+    files = videos or (root.parent if root.is_file() else root)
+    return EncodingPlan(dataset, files, model, layout, path, tuple(splits) or None)

@@ -1,0 +1,278 @@
+"""What can be evaluated, behind one interface: a head on tokens (stored, or encoded as they are needed), a model that
+counts video files, and the constant that every method must beat.
+
+A model opens an annotated video once and counts it as often as there are evaluations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from escounts.counter import Counter
+from escounts.datasets.annotations import Dataset, VideoAnnotation
+from escounts.datasets.encoding import encode_exemplars, encode_video
+from escounts.datasets.tokens import TokenLayout, TokenStore, VideoTokens
+from escounts.errors import DataError, VideoError
+from escounts.evaluation.released import SHIFT, frame_count, kept_cells, released_truth, stitch
+from escounts.evaluation.table_spec import EvalSpec
+from escounts.nn.encoders.interface import Encoder
+from escounts.results import DensityMap, ExemplarSpan, FloatArray
+from escounts.training.predictions import (
+    Prediction,
+    decode,
+    decode_tokens,
+    exemplar_arguments,
+    head_of,
+    map_kind,
+    prediction_of,
+)
+from escounts.training.sampling import ExemplarChoice
+
+Count = Callable[[EvalSpec, Sequence[ExemplarChoice]], Prediction]
+"""Counts the opened video as an evaluation says, with the exemplars chosen for it."""
+REMEMBERED_EXEMPLARS = 64
+"""Videos whose exemplars are kept when they are encoded as they are needed."""
+
+
+class EvaluatedModel(Protocol):
+    """name: as the table prints it. identity: everything that decides its counts, as JSON values."""
+
+    name: str
+    identity: Mapping[str, Any]
+
+    def offered(self, video: VideoAnnotation) -> int:
+        """How many exemplars a video can give."""
+        ...
+
+    def fingerprint(self, video: VideoAnnotation) -> str | None:
+        """What the video is now: a count of another one is stale. None: it is not here."""
+        ...
+
+    def open(self, video: VideoAnnotation) -> Count:
+        """The expensive half, done once; raises VideoError or DataError when the video cannot be used."""
+        ...
+
+
+class TokenSource:
+    """A dataset's tokens: from a store where they are in it, else encoded from the videos, one at a time."""
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        layout: TokenLayout,
+        *,
+        store: TokenStore | None = None,
+        encoder: Encoder | None = None,
+        root: Path | None = None,
+    ) -> None:
+        """Either a store, or an encoder and the folder with the videos, or both."""
+        self.dataset, self.layout, self.store, self.encoder, self.root = dataset, layout, store, encoder, root
+        self._exemplars = lru_cache(REMEMBERED_EXEMPLARS)(self._encode_exemplars)
+
+    def offered(self, video: VideoAnnotation) -> int:
+        """Exemplars that a video can give."""
+        if self.store is not None and video.name in self.store:
+            return self.store.entries[video.name].exemplars
+        return min(len(video.exemplars), self.layout.exemplars) if self._file(video) else 0
+
+    def fingerprint(self, video: VideoAnnotation) -> str | None:
+        """The hash of stored tokens, or size and time of the file; None when there is neither."""
+        if self.store is not None and video.name in self.store:
+            entry = self.store.entries[video.name]
+            return entry.sha256[:16] if entry.cells else None
+        file = self._file(video)
+        return None if file is None else file_fingerprint(file)
+
+    def tokens(self, video: VideoAnnotation) -> VideoTokens:
+        """A video's sequences at every offset."""
+        if self.store is not None and video.name in self.store:
+            return self.store.load(video.name)
+        # Exemplars are encoded where they are asked for: each costs as much as a window.
+        return encode_video(self._found(video), video, self._ready_encoder(), replace(self.layout, exemplars=0))
+
+    def exemplar(self, name: str, index: int) -> tuple[Tensor, tuple[float, float]]:
+        """One exemplar's tokens (T, H, W, C) and its span in seconds."""
+        if self.store is not None and name in self.store:
+            return self.store.exemplar(name, index)
+        made = self._exemplars(name)
+        start, end = made.exemplar_spans[index]
+        return made.exemplars[index], (float(start), float(end))
+
+    def _encode_exemplars(self, name: str) -> VideoTokens:
+        video = self.dataset.find(name)
+        return encode_exemplars(self._found(video), video, self._ready_encoder(), self.layout)
+
+    def _file(self, video: VideoAnnotation) -> Path | None:
+        return None if self.root is None or self.encoder is None else self.dataset.locate(self.root, video)
+
+    def _found(self, video: VideoAnnotation) -> Path:
+        file = self._file(video)
+        if file is None:
+            raise VideoError(f"no video of {video.name} under {self.root}")
+        return file
+
+    def _ready_encoder(self) -> Encoder:
+        assert self.encoder is not None  # _found has seen to it
+        return self.encoder
+
+
+class TokenModel:
+    """A decoder, or a rival's head, on tokens."""
+
+    def __init__(
+        self,
+        name: str,
+        network: nn.Module,
+        source: TokenSource,
+        *,
+        identity: Mapping[str, Any],
+        by_window: bool = False,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.name, self.source, self.by_window = name, source, by_window
+        self.device = torch.device(device)
+        self.head = head_of(network).to(self.device).eval()
+        self.identity = identity
+
+    def offered(self, video: VideoAnnotation) -> int:
+        return self.source.offered(video)
+
+    def fingerprint(self, video: VideoAnnotation) -> str | None:
+        return self.source.fingerprint(video)
+
+    def open(self, video: VideoAnnotation) -> Count:
+        tokens = self.source.tokens(video)
+
+        def count(spec: EvalSpec, chosen: Sequence[ExemplarChoice]) -> Prediction:
+            return self._released(video, tokens) if spec.released else self._count(video, tokens, spec, chosen)
+
+        return count
+
+    def _count(
+        self, video: VideoAnnotation, tokens: VideoTokens, spec: EvalSpec, chosen: Sequence[ExemplarChoice]
+    ) -> Prediction:
+        exemplars = []
+        for choice in chosen:
+            shot_THWC, (start, end) = self.source.exemplar(choice.video, choice.index)
+            # Another video has its own tempo: the length of its repetitions says nothing here.
+            exemplars.append((shot_THWC, 0.0 if choice.other else (end - start) / tokens.step))
+        values = decode_tokens(
+            self.head,
+            tokens,
+            self.source.layout,
+            exemplars,
+            shifts=spec.shifts,
+            by_window=self.by_window,
+            device=self.device,
+        )
+        given = spec.exemplars if exemplars else "none"
+        return self._row(video, tokens, values, shots=len(exemplars), exemplars=given)
+
+    def _row(self, video: VideoAnnotation, tokens: VideoTokens, values: FloatArray, **about: Any) -> Prediction:
+        density = DensityMap(values, 0.0, tokens.step, map_kind(self.head))
+        dataset = self.source.dataset.name
+        return prediction_of(video, density, duration=tokens.duration, dataset=dataset, model=self.name, **about)
+
+    def _released(self, video: VideoAnnotation, tokens: VideoTokens) -> Prediction:
+        """The released arithmetic: two shifts, the first cells halved, its own truth."""
+        layout = self.source.layout
+        if SHIFT not in layout.offsets or layout.padding != "mean":
+            raise DataError(
+                f"the released arithmetic needs tokens at offsets 0 and {SHIFT} padded with the mean colour; these "
+                f"have offsets {layout.offsets}, padding {layout.padding!r}: encode with --padding mean"
+            )
+        truth = released_truth(video)
+        given = exemplar_arguments(self.head, (), self.device)
+        maps: list[npt.ArrayLike] = []
+        for offset, cells in zip((0, SHIFT), kept_cells(frame_count(video)), strict=True):
+            sequence = tokens.sequences.get(offset)
+            kept = None if sequence is None else sequence[:cells]
+            maps.append([] if kept is None or not len(kept) else decode(self.head, kept, given, self.device))
+        return self._row(video, tokens, stitch(*maps), released_truth=truth)
+
+
+class FileModel:
+    """A model that counts video files: `lite`, `spectral`, any checkpoint that counts on its own."""
+
+    def __init__(
+        self, name: str, counter: Counter, dataset: Dataset, root: Path, *, identity: Mapping[str, Any]
+    ) -> None:
+        self.name, self.counter, self.dataset, self.root = name, counter, dataset, root
+        self.identity = identity
+
+    def offered(self, video: VideoAnnotation) -> int:
+        return len(video.exemplars) if self.dataset.locate(self.root, video) else 0
+
+    def fingerprint(self, video: VideoAnnotation) -> str | None:
+        file = self.dataset.locate(self.root, video)
+        return None if file is None else file_fingerprint(file)
+
+    def open(self, video: VideoAnnotation) -> Count:
+        file = self.dataset.locate(self.root, video)
+        if file is None:
+            raise VideoError(f"no video of {video.name} under {self.root}")
+        end = None if video.duration is None else video.begin + video.duration
+        encoded = self.counter.encode(file, start=video.begin, end=end)
+
+        def count(spec: EvalSpec, chosen: Sequence[ExemplarChoice]) -> Prediction:
+            if spec.released:
+                raise DataError(f"--released is the arithmetic of the released decoder; {self.name} has its own")
+            exemplars = [self._span(video, choice) for choice in chosen]
+            result = encoded.count(exemplars)
+            return prediction_of(
+                video,
+                replace(result.density, start=result.density.start - video.begin),
+                duration=result.range[1] - result.range[0],
+                dataset=self.dataset.name,
+                shots=len(exemplars),
+                exemplars=spec.exemplars if exemplars else "none",
+                model=self.name,
+            )
+
+        return count
+
+    def _span(self, video: VideoAnnotation, choice: ExemplarChoice) -> ExemplarSpan:
+        other = video if choice.video == video.name else self.dataset.find(choice.video)
+        start, end = other.exemplars[choice.index]
+        file = None if other is video else self.dataset.locate(self.root, other)
+        if other is not video and file is None:
+            raise VideoError(f"no video of {other.name} under {self.root}, whose repetition is the exemplar")
+        return ExemplarSpan(other.begin + start, other.begin + end, None if file is None else str(file))
+
+
+class MeanCount:
+    """Always the mean count of the training videos: what a method must beat to have learnt anything."""
+
+    name = "mean count"
+
+    def __init__(self, dataset: Dataset) -> None:
+        self.dataset = dataset
+        self.constant = float(np.mean([video.count for video in dataset.split("train")]))
+        self.identity: Mapping[str, Any] = {"constant": self.constant}
+
+    def offered(self, video: VideoAnnotation) -> int:
+        return 0
+
+    def fingerprint(self, video: VideoAnnotation) -> str | None:
+        return "any"
+
+    def open(self, video: VideoAnnotation) -> Count:
+        seconds = video.duration or 1.0
+        density = DensityMap(np.array([self.constant], np.float32), 0.0, seconds, "rate")
+        row = prediction_of(video, density, duration=seconds, dataset=self.dataset.name, model=self.name)
+        return lambda spec, chosen: row
+
+
+def file_fingerprint(path: Path) -> str:
+    """Size and time of change: enough to see that a video was replaced."""
+    about = path.stat()
+    return f"{about.st_size}-{about.st_mtime_ns}"

@@ -1,0 +1,223 @@
+"""One evaluation for everything: any model on any dataset, video by video, resumable, with its coverage.
+
+`escounts evaluate` and `escounts table` both end here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from escounts.datasets.annotations import Dataset, VideoAnnotation
+from escounts.datasets.encoders import encode_command
+from escounts.datasets.labels import LABELS, label_path, load_labels
+from escounts.datasets.registry import dataset_entry, load_dataset
+from escounts.datasets.tokens import LAYOUT
+from escounts.errors import DataError, EscountsError
+from escounts.evaluation.evaluated_models import EvaluatedModel
+from escounts.evaluation.exemplar_choice import choose_exemplars
+from escounts.evaluation.named_models import ModelPlace, open_model
+from escounts.evaluation.prediction_files import Coverage, PredictionFile, digest_of
+from escounts.evaluation.table_spec import EvalSpec
+from escounts.training.code_digest import PREDICTING, code_digest
+from escounts.training.predictions import Prediction
+from escounts.training.run_folder import ABOUT
+from escounts.training.sampling import ExemplarChoice
+from escounts.training.token_run import RunMetadata
+
+MODELS = "models"
+"""Where the predictions of models that are not trained here lie under the tables' folder."""
+RELEASED_DATASETS = ("repcount", "repcount-open")
+
+Progress = Callable[[int, int, str], None]
+"""Called with (videos done, videos in all, name of the one in hand)."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What one evaluation found. path: its predictions on disk."""
+
+    spec: EvalSpec
+    rows: tuple[Prediction, ...]
+    coverage: Coverage
+    path: Path
+
+
+def evaluate_model(
+    model: EvaluatedModel,
+    dataset: Dataset,
+    specs: Sequence[EvalSpec],
+    out: Path,
+    *,
+    split: str,
+    limit_videos: int | None = None,
+    form: str = "csv",
+    progress: Progress | None = None,
+) -> list[Evaluation]:
+    """Count the videos of a split as each evaluation says; predictions go to `out`, one file per evaluation.
+
+    A video is opened once for all evaluations. What was counted before and is not stale is not counted again; a video
+    that is not there or cannot be read is named in the coverage, and the rest go on.
+    """
+    videos = dataset.split(split)[:limit_videos]
+    if not videos:
+        raise DataError(f"{dataset.name} has no usable video in split {split!r}")
+    train = dataset.split("train") if "train" in dataset.splits else ()
+    chosen = [_choices(model, videos, train, spec) for spec in specs]
+    files = [_file(model, dataset, spec, out, split, limit_videos, form) for spec in specs]
+    known = [file.known() for file in files]
+    rows: list[list[tuple[str, Prediction]]] = [[] for _ in specs]
+    missing: list[dict[str, str]] = [{} for _ in specs]
+    for done, video in enumerate(videos):
+        if progress:
+            progress(done, len(videos), video.name)
+        now = model.fingerprint(video)
+        todo = []
+        for place in range(len(specs)):
+            fingerprint, row = known[place].get(video.name, ("", None))
+            if row is not None and fingerprint == now:
+                rows[place].append((fingerprint, row))
+            else:
+                todo.append(place)
+        if not todo:
+            continue
+        if now is None:
+            for place in todo:
+                missing[place][video.name] = "not here"
+            continue
+        counted = _count(model, video, {place: (specs[place], chosen[place][video.name]) for place in todo})
+        for place, outcome in counted.items():
+            if isinstance(outcome, str):
+                missing[place][video.name] = outcome
+            else:
+                files[place].add(now, outcome)
+                rows[place].append((now, outcome))
+    if progress:
+        progress(len(videos), len(videos), "")
+    found = []
+    for spec, file, mine, absent in zip(specs, files, rows, missing, strict=True):
+        coverage = Coverage(dataset.name, split, len(videos), len(mine), absent)
+        file.finish(mine, coverage)
+        found.append(Evaluation(spec, tuple(row for _, row in mine), coverage, file.path))
+    return found
+
+
+def labels_digest(videos: Sequence[VideoAnnotation]) -> str:
+    """A hash of what people say about some videos: other labels make other figures."""
+    told = [(v.name, v.file, v.action, v.count, v.spans, v.begin, v.duration, v.split) for v in videos]
+    return digest_of({"videos": told})
+
+
+def _choices(
+    model: EvaluatedModel, videos: Sequence[VideoAnnotation], train: Sequence[VideoAnnotation], spec: EvalSpec
+) -> dict[str, list[ExemplarChoice]]:
+    if not spec.shots:
+        return {video.name: [] for video in videos}
+    offered = {video.name: model.offered(video) for video in (*train, *videos)}
+    return choose_exemplars(videos, train, offered, shots=spec.shots, kind=spec.exemplars)
+
+
+def _file(
+    model: EvaluatedModel,
+    dataset: Dataset,
+    spec: EvalSpec,
+    out: Path,
+    split: str,
+    limit_videos: int | None,
+    form: str,
+) -> PredictionFile:
+    told = dataset.videos if spec.shots else dataset.split(split)
+    identity: Mapping[str, Any] = {
+        "model": dict(model.identity),
+        "labels": labels_digest(told),
+        "spec": asdict(replace(spec, dataset=None)),  # the labels say which dataset it is
+        "code": code_digest(PREDICTING),
+    }
+    some = f"-first{limit_videos}" if limit_videos else ""
+    return PredictionFile(out / f"{dataset.name}-{split}-{spec.label}{some}.{form}", identity)
+
+
+def _count(
+    model: EvaluatedModel, video: VideoAnnotation, todo: Mapping[int, tuple[EvalSpec, Sequence[ExemplarChoice]]]
+) -> dict[int, Prediction | str]:
+    """The row of each evaluation, or why there is none."""
+    try:
+        count = model.open(video)
+    except EscountsError as error:
+        return dict.fromkeys(todo, _one_line(error))
+    found: dict[int, Prediction | str] = {}
+    for place, (spec, chosen) in todo.items():
+        try:
+            found[place] = count(spec, chosen)
+        except EscountsError as error:
+            found[place] = _one_line(error)
+    return found
+
+
+def _one_line(error: EscountsError) -> str:
+    return " ".join(str(error).split())
+
+
+def evaluate_named(
+    model: str,
+    data: str | None = None,
+    *,
+    root: Path | None = None,
+    videos: Path | None = None,
+    tokens: Path | None = None,
+    split: str | None = None,
+    specs: Sequence[EvalSpec] = (EvalSpec(),),
+    out: Path | None = None,
+    checkpoint: str = "best",
+    device: str = "cpu",
+    limit_videos: int | None = None,
+    form: str = "csv",
+    progress: Progress | None = None,
+) -> list[Evaluation]:
+    """Any model on any dataset: what `escounts evaluate` does.
+
+    model: a run folder, a checkpoint, `mean` or a name of `escounts models`. data: a dataset's name; None for the one
+    a run was trained on. root: its folder with labels and videos (videos: where these lie elsewhere); without it the
+    labels beside the stored tokens are used. split: None for the one that published numbers are of, and for every
+    video of a folder that the model did not learn from. out: where predictions go; None for the run's own folder, or
+    a place where `escounts table` finds them.
+
+    >>> (found,) = evaluate_named("lite", "quva", root=Path("QUVA"))
+    >>> found.coverage.text(), [row.predicted for row in found.rows]
+    """
+    run = Path(model) if (Path(model) / ABOUT).is_file() else None
+    name = data or (RunMetadata.read(run).dataset if run else None)
+    if name is None:
+        raise DataError(f"{model} was trained on no dataset that is known: name the one to evaluate on with --data")
+    dataset = labels_of(name, root, tokens)
+    chosen = split or ("all" if name == "folder" and run is None else dataset_entry(name).test)
+    files = videos or (root.parent if root is not None and root.is_file() else root)
+    released = any(spec.released for spec in specs)
+    if released and dataset.name not in RELEASED_DATASETS:
+        allowed = " and ".join(RELEASED_DATASETS)
+        raise DataError(f"--released is the released code's evaluation of {allowed}; got {dataset.name}")
+    place = ModelPlace(dataset, files, tokens, released, checkpoint, device)
+    opened = open_model(model, place, split=chosen)
+    folder = out or (run / "predictions" if run else Path("tables") / MODELS / Path(model).stem)
+    return evaluate_model(
+        opened, dataset, specs, folder, split=chosen, limit_videos=limit_videos, form=form, progress=progress
+    )
+
+
+def labels_of(name: str, root: Path | None, tokens: Path | None) -> Dataset:
+    """A dataset's labels: from its folder, else from beside its tokens."""
+    if root is not None:
+        return load_dataset(name, root)
+    if tokens is None:
+        raise DataError(f"no labels of {name}: give its folder with --root, or its tokens with --tokens")
+    entry = dataset_entry(name)
+    shared = entry.tokens or name
+    stores = [tokens] if (tokens / LAYOUT).exists() else sorted(tokens.glob(f"{shared}-*"))
+    for path in stores:
+        if label_path(path, name).exists() or (path / LABELS).exists():
+            return load_labels(path, name)
+    raise DataError(
+        f"no labels of {name} under {tokens}: give its folder with --root, or {encode_command(name, None)}"
+    )

@@ -1,0 +1,208 @@
+"""Tables on generated videos: the whole chain, from drawing to the printed table, on any machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from escounts.baselines.spectral import SpectralEncoding
+from escounts.datasets.annotations import Dataset, VideoAnnotation
+from escounts.datasets.encoders import OWN_EVERY, open_encoder, quick_encoder, store_path
+from escounts.datasets.encoding import layout_for
+from escounts.datasets.generated import QUICK, SyntheticSet
+from escounts.datasets.generated_tokens import generated_stores, thumbnails_of
+from escounts.datasets.tokens import TokenLayout, TokenStore
+from escounts.evaluation.evaluated_models import Count, EvaluatedModel, MeanCount
+from escounts.evaluation.rendering import FilledTable, fill
+from escounts.evaluation.table_runner import Source, TableRunner, Unavailable
+from escounts.evaluation.table_spec import EvalSpec, NamedModel, Table
+from escounts.training.predictions import prediction_of
+from escounts.training.recipes import FULL_SCALE, QUICK_SCALE, GeneratedScale, Recipe
+from escounts.training.token_run import TokenRun
+from escounts.training.trainer import Report
+
+SOURCE = "ours, synthetic"
+RATES = (4, 8, 16, 32)
+"""Rows of the sampling table: raw frames between sampled ones in the paper, here the rate divided as much."""
+WINDOW = 64
+"""Cells of an encoder window: a video holds several, so that each of K = 4 shifts starts inside it."""
+STANDS_IN = Recipe()
+"""Whose dataset and encoder the generated set and its encoder stand in for."""
+
+FULL_SET = SyntheticSet(
+    train=2400, valid=120, test=300, fps=10.0, size=(128, 128), seconds=(12.8, 22.4), period=(6.0, 60.0)
+)
+"""What a GPU draws and encodes in a minute."""
+
+
+@dataclass(frozen=True)
+class GeneratedExperiment:
+    """A generated set, the size of the runs on it, and the head of rows that are not about the map."""
+
+    what: SyntheticSet
+    scale: GeneratedScale
+    pool: int | None = None
+    head: str = "rate"
+
+
+QUICK_EXPERIMENT = GeneratedExperiment(QUICK, QUICK_SCALE)
+"""Learns a rate, as a map of peaks needs more training than a minute on two cores."""
+FULL_EXPERIMENT = GeneratedExperiment(FULL_SET, FULL_SCALE, pool=2, head="density")
+
+
+class GeneratedBench:
+    """Generated videos with their tokens at every rate, made if they are not there, and tables on them."""
+
+    def __init__(
+        self,
+        out: Path,
+        experiment: GeneratedExperiment,
+        *,
+        rates: Sequence[int] = RATES,
+        device: str = "cpu",
+        workers: int = 0,
+    ) -> None:
+        self.out, self.experiment, self.device = out, experiment, device
+        self.encoder_name = quick_encoder()
+        layouts: dict[Path, TokenLayout] = {}
+        for every in rates:
+            encoder, identity = open_encoder(self.encoder_name, every=every, device=device)
+            pool = None if experiment.pool is None else (experiment.pool, experiment.pool)
+            spec = replace(encoder.spec, window_frames=WINDOW, cells=WINDOW)
+            layout = layout_for(spec, identity, pool=pool, shifts=4, exemplars=4)
+            name = f"synthetic-{identity}"
+            layouts[store_path(out / "tokens", name, self.encoder_name, every)] = layout
+        batch = 32 if device.startswith("cuda") else 4
+        self.dataset = generated_stores(
+            experiment.what, encoder, layouts, device=device, workers=workers, batch=batch
+        )
+        self.stores = {every: TokenStore(path) for every, path in zip(rates, layouts, strict=True)}
+
+    def runner(
+        self, table: Table, *, seeds: Sequence[int], report: Report | None = None, **options: Any
+    ) -> TableRunner:
+        """What fills one table here."""
+        return TableRunner(
+            self.out,
+            self.find_source(table),
+            self.plan(table),
+            find_model=self.find_model,
+            seeds=seeds,
+            device=self.device,
+            report=report,
+            **options,
+        )
+
+    def find_source(self, table: Table) -> Callable[[Recipe, str], Source | Unavailable]:
+        """Tokens for a recipe; a row that names its own dataset or encoder cannot be run as it is labelled."""
+
+        def find(recipe: Recipe, dataset: str) -> Source | Unavailable:
+            if dataset != STANDS_IN.dataset:
+                return Unavailable(
+                    f"the row is of {dataset}, not of generated videos", f"escounts table {table.name}"
+                )
+            if table.names_encoder or recipe.encoder != STANDS_IN.encoder:
+                return Unavailable(
+                    f"the row is of tokens of {recipe.encoder}; generated videos have tokens of {self.encoder_name}",
+                    f"escounts table {table.name} --tokens TOKENS",
+                )
+            if recipe.every not in self.stores:
+                return Unavailable(f"no tokens at 1/{recipe.every // OWN_EVERY} of the rate were made")
+            return Source(self.dataset, self.stores[recipe.every], "test")
+
+        return find
+
+    def plan(self, table: Table) -> Callable[[Recipe, TokenLayout, int], TokenRun]:
+        """The run of a recipe. A table about the map keeps the head that its rows name, in every row."""
+
+        def plan(recipe: Recipe, layout: TokenLayout, seed: int) -> TokenRun:
+            if not table.about_map and self.experiment.head == "rate":
+                recipe = replace(recipe, head="rate")
+            return recipe.generated_run(layout, seed, scale=self.experiment.scale)
+
+        return plan
+
+    def find_model(self, name: NamedModel, spec: EvalSpec) -> tuple[EvaluatedModel, Dataset, str] | Unavailable:
+        """The rows that train nothing."""
+        if spec.dataset != STANDS_IN.dataset:
+            return Unavailable(f"the row is of {spec.dataset}, not of generated videos")
+        if name == "mean":
+            return MeanCount(self.dataset), self.dataset, "test"
+        if name == "spectral":
+            return ThumbnailSpectral(self.dataset, next(iter(self.stores.values()))), self.dataset, "test"
+        return Unavailable(
+            f"{name} counts video files, and generated videos are drawn straight into tokens",
+            f"escounts data make synthetic --root DIR; escounts evaluate {name} --data synthetic --root DIR",
+        )
+
+    def fill(
+        self, table: Table, *, seeds: Sequence[int], report: Report | None = None, **options: Any
+    ) -> FilledTable:
+        """Train what is missing and print the table."""
+        what = self.experiment.what
+        note = (
+            f"ours: {what.train} generated videos to train on, {what.test} held out, tokens of {self.encoder_name}, "
+            "a small decoder; the paper's numbers are of real data and not comparable"
+        )
+        runner = self.runner(table, seeds=seeds, report=report, **options)
+        return fill(table, runner, ours=SOURCE, notes=(note,))
+
+
+class ThumbnailSpectral:
+    """`spectral` on the thumbnails of generated videos, which were never a file."""
+
+    name = "spectral"
+
+    def __init__(self, dataset: Dataset, store: TokenStore) -> None:
+        self.dataset = dataset
+        self.thumbnails = thumbnails_of(store.path)
+        self.identity: Mapping[str, Any] = {"name": self.name, "layout": asdict(store.layout)}
+
+    def offered(self, video: VideoAnnotation) -> int:
+        return 0
+
+    def fingerprint(self, video: VideoAnnotation) -> str | None:
+        return "thumbnails" if video.name in self.thumbnails else None
+
+    def open(self, video: VideoAnnotation) -> Count:
+        assert video.fps is not None
+        encoding = SpectralEncoding(self.thumbnails[video.name].numpy(), 0.0, video.fps)
+        density = encoding.estimate().density
+        row = prediction_of(
+            video, density, duration=video.duration or 0.0, dataset=self.dataset.name, model=self.name
+        )
+        return lambda spec, chosen: row
+
+
+def synthetic_table(
+    table: Table,
+    out: Path,
+    *,
+    quick: bool = True,
+    seeds: Sequence[int] = (0, 1),
+    device: str = "cpu",
+    report: Report | None = None,
+    **options: Any,
+) -> FilledTable:
+    """A table's runs on generated videos."""
+    experiment = QUICK_EXPERIMENT if quick else FULL_EXPERIMENT
+    used = {cells.recipe.every for row in table.rows for cells in row.cells if cells.recipe}
+    with one_thread(quick and device == "cpu"):
+        bench = GeneratedBench(out, experiment, rates=sorted({OWN_EVERY, *used}), device=device)
+        return bench.fill(table, seeds=seeds, report=report, **options)
+
+
+@contextmanager
+def one_thread(wanted: bool) -> Iterator[None]:
+    """Quick runs are of small arrays: a second thread costs more than it brings, most of all on a busy machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1 if wanted else before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,69 @@
+"""The released code's evaluation of RepCount, step by step: what it keeps, how it stitches, what it takes as truth.
+
+Stored are windows of 64 frames that begin every 16 frames, 8 cells of 8 frames each. Shift one reads windows 0, 4,
+8 …, shift two windows 2, 6, 10 …, four cells later; the other two shifts are stored and not used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from escounts.datasets.annotations import VideoAnnotation
+from escounts.density import released_density_map
+from escounts.errors import DataError
+from escounts.results import FloatArray
+
+FRAMES_PER_CELL, WINDOW_CELLS, WINDOW_STRIDE = 8, 8, 16
+SHIFT = 4
+"""Cells by which the second shift begins later."""
+
+
+def frame_count(video: VideoAnnotation) -> int:
+    """Raw frames of a video by its labels."""
+    if video.fps is None or video.duration is None:
+        raise DataError(f"{video.name}: its labels state no frame rate and length, which the released code counts in")
+    return round(video.duration * video.fps)
+
+
+def kept_cells(frames: int) -> tuple[int, int]:
+    """Cells of the two shifts that the loader keeps, as many as its windows hold at most.
+
+    A window begins wherever at least two frames are left; the cells are cut at the last frame.
+    """
+    windows = len(range(0, frames - 1, WINDOW_STRIDE))
+    per_shift = WINDOW_CELLS * FRAMES_PER_CELL // WINDOW_STRIDE
+    end = -(-frames // FRAMES_PER_CELL)
+    first = min(end, WINDOW_CELLS * len(range(0, windows, per_shift)))
+    second = min(max(end - SHIFT, 0), WINDOW_CELLS * len(range(per_shift // 2, windows, per_shift)))
+    return first, second
+
+
+def stitch(first_T: npt.ArrayLike, second_T: npt.ArrayLike) -> FloatArray:
+    """The mean of both maps after four zeros in front of the second, so that a video's first cells count half.
+
+    Raises DataError where the released code fails: the maps are still not equally long.
+    """
+    first, second = np.asarray(first_T, np.float32), np.asarray(second_T, np.float32)
+    if len(first) != len(second):
+        second = np.concatenate([np.zeros(SHIFT, np.float32), second])
+    if len(first) != len(second):
+        raise DataError(f"the released code fails here: its two maps have {len(first)} and {len(second)} cells")
+    mean: FloatArray = ((first + second) / 2).astype(np.float32)
+    return mean
+
+
+def released_truth(video: VideoAnnotation) -> float:
+    """The count that the loader takes as the truth: the sum of its own density map.
+
+    A repetition is lost where two middles share a cell or it has no length. Raises DataError for a video without
+    repetitions, on which the loader fails.
+    """
+    if not video.spans:
+        raise DataError("the released code fails here: its loader takes no video without repetitions")
+    fps = video.fps or 0.0
+    frames = frame_count(video)
+    spans: Sequence[tuple[int, int]] = [(round(start * fps), round(end * fps)) for start, end in video.spans]
+    return float(released_density_map(spans, frames=frames).sum())

@@ -1,0 +1,163 @@
+"""Tables from start to file: on the paper's datasets or on generated videos, estimated before they are made."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Literal
+
+from escounts.atomic_files import write_text
+from escounts.evaluation.generated_tables import FULL_EXPERIMENT, QUICK_EXPERIMENT, GeneratedBench, one_thread
+from escounts.evaluation.groups import by_action
+from escounts.evaluation.rendering import FilledTable, fill
+from escounts.evaluation.table_runner import Source, TableRunner, Unavailable, stored_model, stored_source
+from escounts.evaluation.table_spec import Table
+from escounts.training.recipes import Recipe
+from escounts.training.token_run import steps_of, train_on_tokens
+from escounts.training.trainer import Report
+
+PROBE_STEPS = 8
+"""Steps of one run that an estimate is made from, after as many to warm up."""
+RUN_BYTES = 4
+"""Copies of a run's weights that its folder keeps: last, best, and the optimiser's two."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What making tables takes: runs to train, steps of all, seconds by a measured step, bytes, bytes free."""
+
+    runs: int
+    steps: int
+    seconds: float
+    size: int
+    free: int
+
+    def text(self) -> str:
+        """For a person."""
+        hours, minutes = divmod(round(self.seconds / 60), 60)
+        long = f"{hours} h {minutes} min" if hours else f"{max(minutes, 1)} min"
+        return (
+            f"{self.runs} runs to train, {self.steps} steps: about {long} on this machine (measured on the first), "
+            f"{self.size / 1e9:.2f} GB of disk, {self.free / 1e9:.0f} GB free"
+        )
+
+
+class TableMaker:
+    """Makes tables into one folder; what is there already is kept."""
+
+    def __init__(
+        self,
+        out: Path,
+        *,
+        tokens: Path = Path("tokens"),
+        roots: Mapping[str, Path] | None = None,
+        synthetic: Literal["quick", "full"] | None = None,
+        seeds: Sequence[int] = (0,),
+        epochs: int | None = None,
+        limit_videos: int | None = None,
+        device: str = "cpu",
+        report: Report | None = None,
+    ) -> None:
+        """tokens: folder of token stores. roots: dataset → folder of its videos. synthetic: generated videos
+        instead, at one of two sizes. epochs: of every run, None for the paper's."""
+        self.out, self.device = out, device
+        self.synthetic = synthetic
+        self.single_thread = synthetic == "quick" and device == "cpu"
+        self.bench: GeneratedBench | None = None
+        self._options = {"seeds": tuple(seeds), "limit_videos": limit_videos, "report": report}
+        self._tokens, self._roots, self._epochs = tokens, dict(roots or {}), epochs
+
+    def runner(self, table: Table) -> TableRunner:
+        """What fills one table."""
+        if self.synthetic is not None:
+            return self._bench().runner(table, **self._options)  # type: ignore[arg-type]
+        return TableRunner(
+            self.out,
+            stored_source(self._tokens),
+            lambda recipe, layout, seed: recipe.paper_run(layout, seed, epochs=self._epochs),
+            find_model=stored_model(self._tokens, self._roots, device=self.device),
+            device=self.device,
+            **self._options,  # type: ignore[arg-type]
+        )
+
+    def estimate(self, tables: Sequence[Table]) -> Estimate | None:
+        """What training takes; None when there is nothing to train. Runs a few steps of the first run."""
+        with one_thread(self.single_thread):
+            found: dict[Path, tuple[TableRunner, Recipe, Source, int]] = {}
+            for table in tables:
+                runner = self.runner(table)
+                for recipe, seed in runner.runs([table]):
+                    source = runner.find_source(recipe, recipe.dataset)
+                    assert not isinstance(source, Unavailable)
+                    found.setdefault(runner.folder(recipe, source, seed), (runner, recipe, source, seed))
+            if not found:
+                return None
+            steps = 0
+            for runner, recipe, source, seed in found.values():
+                steps += steps_of(runner.plan_run(recipe, source.store.layout, seed), source.dataset, source.store)
+            per_step, weights = _probe(*next(iter(found.values())))
+        self.out.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(self.out).free
+        return Estimate(len(found), steps, steps * per_step, len(found) * RUN_BYTES * weights, free)
+
+    def make(self, table: Table) -> tuple[FilledTable, Path]:
+        """The table, filled and written as Markdown and CSV; the Markdown file."""
+        self.out.mkdir(parents=True, exist_ok=True)
+        with one_thread(self.single_thread):
+            if self.synthetic is not None:
+                filled = self._bench().fill(table, **self._options)  # type: ignore[arg-type]
+            else:
+                filled = fill(table, self.runner(table))
+        if table.name == "text":
+            filled = replace(filled, notes=(*filled.notes, *class_notes(filled)))
+        stem = table.name if self.synthetic is None else f"{table.name}-synthetic"
+        path = self.out / f"{stem}.md"
+        write_text(path, filled.markdown())
+        write_text(path.with_suffix(".csv"), filled.csv())
+        return filled, path
+
+    def _bench(self) -> GeneratedBench:
+        if self.bench is None:
+            experiment = QUICK_EXPERIMENT if self.synthetic == "quick" else FULL_EXPERIMENT
+            with one_thread(self.single_thread):
+                self.bench = GeneratedBench(self.out, experiment, device=self.device)
+        return self.bench
+
+
+def class_notes(filled: FilledTable) -> list[str]:
+    """Our best and worst classes by OBZ, beside what the paper's text says of its own."""
+    measured = [found for row in filled.rows for found in row.measured if found is not None]
+    if not measured:
+        return []
+    groups = sorted(by_action([row for rows in measured[0].rows for row in rows]), key=lambda group: -group.obz)
+    best, worst = groups[:2], groups[-2:]
+    return [
+        "our best classes by OBZ: " + ", ".join(f"{group.name} {group.obz:.3f}" for group in best),
+        "our worst classes by OBZ: " + ", ".join(f"{group.name} {group.obz:.3f}" for group in worst),
+    ]
+
+
+def _probe(runner: TableRunner, recipe: Recipe, source: Source, seed: int) -> tuple[float, int]:
+    """Seconds of a step of a run, measured over a few after a few; bytes of its weights."""
+    run = runner.plan_run(recipe, source.store.layout, seed)
+    marks: list[tuple[int, float]] = []
+    short = replace(
+        run.train, steps=2 * PROBE_STEPS, log_every=PROBE_STEPS, validate_every=10**9, checkpoint_every=10**9
+    )
+    with TemporaryDirectory() as folder:
+        train_on_tokens(
+            replace(run, train=short),
+            replace(source.dataset, rows={**source.dataset.rows, "valid": 0}),
+            source.store,
+            Path(folder),
+            device=str(runner.device),
+            report=lambda step, total, figures: marks.append((step, time.perf_counter())),
+            resume=False,
+        )
+        weights = (Path(folder) / "last.safetensors").stat().st_size
+    (first, began), (last, ended) = marks[0], marks[-1]
+    return (ended - began) / max(last - first, 1), weights

@@ -1,0 +1,311 @@
+"""Any model on any dataset: streamed or from stored tokens, stopped and gone on with, stale rows counted again."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from command import Outcome, run
+from movies import bouncing, write_movie
+from stores import LAYOUT, store, video
+
+from escounts.datasets.encoding_plan import plan_encoding
+from escounts.datasets.registry import load_dataset
+from escounts.errors import DataError
+from escounts.evaluation import evaluated_models
+from escounts.evaluation.evaluated_models import TokenModel, TokenSource
+from escounts.evaluation.evaluating import evaluate_model, evaluate_named
+from escounts.evaluation.released import released_truth
+from escounts.evaluation.table_spec import EvalSpec
+from escounts.nn.decoder import PAPER, Decoder
+from escounts.nn.encoders import build_encoder
+from escounts.training.predictions import load_predictions
+from escounts.zoo.checkpoint import save_decoder, write_checkpoint
+
+SMALL = replace(
+    PAPER, in_channels=8, channels=32, heads=2, cross_blocks=1, window_blocks=1, window=(4, 2, 2), grid=(2, 2),
+    latent_tokens=16, mlp_ratio=2,
+)  # fmt: skip
+Escounts = Callable[..., Outcome]
+
+
+@pytest.fixture
+def escounts(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Escounts:
+    return lambda *arguments: run(capsys, monkeypatch, *arguments)
+
+
+@pytest.fixture(autouse=True)
+def weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ESCOUNTS_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "weights"
+
+
+def repcount(root: Path, lengths: dict[str, int], *, absent: tuple[str, ...] = ()) -> Path:
+    """Files of RepCount's form: tables and test videos of so many frames, three repetitions each."""
+    for split in ("train", "valid", "test"):
+        (root / "annotation").mkdir(parents=True, exist_ok=True)
+        (root / "video" / split).mkdir(parents=True, exist_ok=True)
+        rows = lengths if split == "test" else {f"{split}1.mp4": 30}
+        with (root / "annotation" / f"{split}.csv").open("w", newline="") as handle:
+            writer = csv.writer(handle)
+            labels = [f"L{k}" for k in range(1, 7)]
+            writer.writerow(["", "type", "name", "count", *labels, "fps", "duration", "num_frames"])
+            for place, (name, frames) in enumerate(rows.items()):
+                edges = [round(k * frames / 3) for k in (0, 1, 1, 2, 2, 3)]
+                writer.writerow([place, "squat", name, 3, *edges, 30, frames / 30, frames])
+                if name not in absent:
+                    write_movie(root / "video" / split / name, bouncing(3, frames / 30, size=(48, 32)), rate=30)
+    return root
+
+
+def released_files(folder: Path) -> tuple[Path, Path]:
+    """A fake released checkpoint and a shallow encoder of the same width."""
+    import sys
+
+    sys.path.insert(0, str(Path(__file__).parents[1] / "nn" / "encoders"))
+    sys.path.insert(0, str(Path(__file__).parents[1] / "nn"))
+    import public_files
+
+    folder.mkdir(exist_ok=True)
+    torch.manual_seed(0)
+    encoder = build_encoder("mae-vit-b", depth=1)
+    config = {"encoder": "mae-vit-b", "options": {"depth": 1}}
+    write_checkpoint(folder / "encoder.safetensors", encoder.state_dict(), config=config)
+    return folder / "encoder.safetensors", public_files.released_decoder_pyth(folder)
+
+
+def test_released_checkpoint_from_file_to_table_row(
+    escounts: Escounts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """weights add → evaluate --released, stopped and gone on with → a row of Table 1a with its coverage."""
+    monkeypatch.chdir(tmp_path)
+    lengths = {"a.mp4": 40, "b.mp4": 64, "gone.mp4": 50, "odd.mp4": 65}
+    root = repcount(tmp_path / "RepCount", lengths, absent=("gone.mp4",))
+    encoder, decoder = released_files(tmp_path / "files")
+    assert escounts("weights", "add", encoder, "--as", "mae-vit-b").code == 0
+    assert escounts("weights", "add", decoder).out.startswith("escounts-repcount: decoder")
+    evaluate = (
+        "evaluate",
+        "escounts-repcount",
+        "--data",
+        "repcount",
+        "--root",
+        root,
+        "--released",
+        "--device",
+        "cpu",
+    )
+
+    opened: list[str] = []
+    encode = evaluated_models.encode_video
+
+    def stopping(path: Path, annotation, *rest):  # type: ignore[no-untyped-def]
+        opened.append(annotation.name)
+        if len(opened) == 2:
+            raise KeyboardInterrupt
+        return encode(path, annotation, *rest)
+
+    monkeypatch.setattr(evaluated_models, "encode_video", stopping)
+    assert escounts(*evaluate).code == 130
+    finished = escounts(*evaluate)
+    assert finished.code == 0, finished.err
+    assert opened == ["a.mp4", "b.mp4", "b.mp4", "odd.mp4"], "what was counted is not counted again"
+    assert "repcount test: 2 of 4 videos scored" in finished.out
+    assert "gone.mp4 (not here)" in finished.out
+    assert "odd.mp4 (the released code fails here: its two maps have 8 and 9 cells)" in finished.out
+    assert "MAE as the released code has it" in finished.out
+
+    folder = tmp_path / "tables" / "models" / "escounts-repcount"
+    rows = load_predictions(folder / "repcount-test-0-none-released.csv")
+    truths = {
+        v.name: released_truth(v) for v in load_dataset("repcount", root).split("test") if v.name in "a.mp4b.mp4"
+    }
+    assert {row.name: row.released_truth for row in rows} == pytest.approx(truths)
+    assert not list(folder.glob("*.partial.jsonl"))
+
+    opened.clear()
+    table = escounts("table", "1a", "--root", f"repcount={root}", "--device", "cpu", "--tokens", tmp_path / "none")
+    assert table.code == 0, table.err
+    text = (tmp_path / "tables" / "1a.md").read_text()
+    (line,) = [line for line in text.splitlines() if "released arithmetic" in line and line.startswith("|")]
+    assert "| 2/4" in line
+    assert opened == ["odd.mp4"], "the table shows what evaluate kept, and tries again what failed"
+    assert "RepNet's head, re-run ViT-B: not run" in text
+    assert "escounts encode repcount --root FOLDER --encoder mae-vit-b" in text
+
+
+def test_streamed_and_stored_tokens_count_alike(escounts: Escounts, tmp_path: Path) -> None:
+    root = repcount(tmp_path / "RepCount", {"a.mp4": 90, "b.mp4": 70})
+    torch.manual_seed(0)
+    decoder = Decoder(replace(SMALL, in_channels=96, grid=(4, 4)))
+    save_decoder(tmp_path / "mine.safetensors", decoder, encoder="patches")
+    specs = [EvalSpec(), EvalSpec(shots=2), EvalSpec(shots=1, exemplars="other")]
+    model = str(tmp_path / "mine.safetensors")
+    streamed = evaluate_named(model, "repcount", root=root, specs=specs, out=tmp_path / "s")
+    plan_encoding("repcount", root, tmp_path / "tokens", encoder="patches").run()
+    stored = evaluate_named(model, "repcount", tokens=tmp_path / "tokens", specs=specs, out=tmp_path / "t")
+    for one, other in zip(streamed, stored, strict=True):
+        assert one.coverage.scored == 2
+        assert [row.predicted for row in one.rows] == pytest.approx([row.predicted for row in other.rows], abs=1e-3)
+    assert [row.shots for row in streamed[1].rows] == [2, 2]
+    zero, two, other = ([row.predicted for row in found.rows] for found in streamed)
+    assert zero != pytest.approx(two, abs=1e-5)
+    assert two != pytest.approx(other, abs=1e-5)
+
+
+def test_models_that_count_files(escounts: Escounts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    root = tmp_path / "mine"
+    root.mkdir()
+    (root / "labels.csv").write_text("file,count\na.mp4,4\nb.mp4,5\n")
+    write_movie(root / "a.mp4", bouncing(4, 4.0, size=(64, 48)), rate=30)
+    write_movie(root / "b.mp4", bouncing(5, 4.0, size=(64, 48)), rate=30)
+    said = escounts("evaluate", "spectral", "--data", "folder", "--root", root)
+    assert said.code == 0, said.err
+    assert "folder all: 2 of 2 videos scored" in said.out
+    rows = load_predictions(tmp_path / "tables/models/spectral/folder-all-0-none-K4.csv")
+    assert [(row.name, row.rounded) for row in rows] == [("a.mp4", 4), ("b.mp4", 5)]
+    table = escounts("evaluate", "spectral", "--data", "folder", "--root", root / "labels.csv")
+    assert table.code == 0, "a table of the same form, the videos beside it"
+    for arguments, message in (
+        (("spectral", "--data", "folder"), "give its folder with --root"),
+        (("nobody", "--data", "folder", "--root", root), "unknown model 'nobody'"),
+        (("spectral", "--root", root), "name the one to evaluate on with --data"),
+        (
+            ("spectral", "--data", "folder", "--root", root, "--released"),
+            "the released code's evaluation of repcount",
+        ),
+    ):
+        refused = escounts("evaluate", *arguments)
+        assert refused.code == 2
+        assert message in refused.err
+
+
+def test_quva_is_a_dataset(escounts: Escounts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    root = tmp_path / "QUVA"
+    (root / "annotations").mkdir(parents=True)
+    (root / "videos").mkdir()
+    write_movie(root / "videos" / "000_bounce.mp4", bouncing(4, 4.0, size=(64, 48)), rate=30)
+    np.save(root / "annotations" / "000_bounce.npy", np.array([30, 60, 90, 120]))
+    np.save(root / "annotations" / "001_absent.npy", np.array([10, 20]))
+    (root / "annotations" / "002_bad.npy").write_bytes(b"no array")
+    dataset = load_dataset("quva", root)
+    first = dataset.find("000_bounce")
+    assert (first.count, first.spans[0], first.spans[-1]) == (4, (0.0, 1.0), (3.0, 4.0))
+    assert any(problem.name == "002_bad" and problem.unusable for problem in dataset.problems)
+    said = escounts("evaluate", "spectral", "--data", "quva", "--root", root)
+    assert said.code == 0, said.err
+    assert "quva test: 1 of 2 videos scored; missing: 001_absent (not here)" in said.out
+
+
+class TestStaleness:
+    """A count of other labels, another video, other weights or other arithmetic is made again, and only that."""
+
+    @pytest.fixture
+    def counted(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
+        videos = [video("t0"), video("e0", split="test"), video("e1", split="test", count=4)]
+        made, dataset = store(tmp_path / "tokens", videos)
+        torch.manual_seed(0)
+        calls: list[str] = []
+        source = TokenSource(dataset, LAYOUT, store=made)
+        model = TokenModel("mine", Decoder(SMALL), source, identity={"weights": "a"})
+        opened = model.open
+        monkeypatch.setattr(model, "open", lambda annotation: calls.append(annotation.name) or opened(annotation))
+
+        def evaluate(labels=dataset, **identity: str):  # type: ignore[no-untyped-def]
+            calls.clear()
+            model.identity = {"weights": "a"} | identity
+            (found,) = evaluate_model(model, labels, [EvalSpec()], tmp_path / "out", split="test")
+            return calls.copy(), found
+
+        return evaluate, dataset, made
+
+    def test_nothing_changed(self, counted) -> None:  # type: ignore[no-untyped-def]
+        evaluate, *_ = counted
+        first, second = evaluate(), evaluate()
+        assert (first[0], second[0]) == (["e0", "e1"], [])
+        assert [r.predicted for r in first[1].rows] == [r.predicted for r in second[1].rows]
+
+    def test_other_weights_or_labels(self, counted) -> None:  # type: ignore[no-untyped-def]
+        evaluate, dataset, _ = counted
+        evaluate()
+        assert evaluate(weights="b")[0] == ["e0", "e1"]
+        evaluate()
+        changed = tuple(replace(v, count=9) if v.name == "e1" else v for v in dataset.videos)
+        calls, found = evaluate(replace(dataset, videos=changed))
+        assert calls == ["e0", "e1"]
+        assert [row.count for row in found.rows] == [3, 9]
+
+    def test_another_video_under_the_same_name(self, counted) -> None:  # type: ignore[no-untyped-def]
+        evaluate, _, made = counted
+        evaluate()
+        made.entries["e1"] = replace(made.entries["e1"], sha256="0" * 64)
+        assert evaluate()[0] == ["e1"]
+
+    def test_other_arithmetic(self, counted, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+        evaluate, *_ = counted
+        evaluate()
+        monkeypatch.setattr("escounts.evaluation.evaluating.code_digest", lambda places: "changed")
+        assert evaluate()[0] == ["e0", "e1"]
+
+
+def test_a_line_cut_short_is_counted_again(tmp_path: Path) -> None:
+    videos = [video("t0"), video("e0", split="test"), video("e1", split="test", count=4)]
+    made, dataset = store(tmp_path / "tokens", videos)
+    torch.manual_seed(0)
+    model = TokenModel("mine", Decoder(SMALL), TokenSource(dataset, LAYOUT, store=made), identity={})
+    (whole,) = evaluate_model(model, dataset, [EvalSpec()], tmp_path / "whole", split="test")
+    opened = model.open
+
+    def failing(annotation):  # type: ignore[no-untyped-def]
+        if annotation.name == "e1":
+            raise KeyboardInterrupt
+        return opened(annotation)
+
+    model.open = failing  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        evaluate_model(model, dataset, [EvalSpec()], tmp_path / "out", split="test")
+    (partial,) = (tmp_path / "out").glob("*.partial.jsonl")
+    partial.write_text(partial.read_text() + '{"fingerprint": "x", "row": {"na')
+    model.open = opened  # type: ignore[method-assign]
+    (resumed,) = evaluate_model(model, dataset, [EvalSpec()], tmp_path / "out", split="test")
+    assert resumed.path.read_bytes() == whole.path.read_bytes()
+    assert json.loads(resumed.path.with_name(resumed.path.name + ".json").read_text())["coverage"]["scored"] == 2
+
+
+def test_open_set_and_benchmark_share_their_tokens(tmp_path: Path) -> None:
+    root = repcount(tmp_path / "RepCount", {"a.mp4": 60, "b.mp4": 60})
+    (root / "open_set").mkdir()
+    for split, name in (("train", "a.mp4"), ("valid", "valid1.mp4"), ("test", "train1.mp4")):
+        source = root / "annotation" / f"{'test' if name == 'a.mp4' else name.split('1')[0]}.csv"
+        lines = source.read_text().splitlines()
+        (root / "open_set" / f"{split}.csv").write_text(
+            "\n".join([lines[0], *[x for x in lines if f",{name}," in x]])
+        )
+    first = plan_encoding("repcount", root, tmp_path / "tokens", encoder="patches")
+    first.run()
+    stamps = {path: path.stat().st_mtime_ns for path in (first.path / "videos").iterdir()}
+    second = plan_encoding("repcount-open", root, tmp_path / "tokens", encoder="patches")
+    assert second.path == first.path
+    made, problems = second.run()
+    assert not problems
+    assert {path: path.stat().st_mtime_ns for path in (first.path / "videos").iterdir()} == stamps
+    assert len(made.entries) == 4, "what the benchmark indexed stays"
+    shutil.rmtree(root)
+    torch.manual_seed(0)
+    save_decoder(tmp_path / "m.safetensors", Decoder(replace(SMALL, in_channels=96, grid=(4, 4))), encoder="patches")
+    for data, videos in (("repcount", 2), ("repcount-open", 1)):
+        (found,) = evaluate_named(
+            str(tmp_path / "m.safetensors"), data, tokens=tmp_path / "tokens", out=tmp_path / data
+        )
+        assert found.coverage.short == f"{videos}/{videos}"
+    with pytest.raises(DataError, match="no labels of ucfrep"):
+        evaluate_named(str(tmp_path / "m.safetensors"), "ucfrep", tokens=tmp_path / "tokens")
