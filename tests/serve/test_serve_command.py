@@ -10,7 +10,8 @@ import httpx
 import pytest
 from serving import Client, Command
 
-from escounts.cli.serve import size
+from escounts.cli.serve import default_data, size
+from escounts.errors import EscountsError
 
 
 def escounts(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -67,3 +68,14 @@ def test_wrong_sizes_are_wrong_use(text: str) -> None:
     done = escounts("serve", "--max-upload", text)
     assert done.returncode == 2
     assert "not a size" in done.stderr
+
+
+def test_without_a_home_directory_a_folder_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+
+    def nowhere() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", nowhere)
+    with pytest.raises(EscountsError, match="--data"):
+        default_data()

@@ -32,8 +32,11 @@ def size(text: str) -> int:
 
 def default_data() -> Path:
     """The user's own data folder."""
-    base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
-    return Path(base) / "escounts"
+    base = os.environ.get("XDG_DATA_HOME")
+    try:
+        return Path(base or Path.home() / ".local" / "share") / "escounts"
+    except RuntimeError as error:
+        raise EscountsError("there is no home directory to keep uploads in; give a folder with --data") from error
 
 
 @click.command("serve")
