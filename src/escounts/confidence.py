@@ -138,9 +138,17 @@ class Calibration:
     def from_json(cls, text: str) -> Calibration:
         """The inverse of to_json."""
         values = json.loads(text)
+        if not isinstance(values, dict):
+            raise ValueError(f"calibration: a mapping is needed, not {type(values).__name__}")
         if "weights" in values:  # features are added at the end; older files know fewer
             values["weights"] += [0.0] * (len(FEATURES) - len(values["weights"]))
-        return from_plain(cls, values, ignore_unknown=True)
+        read = from_plain(cls, values, ignore_unknown=True)
+        for name, value in asdict(read).items():
+            if np.shape(value) != np.shape(getattr(cls, name)) or not np.isfinite(value).all():
+                raise ValueError(
+                    f"calibration: {name} is {value!r}; finite numbers like {getattr(cls, name)} are taken"
+                )
+        return read
 
 
 def wants_faster(evidence: Sequence[Evidence], base_rate: float) -> bool:

@@ -16,7 +16,7 @@ from escounts.nn.device import choose_device
 from escounts.nn.network import Network, NetworkConfig
 from escounts.zoo import store
 from escounts.zoo.catalogue import how_to_get_encoder
-from escounts.zoo.checkpoint import load_decoder, load_encoder, load_network
+from escounts.zoo.checkpoint import building, load_decoder, load_encoder, load_network
 from escounts.zoo.store import StoredWeights
 
 
@@ -28,7 +28,8 @@ def build_model(checkpoint: Path | None, device: str) -> CountingModel:
     place = choose_device(device)
     network, metadata = _network(weights, place)
     if network.encoder.spec.fps is not None:
-        calibration = Calibration.from_json(metadata["calibration"]) if "calibration" in metadata else None
+        with building(weights.path):
+            calibration = Calibration.from_json(metadata["calibration"]) if "calibration" in metadata else None
         return MultiRateModel(weights.name, network, device=place, calibration=calibration)
     released = network.config.decoder.window_padding == "released"
     config = RELEASED_WINDOWS if released else PAPER_WINDOWS

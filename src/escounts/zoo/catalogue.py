@@ -36,7 +36,7 @@ class ModelEntry:
     """One model that can be loaded by name. size_bytes: 0 for a model without weights, and where they are missing.
 
     checkpoint: the file of its decoder or network; None for a model without weights.
-    state: "ready", or "missing: " and what to do about it.
+    state: "ready", or "missing: " or "damaged: " and what to do about it.
     """
 
     name: str
@@ -121,7 +121,8 @@ def _spectral() -> ModelEntry:
 def _paper_model(name: str, encoder: str, summary: str) -> ModelEntry:
     source = source_of(encoder)
     assert source is not None  # every configuration of the paper has a public encoder
-    halves = [half for half in (store.find(encoder), store.find(name)) if half is not None]
+    here = {kept.name: kept for kept in store.stored()}  # whole ones: a damaged file is its own model's affair
+    halves = [here[half] for half in (encoder, name) if half in here]
     released = name == RELEASED_NAME
     return ModelEntry(
         name=name,
@@ -152,7 +153,13 @@ def _own(weights: StoredWeights) -> ModelEntry:
 
 
 def _state(encoder: str | None, decoder: Path) -> str:
-    """ "ready", or what is missing of a model; encoder None: the checkpoint at `decoder` holds both halves."""
+    """ "ready", or what is missing or damaged; encoder None: the checkpoint at `decoder` holds both halves."""
+    for path in [decoder, *([store.stored_path(encoder)] if encoder is not None else [])]:
+        if path.is_file():
+            try:
+                store.describe(path)
+            except ModelError as error:
+                return f"damaged: {error}; add it again with `escounts weights add`"
     missing = []
     if encoder is not None and not store.stored_path(encoder).is_file():
         missing.append(f"encoder {encoder}: {how_to_get_encoder(encoder)}")

@@ -10,7 +10,8 @@ import hashlib
 import json
 import pickle
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -27,10 +28,12 @@ from escounts.nn.decoder import Decoder, DecoderConfig
 from escounts.nn.encoders.interface import Encoder
 from escounts.nn.encoders.registry import build_encoder
 from escounts.nn.network import Network, NetworkConfig
-from escounts.zoo.store import encoder_of, kind_of
+from escounts.zoo.store import DAMAGE, encoder_of, kind_of
 
 FORMAT = "escounts-1"
 OWN_METADATA = ("format", "config", "sha256")
+LARGEST_SETTING = 65_536
+"""No number of a config (channels, blocks, tokens) is larger."""
 STATE_KEYS = ("model_state", "model_state_dict", "state_dict", "model", "module")
 """Where public training code keeps the state dict inside a checkpoint."""
 
@@ -131,8 +134,42 @@ def read_checkpoint(path: Path | str) -> tuple[dict[str, Tensor], dict[str, Any]
         )
     if entries.get("sha256") != tensors_sha256(tensors):
         raise ModelError(f"{path} is damaged: its tensors do not have the sha256 it was saved with")
+    check_finite(path, tensors)
     metadata = {name: value for name, value in entries.items() if name not in OWN_METADATA}
-    return tensors, json.loads(entries["config"]), metadata
+    with building(path):
+        config = json.loads(entries["config"])
+        _check_config(config, most=max(LARGEST_SETTING, len(tensors)))
+    return tensors, config, metadata
+
+
+def check_finite(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Refuse weights that hold NaN or infinity: one of them is enough to count nothing, or anything."""
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not torch.isfinite(tensor.float()).all():
+            raise ModelError(f"{path} is damaged: {name} holds values that are not finite (NaN or infinity)")
+
+
+@contextmanager
+def building(path: Path | str) -> Iterator[None]:
+    """Around what makes something of a file's config: whatever a malformed one raises is a ModelError of one line."""
+    try:
+        yield
+    except DAMAGE as error:
+        reason = _one_line(f"{type(error).__name__}: {error}")
+        raise ModelError(f"{path} is damaged: its config describes nothing that can be built ({reason})") from error
+
+
+def _check_config(config: Any, *, most: int) -> None:
+    """A config is a mapping, and no number in it asks for more than a computer has."""
+    if not isinstance(config, dict):
+        raise ValueError(f"a mapping is needed, not {type(config).__name__}")
+    values: list[Any] = list(config.values())
+    while values:
+        value = values.pop()
+        if isinstance(value, dict | list):
+            values.extend(value.values() if isinstance(value, dict) else value)
+        elif isinstance(value, int) and abs(value) > most:
+            raise ValueError(f"{value} is out of range; up to {most} is allowed")
 
 
 def save_network(
@@ -151,7 +188,9 @@ def save_network(
 def load_network(path: Path | str, device: torch.device | str = "cpu") -> tuple[Network, dict[str, str]]:
     """The network saved at path, in evaluation mode on device in float32, and its metadata."""
     tensors, config, metadata = read_checkpoint(path)
-    network = Network(NetworkConfig.from_plain(config))
+    with building(path):
+        _fits_on_paper(path, lambda: Network(NetworkConfig.from_plain(config)), tensors)
+        network = Network(NetworkConfig.from_plain(config))
     strict_load(network, tensors, source=f"the weights in {path}")
     return network.to(device).eval(), metadata
 
@@ -174,7 +213,9 @@ def load_decoder(path: Path | str, device: torch.device | str = "cpu") -> tuple[
     tensors, config, metadata = read_checkpoint(path)
     if kind_of(config) != "decoder":
         raise ModelError(f"{path} does not hold a decoder alone")
-    decoder = Decoder(from_plain(DecoderConfig, config["decoder"]))
+    with building(path):
+        _fits_on_paper(path, lambda: Decoder(from_plain(DecoderConfig, config["decoder"])), tensors)
+        decoder = Decoder(from_plain(DecoderConfig, config["decoder"]))
     strict_load(decoder, tensors, source=f"the weights in {path}")
     return decoder.to(device).eval(), encoder_of(config), metadata
 
@@ -184,9 +225,18 @@ def load_encoder(path: Path | str, device: torch.device | str = "cpu") -> Encode
     tensors, config, _ = read_checkpoint(path)
     if kind_of(config) != "encoder":
         raise ModelError(f"{path} does not hold an encoder alone")
-    encoder = build_encoder(config["encoder"], **config.get("options", {}))
+    with building(path):
+        _fits_on_paper(path, lambda: build_encoder(config["encoder"], **config.get("options", {})), tensors)
+        encoder = build_encoder(config["encoder"], **config.get("options", {}))
     strict_load(encoder, tensors, source=f"the weights in {path}")
     return encoder.to(device).eval().requires_grad_(False)
+
+
+def _fits_on_paper(path: Path | str, build: Callable[[], nn.Module], tensors: Mapping[str, Tensor]) -> None:
+    """Build it without memory first: a config that asks for more than the file holds is refused before that costs."""
+    with torch.device("meta"):
+        module = build()
+    fitting(module, tensors, source=f"the weights in {path}")
 
 
 def tensors_sha256(tensors: Mapping[str, Tensor]) -> str:
@@ -229,7 +279,7 @@ def _read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         with safe_open(str(path), framework="pt") as file:
             names = list(file.keys())
             return {name: file.get_tensor(name) for name in names}, dict(file.metadata() or {})
-    except (SafetensorError, OSError, ValueError) as error:
+    except (SafetensorError, *DAMAGE) as error:
         raise ModelError(f"{path} is not a whole safetensors file ({error}); fetch it again") from error
 
 

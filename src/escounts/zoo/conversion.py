@@ -20,7 +20,15 @@ from escounts.nn.encoders.public import ENCODER_SOURCES, RELEASED_DECODER
 from escounts.nn.encoders.registry import build_encoder, recognise
 from escounts.nn.network import Network, NetworkConfig
 from escounts.zoo import store as weights
-from escounts.zoo.checkpoint import FORMAT, fitting, read_checkpoint, read_tensors, write_checkpoint
+from escounts.zoo.checkpoint import (
+    FORMAT,
+    building,
+    check_finite,
+    fitting,
+    read_checkpoint,
+    read_tensors,
+    write_checkpoint,
+)
 from escounts.zoo.hub import fetch
 from escounts.zoo.released_keys import released_key
 from escounts.zoo.store import StoredWeights
@@ -76,9 +84,13 @@ def convert(file: Path, *, encoder: str | None = None) -> Converted:
     if file.suffix == ".safetensors" and weights.header_metadata(file).get("format") == FORMAT:
         return _own(file, encoder)
     tensors = read_tensors(file)
-    broken = [key for key, x in tensors.items() if x.is_floating_point() and not torch.isfinite(x).all()]
-    if broken:
-        raise ModelError(f"{file} is damaged: {broken[0]} holds values that are not finite")
+    check_finite(file, tensors)
+    with building(file):
+        return _public(file, tensors, encoder)
+
+
+def _public(file: Path, tensors: Mapping[str, Tensor], encoder: str | None) -> Converted:
+    """What a published file holds, recognised by the names of its tensors."""
     if "shot_token" in tensors:
         return _released_decoder(file, tensors, encoder)
     public = recognise(tensors)
@@ -144,9 +156,9 @@ def _own(file: Path, encoder: str | None) -> Converted:
     """A checkpoint that training wrote: checked like any other, kept as it is."""
     tensors, config, metadata = read_checkpoint(file)
     kind = weights.kind_of(config)
-    if kind == "decoder":
-        config["encoder"] = encoder or weights.encoder_of(config)
-    with torch.device("meta"):
+    with building(file), torch.device("meta"):
+        if kind == "decoder":
+            config["encoder"] = encoder or weights.encoder_of(config)
         if kind == "network":
             module: torch.nn.Module = Network(NetworkConfig.from_plain(config))
         elif kind == "decoder":

@@ -21,6 +21,13 @@ Kind = Literal["encoder", "decoder", "network"]
 
 ENCODER_OF_CHANNELS = {768: "mae-vit-b", 2048: "resnext3d-101", 512: "r2plus1d-18"}
 """What a decoder was most likely trained on, by the channels of a token; `weights add --encoder` overrules it."""
+LONGEST_HEADER = 100 * 2**20
+"""Bytes; what safetensors itself allows."""
+DAMAGE = (
+    *(OSError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError, MemoryError),
+    *(AssertionError, struct.error),
+)
+"""What reading a malformed header, or building what it describes, may raise. RuntimeError: torch, and recursion."""
 STALE_SECONDS = 24 * 3600.0
 """A partial file this old in the store belongs to a process that was killed."""
 
@@ -96,8 +103,8 @@ def describe(path: Path) -> StoredWeights:
             licence=entries.get("licence", "not stated"),
             source=entries.get("source", "not stated"),
         )
-    except (KeyError, TypeError, ValueError) as error:
-        raise ModelError(f"{path} is not an escounts checkpoint") from error
+    except DAMAGE as error:
+        raise ModelError(f"{path} is not an escounts checkpoint, or is damaged") from error
 
 
 def kind_of(config: Mapping[str, Any]) -> Kind:
@@ -118,16 +125,18 @@ def encoder_of(config: Mapping[str, Any]) -> str:
 def header_metadata(path: Path) -> dict[str, str]:
     """The metadata in a safetensors header; checks that the file is as long as its header says."""
     try:
+        size = path.stat().st_size
         with open(path, "rb") as file:
             (length,) = struct.unpack("<Q", file.read(8))
-            size = path.stat().st_size
-            if length > size:
-                raise ValueError("header longer than the file")
+            if length > min(size, LONGEST_HEADER):
+                raise ValueError(f"a header of {length} bytes")
             header = json.loads(file.read(length))
-    except (OSError, ValueError, struct.error) as error:
-        raise ModelError(f"{path} is not a whole safetensors file: {error}") from error
-    metadata: dict[str, str] = header.pop("__metadata__", {})
-    end = max((entry["data_offsets"][1] for entry in header.values()), default=0)
+        metadata = dict(header.pop("__metadata__", None) or {})
+        end = max((int(entry["data_offsets"][1]) for entry in header.values()), default=0)
+    except DAMAGE as error:
+        raise ModelError(f"{path} is not a whole safetensors file: {type(error).__name__}: {error}") from error
     if 8 + length + end != size:
         raise ModelError(f"{path} is truncated: {size} bytes of {8 + length + end}")
+    if not all(isinstance(value, str) for value in metadata.values()):
+        raise ModelError(f"{path} is damaged: its metadata are not all text")
     return metadata
