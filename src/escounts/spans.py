@@ -53,7 +53,7 @@ def spans_from_peaks(values: Array, count: int) -> Found:
     peaks = find_peaks(positive, above=0.0)
     if len(peaks) >= count:
         highest = np.sort(peaks[np.argsort(-positive[peaks], kind="stable")[:count]])
-        middles = np.array([_vertex(positive, int(p)) for p in highest])
+        middles = np.array([p + 0.5 + parabola_vertex(positive, int(p)) for p in highest])
     else:
         middles = _crossings(positive, np.arange(count) + 0.5, count)
     gaps = np.diff(middles)
@@ -211,13 +211,13 @@ def _crossings(values: Array, levels: npt.NDArray[np.generic], count: int) -> Ar
     return np.interp(np.asarray(levels, dtype=np.float64), running, np.arange(len(running)))
 
 
-def _vertex(values: Array, peak: int) -> float:
-    """Place of a peak between cells: the vertex of the parabola through it and its neighbours."""
-    if not 0 < peak < len(values) - 1:
-        return peak + 0.5
-    a, b, c = values[peak - 1 : peak + 2]
-    bend = a - 2 * b + c
-    return float(peak + 0.5 + (0.5 * (a - c) / bend if bend < 0 else 0.0))
+def parabola_vertex(values: Array, at: int) -> float:
+    """How far from `at`, -0.5 to 0.5, the parabola through it and its neighbours has its top; 0 where it has none."""
+    if not 0 < at < len(values) - 1:
+        return 0.0
+    before, here, after = (float(value) for value in values[at - 1 : at + 2])
+    bend = before - 2 * here + after
+    return min(max(0.5 * (before - after) / bend, -0.5), 0.5) if bend < 0 else 0.0
 
 
 def _half_height_width(values: Array, middle: float) -> float:

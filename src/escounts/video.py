@@ -21,23 +21,10 @@ from escounts.errors import VideoError
 Image = npt.NDArray[np.uint8]
 
 VIDEO_SUFFIXES = frozenset(
-    {
-        ".3gp",
-        ".avi",
-        ".flv",
-        ".gif",
-        ".m2ts",
-        ".m4v",
-        ".mjpeg",
-        ".mkv",
-        ".mov",
-        ".mp4",
-        ".mpeg",
-        ".mpg",
-        ".mts",
-    }
-    | {".ogv", ".ts", ".webm", ".wmv", ".y4m"}
+    {".3g2", ".3gp", ".avi", ".flv", ".gif", ".m2ts", ".m4v", ".mjpeg", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg"}
+    | {".mts", ".mxf", ".ogv", ".ts", ".webm", ".wmv", ".y4m"}
 )
+"""What the videos of a folder are called."""
 
 
 @dataclass(frozen=True)

@@ -101,8 +101,11 @@ class Stitcher:
         return np.divide(self._sum, self._cover, out=np.zeros_like(self._sum), where=self._cover > 0)
 
 
-def triangle(size: int) -> Array:
-    """Weights that fall linearly from a window's middle to its ends, all above 0, largest 1 or just below."""
-    place = np.arange(size) + 0.5
-    weights: Array = np.minimum(place, size - place) / (size / 2)
+def triangle(size: int, *, edge: float = 0.5) -> Array:
+    """Weights that fall linearly from a window's middle to its ends, all above 0.
+
+    edge: the outermost weight, in steps from one weight to the next; half a step makes the largest 1 or just below.
+    """
+    place = np.arange(size) + edge
+    weights: Array = np.minimum(place, place[::-1]) / (size / 2)
     return weights

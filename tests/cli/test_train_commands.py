@@ -137,17 +137,37 @@ def test_the_default_models_recipe_is_a_command(
 
     asked: list[TrainConfig] = []
 
-    def encode_exemplars(run: synthetic_run.SyntheticRun, **_: object) -> dict[str, float]:
+    def record(run: synthetic_run.SyntheticRun, **_: object) -> dict[str, float]:
         asked.append(run.train)
         return {}
 
-    monkeypatch.setattr(synthetic_run, "train_synthetic", encode_exemplars)
+    monkeypatch.setattr(synthetic_run, "train_synthetic", record)
     options = ["--seed", "11", "--seconds", "460", "--lr", "5e-4", "--warmup", "100", "--ema", "0.999", "--compile"]
     for arguments in (options, []):
         outcome = escounts("train", "synthetic", "--out", tmp_path / "run", "--device", "cpu", *arguments)
         assert outcome.code == 0, outcome.err
     second = synthetic_recipe(seed=11, seconds=460.0, lr=5e-4, warmup_steps=100, ema=0.999, compile=True)
     assert asked == [second, synthetic_recipe()]
+
+
+def test_a_smoke_run_follows_the_options_beside_it(
+    escounts,  # type: ignore[no-untyped-def]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from escounts.training import synthetic_run
+    from escounts.training.synthetic_run import NETWORKS, SMOKE
+
+    asked: list[synthetic_run.SyntheticRun] = []
+    monkeypatch.setattr(synthetic_run, "train_synthetic", lambda run, **_: asked.append(run) or {})
+    for options in ([], ["--model", "lite", "--steps", "7", "--lr", "1e-3", "--warmup", "2"]):
+        outcome = escounts("train", "synthetic", "--smoke", "--out", tmp_path / "run", "--device", "cpu", *options)
+        assert outcome.code == 0, outcome.err
+    plain, changed = asked
+    assert (plain.network, plain.train) == (SMOKE.network, SMOKE.train)
+    assert changed.network == NETWORKS["lite"] and changed.pixels == SMOKE.pixels
+    assert (changed.train.steps, changed.train.lr, changed.train.warmup_steps) == (7, 1e-3, 2)
+    assert changed.train.batch_size == SMOKE.train.batch_size
 
 
 def test_the_released_objective_is_an_option(

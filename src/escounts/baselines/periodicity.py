@@ -10,6 +10,9 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from escounts.spans import parabola_vertex
+from escounts.windows import triangle
+
 Signal = npt.NDArray[np.float32]
 Curve = npt.NDArray[np.float64]
 
@@ -100,22 +103,16 @@ def local_lengths(profile_of: Callable[[slice, int], Curve], period: float, fram
     if frames <= 1.1 * span or period < 10:
         return np.full(frames, period)
     rate, weight = np.zeros(frames), np.zeros(frames)
-    ramp = np.minimum(np.arange(1, span + 1), np.arange(span, 0, -1)).astype(np.float64)
+    weights = triangle(span, edge=1.0)
     for start in [*range(0, frames - span, max(1, int(period / 2))), frames - span]:
         profile = profile_of(slice(start, start + span), longest)
         lags = np.arange(shortest, longest - 1)
         score = profile[lags] - np.log2(lags / period) ** 2
-        rate[start : start + span] += ramp / _vertex(profile, int(lags[score.argmax()]))
-        weight[start : start + span] += ramp
+        best = int(lags[score.argmax()])
+        rate[start : start + span] += weights / (best + parabola_vertex(profile, best))
+        weight[start : start + span] += weights
     lengths: Curve = weight / rate
     return lengths
-
-
-def _vertex(profile: Curve, lag: int) -> float:
-    """The top of the parabola through a lag and its neighbours; the lag itself where there is none."""
-    before, here, after = (float(profile[lag + step]) for step in (-1, 0, 1))
-    bend = before - 2 * here + after
-    return lag + min(max(0.5 * (before - after) / bend, -0.5), 0.5) if bend < 0 else float(lag)
 
 
 def recurrence(signal: Signal, lag: int) -> Curve:

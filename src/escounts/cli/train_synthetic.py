@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from difflib import get_close_matches
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from escounts.cli.counting_display import counting_display
 from escounts.cli.training_display import training_display
@@ -90,7 +90,11 @@ def _footage_options(function: Callable[..., None]) -> Callable[..., None]:
 )
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--init", "initial", type=click.Path(path_type=Path, exists=True), help="Start from this checkpoint.")
-@click.option("--smoke", is_flag=True, help="A minute on a CPU: a tiny model, short videos, few steps.")
+@click.option(
+    "--smoke",
+    is_flag=True,
+    help="A minute on a CPU: a tiny model, short videos, few steps, where no option says otherwise.",
+)
 def synthetic(
     model: str,
     out: Path,
@@ -117,7 +121,7 @@ def synthetic(
     from escounts.training.config import synthetic_recipe
     from escounts.training.synthetic_run import NETWORKS, SMOKE, SyntheticRun, train_synthetic
 
-    train = synthetic_recipe(
+    settings: dict[str, Any] = dict(
         steps=steps,
         seconds=seconds,
         batch_size=batch_size,
@@ -128,9 +132,12 @@ def synthetic(
         seed=seed,
     )
     generator = _generator(choices)
-    run = SyntheticRun(network=NETWORKS[model], train=train, generator=generator)
-    if smoke:
-        run = replace(SMOKE, train=replace(SMOKE.train, seed=seed, seconds=seconds), generator=generator)
+    if smoke:  # its own values, except where the command line says otherwise
+        network = NETWORKS[model] if "model" in _given() else SMOKE.network
+        train = replace(SMOKE.train, **{name: value for name, value in settings.items() if name in _given()})
+        run = replace(SMOKE, network=network, train=train, generator=generator)
+    else:
+        run = SyntheticRun(network=NETWORKS[model], train=synthetic_recipe(**settings), generator=generator)
     bank, motion, provenance = _footage(workers=workers, **footage)
     with training_display() as report:
         figures = train_synthetic(
@@ -148,6 +155,17 @@ def synthetic(
         if name.startswith("val_"):
             click.echo(f"{name.removeprefix('val_'):10s} {value:.3f}")
     click.echo(f"wrote {out / 'last.safetensors'}")
+
+
+def _given() -> set[str]:
+    """Options of this call that were written on the command line, by the names of the recipe's settings."""
+    context = click.get_current_context()
+    options = {"warmup": "warmup_steps", "compiled": "compile"}
+    return {
+        options.get(name, name)
+        for name in context.params
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    }
 
 
 def _generator(choices: tuple[str, ...]) -> GeneratorConfig:
@@ -220,6 +238,7 @@ def _footage(
 ) -> tuple[ClipBank | None, MotionBank | None, dict[str, str]]:
     """The banks that the options name, and what a checkpoint says of them."""
     from escounts.synthetic import ClipBank, MotionBank
+    from escounts.training.run_folder import package_commit
     from escounts.training.synthetic_run import clip_files, may_repeat
 
     bank = None
@@ -232,16 +251,10 @@ def _footage(
             bank = bank.with_coded_stills(coded_stills, workers=max(1, workers))
     motion = MotionBank.from_npz(mocap, mocap.with_suffix(".csv")) if mocap is not None else None
     provenance = {
-        "commit": _commit(),
+        "commit": package_commit(),
         "footage": "every licence" if every_licence else "permissive" if bank else "none",
         "clips": str(len(bank.names) - coded_stills) if bank else "0",
         "coded_stills": str(coded_stills if bank else 0),
         "mocap": "yes" if motion else "no",
     }
     return bank, motion, provenance
-
-
-def _commit() -> str:
-    """The commit of the working tree, or "unknown" outside one."""
-    call = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-    return call.stdout.strip() or "unknown"

@@ -18,27 +18,9 @@ from escounts.serve.data_folder import DISK_RESERVE, UPLOAD, DataFolder
 from escounts.serve.database import Database, VideoRow
 from escounts.serve.settings import MEBIBYTE
 from escounts.serve.worker import Source
+from escounts.video import VIDEO_SUFFIXES
 
-SUFFIXES = frozenset(
-    {
-        "mp4",
-        "m4v",
-        "mov",
-        "mkv",
-        "webm",
-        "avi",
-        "gif",
-        "mpg",
-        "mpeg",
-        "ts",
-        "m2ts",
-        "mts",
-        "wmv",
-        "flv",
-        "ogv",
-    }
-    | {"3gp", "3g2", "mxf", "apng", "webp", "y4m"}
-)
+UPLOAD_SUFFIXES = VIDEO_SUFFIXES | {".apng", ".webp"}
 MEDIA_LIMIT = 2000
 CHECK_BYTES = 8 * MEBIBYTE
 """How often the room on the disk is looked at while an upload comes in."""
@@ -61,8 +43,8 @@ def shown_name(name: str) -> str:
 
 def safe_suffix(name: str) -> str:
     """The suffix of a known kind of video, with its dot, or nothing."""
-    suffix = name.rsplit(".", 1)[-1].lower() if "." in name else ""
-    return f".{suffix}" if suffix in SUFFIXES else ""
+    suffix = f".{name.rsplit('.', 1)[-1].lower()}" if "." in name else ""
+    return suffix if suffix in UPLOAD_SUFFIXES else ""
 
 
 def content_type(file: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -11,6 +12,7 @@ from typing import Any
 import torch
 from filelock import BaseFileLock
 
+from escounts import __version__
 from escounts.atomic_files import atomic_file, lock_folder, remove_partials, write_text
 from escounts.errors import DataError
 
@@ -89,3 +91,14 @@ def _tensorboard(path: Path) -> Any:
     except ImportError:
         return None
     return SummaryWriter(str(path / "tensorboard"))
+
+
+def package_commit() -> str:
+    """The commit of the escounts that runs, not of wherever the user stands; its version where there is none."""
+    package = Path(__file__).resolve().parent.parent
+    ask = ["git", "-C", str(package), "log", "-1", "--format=%H", "--", "."]
+    try:
+        call = subprocess.run(ask, capture_output=True, text=True, check=False)
+        return call.stdout.strip() or f"version {__version__}"
+    except OSError:  # no git on this machine
+        return f"version {__version__}"
