@@ -105,6 +105,7 @@ class Calibration:
     repeats": the sharper it is, the less a doubt takes off the count.
     nothing_below: the least that the chosen view's certainty and half of the others' support must come to; under it,
     without an exemplar, nothing repeats.
+    calibrated: fitted for this very model; if not, its confidence is not called a probability.
     """
 
     weights: tuple[float, ...] = (-3.0, 6.0, 1.0, 1.0, 0.0, 0.0, 0.5, 0.0)
@@ -114,6 +115,7 @@ class Calibration:
     gate_bias: float = 0.0
     gate_sharpness: float = 1.0
     nothing_below: float = 0.0
+    calibrated: bool = True
 
     def confidence(
         self,

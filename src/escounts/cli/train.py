@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from escounts.datasets.annotations import Problem
 
 PATH = click.Path(path_type=Path)
 RIVALS = ("repnet", "transrac")
@@ -36,7 +39,6 @@ def command() -> None:
 
 def _run_options(function: Callable[..., None]) -> Callable[..., None]:
     options = [
-        click.option("--out", type=PATH, required=True, help="The run's folder."),
         click.option("--epochs", type=int, help="Default: 300, the paper's."),
         click.option("--steps", type=int, help="Optimiser steps, instead of epochs."),
         click.option("--batch", "batch_size", type=int, help="Videos per step (default 8)."),
@@ -68,6 +70,7 @@ def _dataset_command(group_name: str, datasets: tuple[str, ...]) -> None:
         show_default=True,
         help="eq. 6, or the released code's arithmetic of it.",
     )
+    @click.option("--out", type=PATH, required=True, help="The run's folder.")
     @click.option("--self-attention-only", is_flag=True, help="No exemplars in the decoder (Table 3a).")
     @click.option(
         "--decoder",
@@ -115,23 +118,75 @@ _dataset_command("ovr", ("ovr-ego4d", "ovr-kinetics"))
 
 @command.command()
 @click.option("--root", type=PATH, required=True, help="Your videos, with a labels.csv.")
-@click.option("--tokens", type=PATH, help="Where to keep the tokens (default: in the run's folder).")
-@click.option("--init", "initial", default="lite", show_default=True, help="lite, a checkpoint, or none.")
+@click.option("--as", "name", metavar="NAME", help="Name of the new model: `escounts count --model NAME`.")
+@click.option(
+    "--replace", "replace_old", is_flag=True, help="Write over a model of that name that was taught before."
+)
+@click.option("--out", type=PATH, help="A folder for the model, instead of a name; the run's, with --whole-decoder.")
+@click.option("--init", "initial", default="lite", show_default=True, help="A model, a checkpoint, or none.")
+@click.option("--whole-decoder", is_flag=True, help="For hundreds of videos: train the decoder on stored tokens.")
+@click.option("--tokens", type=PATH, help="Where to keep those tokens (default: in the run's folder).")
 @_run_options
-def folder(root: Path, tokens: Path | None, initial: str, **options: Any) -> None:
-    """Train on your own videos: labels.csv has file, start_s, end_s, [class] per repetition, or file, count."""
+def folder(
+    root: Path,
+    name: str | None,
+    replace_old: bool,
+    out: Path | None,
+    initial: str,
+    whole_decoder: bool,
+    tokens: Path | None,
+    **options: Any,
+) -> None:
+    """Teach the model your own action from three to ten labelled videos.
+
+    labels.csv has file, start_s, end_s, [class] per repetition, or file, count per video. Each video is left out in
+    turn to see whether what was learnt counts it better; if not, the old model is kept and said so. The options of a
+    longer run (--epochs, --steps, --batch, --lr, --seed, --ema, --precision) are for --whole-decoder and --init none.
+    """
+    if (name is None) == (out is None):
+        raise click.UsageError("give the new model a name with --as NAME, or a folder with --out")
+    if not whole_decoder and initial != "none":
+        _teach(root, name, out, initial, options["device"], replace_old=replace_old)
+        return
+    if out is None:
+        raise click.UsageError("--whole-decoder and --init none train for long and need a folder: --out RUN")
     from escounts.cli.counting_display import counting_display
     from escounts.training.dataset_run import train_folder
 
     with counting_display("videos") as progress, _training(options) as how:
-        figures, problems = train_folder(
-            root, options["out"], tokens=tokens, initial=initial, progress=progress, **how
+        figures, problems = train_folder(root, out, tokens=tokens, initial=initial, progress=progress, **how)
+    _say_problems(problems)
+    _say(figures, out)
+    if initial != "none":
+        click.echo(f"count with it: escounts count --model {out / 'best.safetensors'} VIDEO")
+
+
+def _teach(root: Path, name: str | None, out: Path | None, initial: str, device: str, *, replace_old: bool) -> None:
+    """Learn the action of a folder and print what it did, video by video."""
+    from escounts.cli.counting_display import counting_display
+    from escounts.training.own_action import learn_folder, own_model_path
+
+    path = out / "best.safetensors" if out is not None else own_model_path(str(name), replace_old=replace_old)
+    with counting_display("per cent") as display:
+        report, problems = learn_folder(
+            root,
+            path,
+            initial=initial,
+            device=device,
+            progress=lambda stage, share: display(round(100 * share), 100, stage),
         )
+    _say_problems(problems)
+    click.echo(f"{'labelled':>9s} {'before':>7s} {'left out':>9s} {'learnt':>7s}")
+    for video in report.videos:
+        click.echo(f"{video.labelled:9d} {video.before:7d} {video.after:9d} {video.fitted:7d}  {video.name}")
+    click.echo(report.message)
+    if report.helped:
+        click.echo(f"count with it: escounts count --model {name or path} VIDEO")
+
+
+def _say_problems(problems: Iterable[Problem]) -> None:
     for problem in problems:
         click.echo(f"{'left out' if problem.unusable else 'odd'}: {problem}", err=True)
-    _say(figures, options["out"])
-    if initial != "none":
-        click.echo(f"count with it: escounts count --model {options['out'] / 'best.safetensors'} VIDEO")
 
 
 @contextmanager

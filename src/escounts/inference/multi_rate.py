@@ -54,7 +54,7 @@ class MultiRateModel:
         self.device = torch.device(device)
         self.network = network.to(self.device).eval()
         self.network.encoder.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.calibration = calibration or Calibration()
+        self.calibration = calibration or Calibration(calibrated=False)
         head = network.decoder.config.head
         self.video_outputs = len(VIDEO_OUTPUTS) if isinstance(head, RateHeadConfig) and head.video_width else 0
         self.unsure_below = self.calibration.unsure_below
@@ -84,7 +84,7 @@ class MultiRateModel:
                 yield image
 
         encoding = MultiRateEncoding(self, read, start=start, video=video.info.path.resolve())
-        self._encode(encoding, thorough=thorough, progress=progress)
+        self.encode_views(encoding, thorough=thorough, progress=progress)
         images.forget()
         if encoding.frames == 0:
             raise VideoError(f"{video.info.path}: no frame between {start:.2f} s and {start + whole:.2f} s")
@@ -98,10 +98,13 @@ class MultiRateModel:
         """Encode (S, S, 3) RGB images that come at the base rate, the first at `start` seconds."""
         kept = images if isinstance(images, Sequence) or hasattr(images, "__array__") else list(images)
         encoding = MultiRateEncoding(self, lambda _: kept, start=start)
-        self._encode(encoding, thorough=thorough)
+        self.encode_views(encoding, thorough=thorough)
         return encoding
 
-    def _encode(self, encoding: MultiRateEncoding, *, thorough: bool, progress: Progress | None = None) -> None:
+    def encode_views(
+        self, encoding: MultiRateEncoding, *, thorough: bool = False, progress: Progress | None = None
+    ) -> None:
+        """Have an encoding encode, and ask, the views that it needs; those it has are not encoded again."""
         if thorough:
             encoding.encode(self.thorough_views, progress)
             return

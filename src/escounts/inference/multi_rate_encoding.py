@@ -25,9 +25,9 @@ from escounts.inference.pool import InferencePool
 from escounts.inference.repetition_scores import Looks, SpanEvidence, score
 from escounts.inference.views import BASE_RATE, Image, View, ViewEncoder, Window, WindowStore
 from escounts.nn.decoder import ExemplarKeysValues
-from escounts.nn.heads import RateHeadConfig, read_periods
+from escounts.nn.heads import HeadOutput, RateHeadConfig, read_periods
 from escounts.nn.lite import exemplar_cells
-from escounts.results import DensityMap, Estimate
+from escounts.results import ConfidenceKind, DensityMap, Estimate
 from escounts.windows import Stitcher, triangle
 
 if TYPE_CHECKING:
@@ -179,7 +179,8 @@ class MultiRateEncoding:
         map_ = DensityMap(density, self.start + first / BASE_RATE, 1 / BASE_RATE, "rate")
         main = max(set(chosen), key=list(chosen).count)
         judge = partial(self._scores, self._select_views(exemplars)[main], evidence[main], first, exemplars)
-        return Estimate(map_, confidence, details, score_spans=judge)
+        kind: ConfidenceKind = "probability" if calibration.calibrated else "agreement"
+        return Estimate(map_, confidence, details, confidence_kind=kind, score_spans=judge)
 
     def _scores(
         self,
@@ -305,9 +306,8 @@ class MultiRateEncoding:
 
         lasts: cells of a marked repetition.
         """
-        projected = self.store.read(windows, self.model.device)
         decoder, calibration = self.model.network.decoder, self.model.calibration
-        output = decoder.decode(projected, keys_values.expand(len(windows)))
+        output = self.head_output(windows, keys_values)
         assert output.gate_logits_BT is not None and output.period_logits_BTP is not None
         assert isinstance(decoder.config.head, RateHeadConfig)
         rate, sharpness = read_periods(
@@ -318,6 +318,11 @@ class MultiRateEncoding:
         stacked = torch.stack([rate if assume_repeats else rate * gates, gates, sharpness, *video])
         maps: Array = stacked.float().cpu().numpy()
         return maps
+
+    def head_output(self, windows: Sequence[Window], keys_values: ExemplarKeysValues) -> HeadOutput:
+        """What the decoder makes of windows of equal length."""
+        projected = self.store.read(windows, self.model.device)
+        return self.model.network.decoder.decode(projected, keys_values.expand(len(windows)))
 
     def _keys_values(self, view: View, exemplars: Sequence[MultiRateExemplar]) -> ExemplarKeysValues:
         decoder = self.model.network.decoder

@@ -189,6 +189,26 @@ class Decoder(nn.Module):
         """
         if lengths is not None and valid_BT is None:
             raise ValueError("lengths say how many cells valid_BT calls real: give both, or lengths not at all")
+        x, packing = self._attended(projected, exemplars, valid_BT, lengths, time_offset)
+        output: HeadOutput = self.head(x)
+        if packing is not None:
+            for name, value in list(vars(output).items()):
+                setattr(output, name, None if value is None else packing.unpack(value))
+        return output
+
+    def features(self, projected: Projected, exemplars: ExemplarKeysValues) -> Tensor:
+        """What the head sees of a video of which every cell is real, (B, T, H, W, C)."""
+        return self._attended(projected, exemplars, None, None, 0.0)[0]
+
+    def _attended(
+        self,
+        projected: Projected,
+        exemplars: ExemplarKeysValues,
+        valid_BT: Tensor | None,
+        lengths: tuple[int, ...] | None,
+        time_offset: float | Tensor,
+    ) -> tuple[Tensor, Packing | None]:
+        """The tokens after all blocks, packed where samples differ in length."""
         x, packing = self._positioned(projected, time_offset), None
         weights_BNS = None if exemplars.weights_BS is None else exemplars.weights_BS[:, None]
         if valid_BT is not None:
@@ -208,11 +228,7 @@ class Decoder(nn.Module):
             x = block(x, packing)
         if self.final_norm is not None:
             x = self.final_norm(x)
-        output: HeadOutput = self.head(x)
-        if packing is not None:
-            for name, value in list(vars(output).items()):
-                setattr(output, name, None if value is None else packing.unpack(value))
-        return output
+        return x, packing
 
     def forward(
         self,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -16,6 +16,7 @@ from torch import nn
 
 from escounts.baselines.repnet import RepNet, RepNetConfig
 from escounts.baselines.transrac import TransRAC, TransRACConfig
+from escounts.confidence import Calibration
 from escounts.config_codec import from_plain, to_plain
 from escounts.datasets.annotations import Dataset, VideoAnnotation
 from escounts.datasets.encoders import encoder_identity
@@ -192,8 +193,9 @@ def refuse_leakage(about: RunMetadata, dataset: str, videos: Iterable[VideoAnnot
 def _saver(run: TokenRun, dataset: str, encoder: str, initial: Path | None) -> Any:
     metadata = {"dataset": dataset, "run": json.dumps(to_plain(run))}
     if initial is not None and (calibration := read_checkpoint(initial)[2].get("calibration")):
-        # The gate's bias and the floors go with the encoder and head that the run starts from.
-        metadata |= {"calibration": calibration, "calibrated": "before fine-tuning"}
+        # The gate's bias and the floors go with the encoder and head that the run starts from; the confidence was
+        # fitted before fine-tuning and is not a probability any more.
+        metadata["calibration"] = replace(Calibration.from_json(calibration), calibrated=False).to_json()
 
     def save(path: Path, network: nn.Module, figures: dict[str, float]) -> None:
         about = metadata | {"validation": json.dumps(figures)}

@@ -207,7 +207,7 @@ class Trainer:
             figures = self.task.validate(self.network)
         if self.rank == 0:
             self.save(self.out / "last.safetensors", self.network, figures)
-            if figures.get("mae", float("inf")) < self.best:
+            if "mae" in figures and figures["mae"] <= self.best:  # of two alike, the later has learnt more
                 self.best = figures["mae"]
                 self.save(self.out / "best.safetensors", self.network, figures)
         if self.average:

@@ -1,0 +1,315 @@
+"""A model learns your own action from a few labelled videos, or says that it could not.
+
+Videos are encoded once. Leave-one-out says how well a video is counted that was not learnt from, for every checkpoint
+of the training; only if that is better than before is a model kept.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from escounts.counter import Counter, EncodedVideo
+from escounts.datasets.annotations import Problem, Span
+from escounts.datasets.registry import load_dataset
+from escounts.errors import DataError, ModelError
+from escounts.inference.multi_rate import MultiRateModel
+from escounts.nn.heads import RateHead
+from escounts.training.head_tuning import (
+    FeatureEncoding,
+    HeadRows,
+    in_other_unit,
+    tuned_heads,
+    with_head,
+    without_video_outputs,
+)
+from escounts.video import Video
+from escounts.zoo import catalogue, store
+from escounts.zoo.checkpoint import save_network
+
+FEWEST = 3
+"""Labelled videos: with fewer, one cannot be left out and an action still be seen twice."""
+STEPS = 40
+EVERY = 4
+"""Steps between checkpoints."""
+TAUGHT = "taught"
+"""Entry of a checkpoint's metadata that holds the report."""
+UNITS = (2.0, 0.5)
+"""Labels may count sides where the model counts cycles, or cycles where it counts sides."""
+
+Stage = Literal["encoding", "checking", "training"]
+Progress = Callable[[Stage, float], None]
+"""Called with what is being done and how much of the whole is, 0..1."""
+ENCODING_SHARE, CHECKING_SHARE = 0.7, 0.25
+
+
+@dataclass(frozen=True)
+class LabelledVideo:
+    """A video with its true repetitions. count: how many; spans: start and end of each in seconds."""
+
+    name: str
+    path: Path
+    count: int
+    spans: tuple[Span, ...]
+
+
+@dataclass(frozen=True)
+class VideoOutcome:
+    """Counts of one labelled video: before; after learning from the other videos only; by the finished model."""
+
+    name: str
+    labelled: int
+    before: int
+    after: int
+    fitted: int
+
+
+@dataclass(frozen=True)
+class Score:
+    """Videos counted right, videos within one, and the mean of |count − label| / max(label, 1)."""
+
+    right: int
+    within_one: int
+    error: float
+
+    @classmethod
+    def of(cls, counted: Sequence[int], labelled: Sequence[int]) -> Score:
+        """The score of counts against labels."""
+        off = [abs(count - label) for count, label in zip(counted, labelled, strict=True)]
+        relative = [miss / max(label, 1) for miss, label in zip(off, labelled, strict=True)]
+        return cls(sum(miss == 0 for miss in off), sum(miss <= 1 for miss in off), sum(relative) / len(relative))
+
+
+@dataclass(frozen=True)
+class ActionReport:
+    """What learning did. after: leave-one-out, so it holds for videos that were not labelled, too.
+
+    helped: a model was kept, at `path`. message: one sentence for a person.
+    """
+
+    helped: bool
+    message: str
+    before: Score
+    after: Score
+    videos: tuple[VideoOutcome, ...]
+    path: Path | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON types."""
+        return {**asdict(self), "path": None if self.path is None else str(self.path)}
+
+
+@dataclass(frozen=True)
+class _Recipe:
+    """Which head training starts from (its unit against the model's) and after how many steps it stops."""
+
+    factor: float
+    step: int
+
+
+def learn_action(
+    videos: Sequence[LabelledVideo],
+    out: Path,
+    *,
+    initial: str = "default",
+    device: str = "auto",
+    progress: Progress | None = None,
+) -> ActionReport:
+    """Learn the action of labelled videos, starting from the model `initial`; write the new model to `out` if it
+    counts videos it did not learn from better than before.
+
+    >>> report = learn_action(videos, Path("my-squats.safetensors"))
+    >>> print(report.message)
+    """
+    if len(videos) < FEWEST:
+        raise DataError(f"{len(videos)} labelled videos; label at least {FEWEST} of one action, ten are better")
+    say = progress or (lambda stage, share: None)
+    model, head = _rate_model(initial, device)
+    encoded = _EncodedLabels(model, videos, say)
+    counts = [video.count for video in videos]
+    before = [encoded.count(index, model) for index in range(len(videos))]
+    if before == counts:
+        return _report(videos, before, before, before)
+    left_out = _leave_one_out(encoded, head, say)
+    say("training", ENCODING_SHARE + CHECKING_SHARE)
+    learnt = {recipe: _counts(encoded, tuned) for recipe, tuned in encoded.trained(head, left_out)}
+    recipe = _best(left_out, learnt, before, counts)
+    tuned = with_head(model, next(h for r, h in encoded.trained(head, [recipe]) if r == recipe), name=out.stem)
+    report = _report(videos, before, left_out[recipe], learnt[recipe])
+    if report.helped:
+        about = {"source": f"{initial}, taught {len(videos)} labelled videos", "licence": "your own"}
+        about |= {"calibration": tuned.calibration.to_json(), TAUGHT: json.dumps(report.to_dict())}
+        out.parent.mkdir(parents=True, exist_ok=True)
+        save_network(out, tuned.network, metadata=about, dtype=torch.float16)
+        report = replace(report, path=out)
+    say("training", 1.0)
+    return report
+
+
+def learn_folder(
+    root: Path,
+    out: Path,
+    *,
+    initial: str = "default",
+    device: str = "auto",
+    progress: Progress | None = None,
+) -> tuple[ActionReport, list[Problem]]:
+    """Learn the action of your own videos under `root` (labels.csv; a split called test is left alone), as
+    `learn_action` does; the report, and what was odd or left out.
+
+    >>> report, problems = learn_folder(Path("mine"), own_model_path("my-squats"))
+    """
+    dataset = load_dataset("folder", root)
+    videos, problems = [], list(dataset.problems)
+    for video in dataset.videos:
+        path = dataset.locate(root, video)
+        if path is None:
+            problems.append(Problem(video.split, video.name, "no such video", unusable=True))
+        elif video.split != "test":
+            videos.append(LabelledVideo(video.name, path, video.count, video.spans))
+    return learn_action(videos, out, initial=initial, device=device, progress=progress), problems
+
+
+def own_model_path(name: str, *, replace_old: bool = False) -> Path:
+    """Where a model of the user's own lies by name; a name that is taken raises a ModelError.
+
+    replace_old: a model that was taught before may be written over; one that came otherwise never is.
+    """
+    path = store.stored_path(name)
+    reserved = {"default", *(entry.name for entry in catalogue.entries())} - {kept.name for kept in store.stored()}
+    if name in reserved:
+        raise ModelError(f"{name!r} is a model of its own already; choose another name")
+    if path.exists() and not is_own_model(path):
+        raise ModelError(f"{name!r} holds weights that were added; choose another name")
+    if path.exists() and not replace_old:
+        raise ModelError(f"there is a model called {name!r} already; choose another name, or replace it")
+    return path
+
+
+def is_own_model(path: Path) -> bool:
+    """Whether a checkpoint was made by learn_action."""
+    return TAUGHT in store.header_metadata(path)
+
+
+class _EncodedLabels:
+    """The labelled videos, encoded, and what a head learns from them."""
+
+    def __init__(self, model: MultiRateModel, videos: Sequence[LabelledVideo], say: Progress) -> None:
+        self.videos, self.model = videos, model
+        views = (*model.views, *model.fast_views)
+        # All views in one pass over the video: a head that changes may ask for another view than the old one.
+        reader = MultiRateModel(
+            model.name, model.network, device=model.device, calibration=model.calibration, views=views, fast_views=()
+        )
+        self.opened, self.encodings = [], []
+        for index, video in enumerate(videos):
+            say("encoding", ENCODING_SHARE * index / len(videos))
+            self.opened.append(Video(video.path))
+            self.encodings.append(FeatureEncoding.of(reader.encode(self.opened[-1])))
+
+    def count(self, index: int, model: MultiRateModel) -> int:
+        """A video's count by a model that differs in its head, as `Counter.count` makes it."""
+        encoding = self.encodings[index].read_by(model)
+        return EncodedVideo(Counter(model), self.opened[index], encoding, seconds=0.0).count().count
+
+    def rows(self, head: RateHead, without: int | None = None) -> HeadRows:
+        """What there is to learn, from all videos or all but one."""
+        chosen = [
+            (e, v.spans) for i, (e, v) in enumerate(zip(self.encodings, self.videos, strict=True)) if i != without
+        ]
+        return HeadRows.of(chosen, head.config)
+
+    def starts(self, head: RateHead, rows: HeadRows) -> dict[float, RateHead]:
+        """Heads to start from, by the factor of their unit: the model's own, and another that fits better at once."""
+        with torch.no_grad():
+            plain = float(rows.loss(head, self.model.calibration))
+            others = {factor: in_other_unit(head, factor) for factor in UNITS}
+            losses = {factor: float(rows.loss(other, self.model.calibration)) for factor, other in others.items()}
+        best = min(losses, key=losses.__getitem__)
+        return {1.0: head} | ({best: others[best]} if losses[best] < plain else {})
+
+    def trained(
+        self, head: RateHead, recipes: Iterable[_Recipe], without: int | None = None
+    ) -> Iterator[tuple[_Recipe, RateHead]]:
+        """Every checkpoint on the way to the recipes, in half precision as a file holds it; from all videos or all
+        but one."""
+        rows = self.rows(head, without)
+        last: dict[float, int] = {}
+        for recipe in recipes:
+            last[recipe.factor] = max(recipe.step, last.get(recipe.factor, 0))
+        for factor, steps in last.items():
+            start = head if factor == 1.0 else in_other_unit(head, factor)
+            for step, tuned in tuned_heads(start, rows, self.model.calibration, steps=steps, every=EVERY):
+                yield _Recipe(factor, step), copy.deepcopy(tuned).half().float()
+
+
+def _leave_one_out(encoded: _EncodedLabels, head: RateHead, say: Progress) -> dict[_Recipe, list[int]]:
+    """Counts of the videos, each by a model that learnt from the others, for every recipe."""
+    starts = [_Recipe(factor, STEPS) for factor in encoded.starts(head, encoded.rows(head))]
+    counts: dict[_Recipe, list[int]] = {}
+    for index in range(len(encoded.videos)):
+        say("checking", ENCODING_SHARE + CHECKING_SHARE * index / len(encoded.videos))
+        for recipe, tuned in encoded.trained(head, starts, without=index):
+            counted = encoded.count(index, with_head(encoded.model, tuned, name=encoded.model.name))
+            counts.setdefault(recipe, []).append(counted)
+    return counts
+
+
+def _counts(encoded: _EncodedLabels, head: RateHead) -> list[int]:
+    """Counts of all videos by one head."""
+    model = with_head(encoded.model, head, name=encoded.model.name)
+    return [encoded.count(index, model) for index in range(len(encoded.videos))]
+
+
+def _best(
+    left_out: Mapping[_Recipe, list[int]],
+    learnt: Mapping[_Recipe, list[int]],
+    before: Sequence[int],
+    labelled: Sequence[int],
+) -> _Recipe:
+    """Of the recipes that keep at least half of what can be gained on videos left out, the one that counts the videos
+    it learnt from best; then the one with the least error on videos left out. Ties go to the later checkpoint."""
+    error = {recipe: Score.of(counts, labelled).error for recipe, counts in left_out.items()}
+    fitted = {recipe: Score.of(counts, labelled).error for recipe, counts in learnt.items()}
+    least = min(error.values())
+    allowed = least + max(Score.of(before, labelled).error - least, 0.0) / 2
+    kept = [recipe for recipe in left_out if error[recipe] <= allowed + 1e-9]
+    return min(kept, key=lambda recipe: (round(fitted[recipe], 6), round(error[recipe], 6), -recipe.step))
+
+
+def _report(
+    videos: Sequence[LabelledVideo], before: Sequence[int], after: Sequence[int], fitted: Sequence[int]
+) -> ActionReport:
+    labelled, number = [video.count for video in videos], len(videos)
+    score_before, score_after, score_fitted = (Score.of(counts, labelled) for counts in (before, after, fitted))
+    helped = score_after.error < score_before.error and score_fitted.error < score_before.error
+    if helped:
+        message = (
+            f"of {number} videos, each left out in turn, {score_after.right} are counted right (before: "
+            f"{score_before.right}); the mean error went from {score_before.error:.0%} to {score_after.error:.0%}"
+        )
+    elif score_before.right == number:
+        message = f"the model counts all {number} videos right already: there is nothing to learn"
+    else:
+        message = (
+            f"it did not help: videos left out in turn are counted with a mean error of {score_after.error:.0%} "
+            f"(before: {score_before.error:.0%}), so the old model is kept. Check the labels, or label more videos "
+            "of this one action"
+        )
+    rows = zip(videos, before, after, fitted, strict=True)
+    outcomes = tuple(VideoOutcome(v.name, v.count, int(b), int(a), int(f)) for v, b, a, f in rows)
+    return ActionReport(helped, message, score_before, score_after, outcomes)
+
+
+def _rate_model(initial: str, device: str) -> tuple[MultiRateModel, RateHead]:
+    """The model to start from, and its head, which must be one that says a rate, to be tuned."""
+    model = catalogue.build(initial, device)
+    if not isinstance(model, MultiRateModel) or not isinstance(model.network.decoder.head, RateHead):
+        raise ModelError(f"model {initial!r} cannot be taught an action; start from lite, or from one that was")
+    return model, without_video_outputs(model.network.decoder.head)

@@ -1,0 +1,144 @@
+"""A model taught an own action: what it learns is tested on videos it did not learn from, or it is not kept."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+from movies import bouncing, write_movie
+
+import escounts
+from escounts.confidence import Calibration
+from escounts.errors import DataError, ModelError
+from escounts.inference.multi_rate import MultiRateModel
+from escounts.nn.heads import RateHead, RateHeadConfig
+from escounts.training import own_action
+from escounts.training.head_tuning import FeatureEncoding, HeadRows, in_other_unit, tuned_heads
+from escounts.training.own_action import ActionReport, LabelledVideo, Score, learn_action, own_model_path
+from escounts.video import Video
+from escounts.zoo import store
+
+COUNTS = (4, 5, 6)
+
+
+@pytest.fixture(scope="module")
+def sides(tmp_path_factory: pytest.TempPathFactory) -> list[LabelledVideo]:
+    """Bouncing blocks whose labels count each half: the unit is not the model's."""
+    folder = tmp_path_factory.mktemp("bouncing")
+    videos = []
+    for count in COUNTS:
+        seconds = count * 0.9
+        path = write_movie(folder / f"bounce{count}.mp4", bouncing(count, seconds))
+        edges = [seconds * half / (2 * count) for half in range(2 * count + 1)]
+        videos.append(LabelledVideo(path.name, path, 2 * count, tuple(pairwise(edges))))
+    return videos
+
+
+@pytest.fixture(scope="module")
+def taught(sides: list[LabelledVideo], tmp_path_factory: pytest.TempPathFactory) -> tuple[ActionReport, list[str]]:
+    stages: list[str] = []
+    out = tmp_path_factory.mktemp("models") / "halves.safetensors"
+    report = learn_action(sides, out, device="cpu", progress=lambda stage, share: stages.append(stage))
+    return report, stages
+
+
+def test_labels_may_change_the_unit(taught: tuple[ActionReport, list[str]], sides: list[LabelledVideo]) -> None:
+    report, stages = taught
+    assert [video.before for video in report.videos] == list(COUNTS), "the default model counts cycles"
+    assert report.helped and report.before.right == 0
+    assert [video.fitted for video in report.videos] == [video.count for video in sides]
+    assert report.after.error < 0.5 * report.before.error, "also on videos left out"
+    assert list(dict.fromkeys(stages)) == ["encoding", "checking", "training"]
+
+
+def test_the_kept_model_counts_as_the_report_says_and_is_never_sure(
+    taught: tuple[ActionReport, list[str]], sides: list[LabelledVideo]
+) -> None:
+    report, _ = taught
+    assert report.path is not None
+    counter = escounts.load(str(report.path), device="cpu")
+    for video, outcome in zip(sides, report.videos, strict=True):
+        result = counter.count(video.path)
+        assert result.count == outcome.fitted
+        assert result.confidence_kind == "agreement" and result.unsure
+
+
+def test_what_is_counted_right_already_is_left_alone(sides: list[LabelledVideo], tmp_path: Path) -> None:
+    right = [LabelledVideo(v.name, v.path, v.count // 2, _pairs(v)) for v in sides]
+    report = learn_action(right, tmp_path / "same.safetensors", device="cpu")
+    assert not report.helped and "right already" in report.message
+    assert report.path is None and not (tmp_path / "same.safetensors").exists()
+
+
+def _pairs(video: LabelledVideo) -> tuple[tuple[float, float], ...]:
+    return tuple((a, b) for (a, _), (_, b) in zip(video.spans[::2], video.spans[1::2], strict=True))
+
+
+def test_what_does_not_help_is_not_kept(
+    sides: list[LabelledVideo], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own_action, "UNITS", (3.0, 5.0))  # no unit that fits …
+    monkeypatch.setattr(own_action, "STEPS", 0)  # … and nothing learnt
+    report = learn_action(sides, tmp_path / "worse.safetensors", device="cpu")
+    assert not report.helped and "did not help" in report.message
+    assert not (tmp_path / "worse.safetensors").exists()
+
+
+def test_two_videos_are_too_few(sides: list[LabelledVideo], tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="2 labelled videos; label at least 3"):
+        learn_action(sides[:2], tmp_path / "few.safetensors", device="cpu")
+
+
+def test_kept_features_count_as_the_video_does(sides: list[LabelledVideo]) -> None:
+    model = escounts.load("lite", device="cpu").model
+    assert isinstance(model, MultiRateModel)
+    encoding = model.encode(Video(sides[0].path))
+    kept = FeatureEncoding.of(encoding)
+    assert kept.estimate().density.count == pytest.approx(encoding.estimate().density.count, abs=1e-3)
+
+
+def test_a_head_in_another_unit_says_half_the_period() -> None:
+    head = RateHead(RateHeadConfig(), 4)
+    with torch.no_grad():
+        head.linear.weight.zero_()
+        head.linear.bias[1:] = -((torch.arange(40) - 25.0) ** 2)  # one period, 25 classes up
+    seen = torch.zeros(1, 1, 1, 1, 4)
+    rates = [in_other_unit(head, factor)(seen).rate_BT.item() for factor in (0.5, 1.0, 2.0)]
+    assert rates[1] / rates[0] == pytest.approx(2.0, rel=0.02)
+    assert rates[2] / rates[1] == pytest.approx(2.0, rel=0.02)
+
+
+def test_checkpoints_begin_untrained_and_lower_the_loss() -> None:
+    head = RateHead(RateHeadConfig(), 4)
+    rows = HeadRows(
+        features_NC=torch.randn(8, 4, generator=torch.Generator().manual_seed(0)),
+        inside_N=torch.ones(8),
+        period_NP=torch.eye(40)[[10] * 8],
+        counted_N=torch.ones(8),
+        weight_N=torch.full((8,), 1 / 8),
+        window_N=torch.zeros(8, dtype=torch.long),
+        truth_W=torch.tensor([1.0]),
+        weight_W=torch.tensor([1.0]),
+    )
+    losses = []
+    for step, tuned in tuned_heads(head, rows, Calibration(), steps=10, every=4):
+        losses.append((step, rows.loss(tuned, Calibration()).item()))
+    assert [step for step, _ in losses] == [0, 4, 8, 10]
+    assert losses[-1][1] < 0.95 * losses[0][1]
+    assert rows.loss(head, Calibration()).item() == losses[0][1], "the head that is given stays as it is"
+
+
+def test_scores() -> None:
+    assert Score.of([4, 9, 0], [4, 8, 0]) == Score(right=2, within_one=3, error=pytest.approx(1 / 24))
+
+
+def test_names_that_are_taken_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ESCOUNTS_CACHE", str(tmp_path))
+    assert own_model_path("my-squats") == store.stored_path("my-squats")
+    for name in ("lite", "default", "escounts-mae-vit-b"):
+        with pytest.raises(ModelError, match="choose another name"):
+            own_model_path(name)
+    with pytest.raises(ModelError, match="cannot name weights"):
+        own_model_path("../lite")
