@@ -14,6 +14,7 @@ from escounts.errors import EscountsError
 from escounts.results import CountResult, DensityMap, ExemplarSpan, Repetition
 
 if TYPE_CHECKING:
+    from escounts.batching.local import batch
     from escounts.counter import Counter, EncodedVideo, count, load
     from escounts.live import watch
     from escounts.video import Video
@@ -28,6 +29,7 @@ __all__ = [
     "ExemplarSpan",
     "Repetition",
     "Video",
+    "batch",
     "count",
     "load",
     "watch",
@@ -35,6 +37,7 @@ __all__ = [
 
 # Loaded when first asked for, so that training needs no video library and `escounts --help` no torch.
 _LATER = {
+    "batch": "escounts.batching.local",
     "Counter": "escounts.counter",
     "EncodedVideo": "escounts.counter",
     "count": "escounts.counter",

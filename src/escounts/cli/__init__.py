@@ -11,6 +11,7 @@ from escounts.errors import EscountsError
 
 COMMANDS = {
     "count": "Count the repetitions in videos.",
+    "batch": "Count thousands of videos, here or on a Ray cluster, into Parquet.",
     "watch": "Count a camera, a stream or a file while it runs.",
     "models": "What can be loaded, from where, how big, on what it was trained.",
     "doctor": "Versions, device, decoders, weights: what works here.",

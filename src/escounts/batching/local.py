@@ -1,0 +1,105 @@
+"""A batch on this machine: `batch()` finds the videos, skips what is finished, and counts the others in processes."""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from escounts.batching.rows import GATHERED, ResultFolder, Row
+from escounts.batching.tasks import Settings, Task, find_tasks
+from escounts.batching.worker import CountingProcess
+from escounts.errors import EscountsError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Report = Callable[[int, int, str], None]
+"""Called with (videos done, videos in all, the newest one)."""
+
+
+def batch(
+    videos: Iterable[str | os.PathLike[str]],
+    *,
+    out: str | os.PathLike[str],
+    settings: Settings | None = None,
+    jobs: int | None = None,
+    ray: str | None = None,
+    retry_errors: bool = False,
+    report: Report | None = None,
+) -> pa.Table:
+    """Count videos, folders of videos or addresses of either; the table of results, one row per video.
+
+    out: folder or address for the results; a video that has a row there is not counted again, unless it or the
+    settings changed (or, with retry_errors, the row is an error). jobs: processes at a time, one per two cores when
+    None. ray: the address of a Ray cluster ("auto": the one this machine belongs to, "local": one of its own), for
+    the extra [ray].
+    """
+    settings = settings or Settings()
+    tasks = find_tasks(videos, settings)
+    folder = ResultFolder(str(out))
+    status = folder.finished()
+    if retry_errors:
+        folder.forget(id_ for id_, kind in status.items() if kind == "error")
+        status = {id_: kind for id_, kind in status.items() if kind != "error"}
+    left = [task for task in tasks if task.id not in status]
+    engine = _ray_rows(left, settings, str(out), jobs, ray) if ray else local_rows(left, settings, folder, jobs)
+    for done, row in enumerate(engine, start=len(tasks) - len(left) + 1):
+        if report is not None:
+            report(done, len(tasks), row["video"])
+        if done % GATHERED == 0:
+            folder.gather(least=GATHERED)
+    return folder.table()
+
+
+def local_rows(tasks: Sequence[Task], settings: Settings, folder: ResultFolder, jobs: int | None) -> Iterator[Row]:
+    """Rows as they are written, by so many processes at a time. Closing it ends the processes."""
+    cores = os.cpu_count() or 1
+    jobs = max(1, min(jobs or cores // 2, len(tasks)))
+    waiting: queue.SimpleQueue[Task] = queue.SimpleQueue()
+    for task in tasks:
+        waiting.put(task)
+    written: queue.SimpleQueue[Row | BaseException | None] = queue.SimpleQueue()
+    processes = [CountingProcess(settings, threads=max(1, cores // jobs)) for _ in range(jobs)]
+    closing = threading.Event()
+
+    def work(process: CountingProcess) -> None:
+        try:
+            while not closing.is_set():
+                row = process.count(waiting.get_nowait())
+                if closing.is_set():
+                    return  # the process was ended, not the video's fault
+                folder.write(row)
+                written.put(row)
+        except queue.Empty:
+            written.put(None)
+        except Exception as error:  # the driver's to raise
+            written.put(error)
+
+    threads = [threading.Thread(target=work, args=(process,), daemon=True) for process in processes]
+    try:
+        for thread in threads:
+            thread.start()
+        working = len(threads)
+        while working:
+            item = written.get()
+            if isinstance(item, BaseException):
+                raise item
+            if item is None:
+                working -= 1
+            else:
+                yield item
+    finally:
+        closing.set()
+        for process in processes:
+            process.stop()
+
+
+def _ray_rows(tasks: Sequence[Task], settings: Settings, out: str, jobs: int | None, address: str) -> Iterator[Row]:
+    try:
+        from escounts.batching.ray_cluster import ray_rows  # the extra [ray]
+    except ImportError as error:
+        raise EscountsError(f"Ray is not installed ({error}); pip install 'escounts[ray]'") from error
+    return ray_rows(tasks, settings, out, jobs=jobs, address=address)

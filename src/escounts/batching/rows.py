@@ -1,0 +1,166 @@
+"""Results of a batch: a folder, here or in object storage, of Parquet files with one row per video.
+
+A worker writes each row as soon as it has it, as a small file of its own: whoever is killed afterwards, it is there.
+From time to time the driver gathers the small files into a Parquet file and removes them. Killed in between, it finds
+rows in both places, and knows them by their id.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import fsspec
+from fsspec.implementations.local import LocalFileSystem
+
+from escounts.atomic_files import write_bytes
+from escounts.errors import OutputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Row = dict[str, Any]
+
+GATHERED = 1000
+"""Rows in a Parquet file."""
+
+
+class ResultFolder:
+    """Rows by their id. Safe to use from several processes and machines, as long as one of them gathers."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        try:
+            self._storage, self._path = fsspec.core.url_to_fs(address)
+            self._storage.makedirs(f"{self._path}/rows", exist_ok=True)
+        except (ImportError, OSError, ValueError) as error:
+            raise OutputError(f"{address}: cannot be written to: {error}") from error
+        self._gathering = threading.Lock()
+
+    def write(self, row: Row) -> None:
+        """Keep one row: whole or not at all."""
+        target = f"{self._path}/rows/{row['id']}.json"
+        data = json.dumps(row, ensure_ascii=False).encode()
+        if isinstance(self._storage, LocalFileSystem):
+            write_bytes(Path(target), data)
+            return
+        try:
+            self._storage.pipe_file(target, data)  # an object appears whole
+        except OSError as error:
+            raise OutputError(f"{self.address}: cannot be written to: {error}") from error
+
+    def has(self, id_: str) -> bool:
+        """Whether a row was written and not gathered yet."""
+        return bool(self._storage.exists(f"{self._path}/rows/{id_}.json"))
+
+    def finished(self) -> dict[str, str]:
+        """The status of every video that has a row, by its id."""
+        table = self._gathered(columns=["id", "status"])
+        known = dict(zip(table["id"].to_pylist(), table["status"].to_pylist(), strict=True))
+        return known | {row["id"]: row["status"] for row in self._loose()}
+
+    def gather(self, *, least: int = 1) -> None:
+        """Put the rows that lie about into Parquet files, where there are at least so many."""
+        with self._gathering:
+            loose = list(self._loose()) if len(self._names()) >= least else []
+            if not loose:
+                return
+            known = set(self._gathered(columns=["id"])["id"].to_pylist())
+            new = [row for row in loose if row["id"] not in known]
+            for first in range(0, len(new), GATHERED):
+                self._write_part(new[first : first + GATHERED])
+            for row in loose:
+                self._storage.rm_file(f"{self._path}/rows/{row['id']}.json")
+
+    def forget(self, ids: Iterable[str]) -> None:
+        """Take rows out: these videos will be counted again."""
+        import pyarrow.compute as pc  # the extra [batch]
+
+        unwanted = set(ids)
+        self.gather()
+        for name in self._parts():
+            table = self._read(name)
+            kept = table.filter(pc.invert(pc.is_in(table["id"], value_set=_strings(sorted(unwanted)))))
+            if len(kept) < len(table):
+                if len(kept):
+                    self._write_part(kept.to_pylist())
+                self._storage.rm_file(name)
+
+    def table(self) -> pa.Table:
+        """All rows, one per video, in the order of their addresses."""
+        self.gather()
+        table = self._gathered()
+        seen: set[str] = set()
+        first = [not (id_ in seen or seen.add(id_)) for id_ in table["id"].to_pylist()]  # type: ignore[func-returns-value]
+        return table.filter(first).sort_by("video")
+
+    def _names(self) -> list[str]:
+        self._storage.invalidate_cache()
+        names = self._storage.ls(f"{self._path}/rows", detail=False)
+        return [name for name in names if name.endswith(".json")]
+
+    def _loose(self) -> Iterable[Row]:
+        for name in self._names():
+            yield json.loads(self._storage.cat_file(name))
+
+    def _parts(self) -> list[str]:
+        self._storage.invalidate_cache()
+        return sorted(self._storage.glob(f"{self._path}/part-*.parquet"))
+
+    def _read(self, name: str, columns: list[str] | None = None) -> pa.Table:
+        import pyarrow.parquet as pq  # the extra [batch]
+
+        with self._storage.open(name, "rb") as file:
+            return pq.read_table(file, columns=columns)
+
+    def _gathered(self, columns: list[str] | None = None) -> pa.Table:
+        import pyarrow as pa  # the extra [batch]
+
+        wanted = pa.schema([field for field in row_schema() if columns is None or field.name in columns])
+        tables = [wanted.empty_table(), *(self._read(name, columns) for name in self._parts())]
+        return pa.concat_tables(tables)
+
+    def _write_part(self, rows: list[Row]) -> None:
+        import pyarrow as pa  # the extra [batch]
+        import pyarrow.parquet as pq
+
+        name = f"{self._path}/part-{secrets.token_hex(8)}.parquet"
+        partial = f"{name}.partial"
+        with self._storage.open(partial, "wb") as file:
+            pq.write_table(pa.Table.from_pylist(rows, schema=row_schema()), file)
+        self._storage.mv(partial, name)
+
+
+def row_schema() -> pa.Schema:
+    """The columns of a row. status: "counted" or "error"; times in seconds."""
+    import pyarrow as pa  # the extra [batch]
+
+    return pa.schema(
+        {
+            "id": pa.string(),
+            "video": pa.string(),
+            "status": pa.string(),
+            "count": pa.int64(),
+            "raw_count": pa.float64(),
+            "confidence": pa.float64(),
+            "unsure": pa.bool_(),
+            "unit": pa.string(),
+            "starts": pa.list_(pa.float64()),
+            "ends": pa.list_(pa.float64()),
+            "duration": pa.float64(),
+            "model": pa.string(),
+            "error": pa.string(),
+            "spent": pa.float64(),
+            "escounts": pa.string(),
+        }
+    )
+
+
+def _strings(values: list[str]) -> pa.Array:
+    import pyarrow as pa  # the extra [batch]
+
+    return pa.array(values, pa.string())

@@ -1,0 +1,168 @@
+"""Many videos: one row each, errors too; killed and started again, none is lost and none counted twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from command import spawn
+from movies import levels, write_movie
+
+import escounts
+from escounts.batching import local
+from escounts.batching.rows import ResultFolder
+from escounts.batching.tasks import Settings, find_tasks
+from escounts.batching.worker import CountingProcess
+from escounts.errors import EscountsError, VideoError
+
+SPECTRAL = Settings(model="spectral", device="cpu", limit=60.0)
+
+
+@pytest.fixture
+def videos(tmp_path: Path) -> Path:
+    """Three short videos and one that is damaged."""
+    folder = tmp_path / "videos"
+    for name in ("a", "b", "c"):
+        (folder / name).mkdir(parents=True)
+        write_movie(folder / name / "v.mp4", levels(40, step=40))
+    (folder / "damaged.mp4").write_bytes(b"not a video")
+    return folder
+
+
+def row(id_: str, status: str = "counted") -> dict[str, str]:
+    return {"id": id_, "video": f"{id_}.mp4", "status": status}
+
+
+def test_rows_are_gathered_once_whoever_is_killed_when(tmp_path: Path) -> None:
+    folder = ResultFolder(str(tmp_path / "out"))
+    folder.write(row("x"))
+    folder.write(row("y", "error"))
+    folder.gather()
+    assert not list((tmp_path / "out" / "rows").iterdir())
+    folder.write(row("x"))  # gathered before, but the driver died before it removed the small file
+    folder.write(row("z"))
+    assert ResultFolder(str(tmp_path / "out")).finished() == {"x": "counted", "y": "error", "z": "counted"}
+    assert folder.table()["id"].to_pylist() == ["x", "y", "z"]
+    folder.forget(["y"])
+    assert folder.table()["id"].to_pylist() == ["x", "z"]
+
+
+def test_a_row_that_was_half_written_is_not_a_row(tmp_path: Path) -> None:
+    folder = ResultFolder(str(tmp_path))
+    (tmp_path / "rows" / ".x.json.0.partial").write_text('{"id": "x", "sta')
+    assert folder.finished() == {}
+
+
+def test_an_id_changes_with_the_file_and_the_settings_only(videos: Path) -> None:
+    def ids(settings: Settings) -> list[str]:
+        return [task.id for task in find_tasks([videos], settings)]
+
+    before = ids(SPECTRAL)
+    assert len(set(before)) == 4 and before == ids(SPECTRAL)
+    assert before == ids(Settings(model="spectral", device="auto", limit=5))
+    assert not set(before) & set(ids(Settings(model="lite")))
+    os.utime(videos / "damaged.mp4", (1, 1))
+    assert sum(a != b for a, b in zip(before, ids(SPECTRAL), strict=True)) == 1
+
+
+def test_one_row_per_video_and_the_second_run_counts_nothing(
+    videos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    table = escounts.batch([videos], out=out, settings=SPECTRAL, jobs=1)
+    rows = {Path(r["video"]).relative_to(videos).as_posix(): r for r in table.to_pylist()}
+    assert {name: r["status"] for name, r in rows.items()} == {
+        "a/v.mp4": "counted",
+        "b/v.mp4": "counted",
+        "c/v.mp4": "counted",
+        "damaged.mp4": "error",
+    }
+    expected = escounts.count(videos / "a" / "v.mp4", model="spectral")
+    assert rows["a/v.mp4"]["count"] == expected.count and len(rows["a/v.mp4"]["ends"]) == expected.count
+    assert "damaged.mp4" in rows["damaged.mp4"]["error"]
+
+    def refuse(self: CountingProcess, task: object) -> None:
+        raise AssertionError("counted again")
+
+    monkeypatch.setattr(local.CountingProcess, "count", refuse)
+    assert escounts.batch([videos], out=out, settings=SPECTRAL).equals(table)
+    with pytest.raises(AssertionError, match="counted again"):
+        escounts.batch([videos], out=out, settings=SPECTRAL, retry_errors=True)
+
+
+def test_a_video_that_takes_too_long_and_a_killed_process_cost_one_row(tmp_path: Path) -> None:
+    write_movie(tmp_path / "good.mp4", levels(40, step=40))
+    (good,) = find_tasks([tmp_path / "good.mp4"], SPECTRAL)
+    with CountingProcess(SPECTRAL) as process:
+        process._start()
+        os.kill(process._process.pid, signal.SIGKILL)
+        assert process.count(good)["status"] == "counted"  # it had not died of this video
+        process.settings = replace(SPECTRAL, limit=1e-4)
+        late = process.count(good)
+        assert late["status"] == "error" and "not counted within 0.0001 s" in late["error"]
+        process.settings = SPECTRAL
+        assert process.count(good)["status"] == "counted"
+
+
+def test_nothing_to_count_and_unknown_models_are_said_at_once(tmp_path: Path) -> None:
+    with pytest.raises(VideoError, match="no videos there"):
+        escounts.batch([tmp_path], out=tmp_path / "out")
+    write_movie(tmp_path / "v.mp4", levels(8))
+    with pytest.raises(EscountsError, match="unknown model 'litte'"):
+        escounts.batch([tmp_path / "v.mp4"], out=tmp_path / "out", settings=Settings(model="litte"))
+
+
+def test_addresses_go_through_fsspec(videos: Path, tmp_path: Path) -> None:
+    out = f"file://{tmp_path}/out"
+    table = escounts.batch([f"file://{videos}/a"], out=out, settings=SPECTRAL, jobs=1)
+    (only,) = table.to_pylist()
+    assert only["video"] == f"file://{videos}/a/v.mp4" and only["status"] == "counted"
+
+
+def _written(out: Path) -> Iterator[str]:
+    yield from (path.stem for path in (out / "rows").glob("*.json"))
+
+
+def test_a_killed_driver_loses_no_row_and_goes_on(tmp_path: Path) -> None:
+    folder, out = tmp_path / "videos", tmp_path / "out"
+    folder.mkdir()
+    for number in range(6):
+        write_movie(folder / f"{number}.mp4", levels(200, step=40))
+    command = ("batch", folder, "--out", out, "--model", "spectral", "--jobs", "1")
+    driver = spawn(*command)
+    deadline = time.monotonic() + 120
+    while not (out / "rows").is_dir() or len(list(_written(out))) < 2:
+        assert time.monotonic() < deadline and driver.poll() is None
+        time.sleep(0.02)
+    driver.kill()
+    driver.communicate()
+    kept = {id_: (out / "rows" / f"{id_}.json").read_bytes() for id_ in _written(out)}
+    assert 2 <= len(kept) <= 6
+    again = spawn(*command)
+    printed, errors = again.communicate(timeout=180)
+    assert again.returncode == 0, errors
+    assert "6 videos, 0 of them errors" in printed
+    rows = {r["id"]: r for r in ResultFolder(str(out)).table().to_pylist()}
+    assert len(rows) == 6
+    for id_, data in kept.items():
+        assert rows[id_]["spent"] == json.loads(data)["spent"]  # the row of the first run, not another one
+
+
+@pytest.mark.release
+@pytest.mark.skipif(sys.platform == "win32", reason="Ray's local cluster is tested on Linux")
+def test_on_ray_the_rows_are_those_of_this_machine(videos: Path, tmp_path: Path) -> None:
+    ray = pytest.importorskip("ray")
+    here = escounts.batch([videos], out=tmp_path / "here", settings=SPECTRAL, jobs=1).drop_columns(["spent"])
+    ray.init(num_cpus=2, log_to_driver=False)
+    try:
+        there = escounts.batch([videos], out=tmp_path / "there", settings=SPECTRAL, jobs=2, ray="local")
+    finally:
+        ray.shutdown()
+    assert there.drop_columns(["spent"]).equals(here)
