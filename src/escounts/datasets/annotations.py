@@ -18,6 +18,10 @@ from escounts.errors import DataError
 
 OVERLAP = 0.001
 """Seconds two repetitions may share: times are written to the millisecond."""
+MOST = 1e9
+"""No frame number or second of a label file is larger."""
+MOST_REPETITIONS = 100_000
+"""No video has more; a larger count is a slip, and dividing a video by it would fill the memory."""
 ALL = "all"
 """Stands for every split where one is asked for."""
 LISTS = "split lists"
@@ -122,8 +126,11 @@ class Dataset:
         """The file of a video under a root folder, None when it is not there."""
         for pattern in self.video_folders:
             path = root / pattern.format(split=video.split, file=video.file)
-            if path.exists():
-                return path
+            try:
+                if path.exists():
+                    return path
+            except (OSError, ValueError):  # a name that no file can have: too long, or with a null in it
+                continue
         return None
 
 
@@ -144,13 +151,13 @@ def read_rows(path: Path, *, need: Iterable[str] = ()) -> list[Row]:
     return rows
 
 
-def number(row: Row, column: str) -> float | None:
-    """The number in a cell; None when it is empty, absent or not a number."""
+def number(row: Row, column: str, *, most: float = MOST) -> float | None:
+    """The number in a cell; None when it is empty, absent, not a number or further from 0 than `most`."""
     try:
         value = float(row.get(column, ""))
     except ValueError:
         return None
-    return value if math.isfinite(value) else None
+    return value if math.isfinite(value) and abs(value) <= most else None
 
 
 def frame_pairs(row: Row) -> list[Span]:

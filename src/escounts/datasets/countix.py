@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from escounts.datasets.annotations import (
+    MOST_REPETITIONS,
     Dataset,
     Problem,
     Row,
@@ -67,7 +68,7 @@ def load(root: Path, *, form: Form = "seconds") -> Dataset:
 def _from_seconds(row: Row, split: str) -> VideoAnnotation | Problem:
     key = row["video_id"]
     columns = ("kinetics_start", "kinetics_end", "repetition_start", "repetition_end", "count")
-    values = [number(row, column) for column in columns]
+    values = [number(row, column, most=MOST_REPETITIONS) for column in columns]
     if any(value is None for value in values):
         empty = [column for column, value in zip(columns, values, strict=True) if value is None]
         return Problem(split, key, f"no {', '.join(empty)} in the table", unusable=True)
@@ -82,7 +83,11 @@ def _from_seconds(row: Row, split: str) -> VideoAnnotation | Problem:
 
 def _from_frames(row: Row, split: str, actions: Mapping[str, str]) -> VideoAnnotation | Problem:
     name = row["video_id"]
-    match, count, frames = _SEGMENT.match(name), number(row, "counts"), number(row, "num_frames")
+    match, count, frames = (
+        _SEGMENT.match(name),
+        number(row, "counts", most=MOST_REPETITIONS),
+        number(row, "num_frames"),
+    )
     if match is None or count is None or frames is None:
         return Problem(split, name, "name is not <id>_<start>_<end>.mp4, or no count or length", unusable=True)
     duration = float(match["end"]) - float(match["start"])

@@ -12,6 +12,7 @@ from pathlib import Path
 from zlib import crc32
 
 from escounts.datasets.annotations import (
+    MOST_REPETITIONS,
     Dataset,
     Problem,
     Row,
@@ -93,7 +94,7 @@ def _counted(
 ) -> Iterable[VideoAnnotation | Problem]:
     if len(rows) > 1:
         yield Problem(split, file, f"appears {len(rows)} times in {LABELS}; the first is kept", unusable=True)
-    count = number(rows[0], "count")
+    count = number(rows[0], "count", most=MOST_REPETITIONS)
     if count is None or count < 0 or count != round(count):
         yield Problem(split, file, f"count {rows[0]['count']!r} is not a whole number", unusable=True)
         return

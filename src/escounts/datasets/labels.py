@@ -49,7 +49,7 @@ def load_labels(folder: Path, name: str | None = None) -> Dataset:
         )
     except FileNotFoundError:
         raise DataError(f"{folder} has no {path.name}; encode the dataset again, what is there is kept") from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DataError(f"{path} cannot be read: {error}") from error
 
 

@@ -71,7 +71,7 @@ def _entries(path: Path) -> list[Mapping[str, Any]]:
         entries = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise DataError(f"no OVR release {path}") from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"cannot read OVR release {path}: {error}") from error
     if isinstance(entries, dict):
         lists = [value for value in entries.values() if isinstance(value, list)]

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from escounts.datasets.annotations import (
+    MOST_REPETITIONS,
     Dataset,
     Problem,
     Row,
@@ -84,7 +85,7 @@ def _assemble(
 
 
 def _video(row: Row, rates: Row, split: str) -> VideoAnnotation | Problem:
-    name, count = row["name"], number(row, "count")
+    name, count = row["name"], number(row, "count", most=MOST_REPETITIONS)
     pairs = frame_pairs(row)
     if count is None:
         return Problem(split, name, "no count and no repetitions in the table", unusable=True)

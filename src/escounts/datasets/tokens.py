@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -124,11 +124,11 @@ class TokenStore:
         self.layout = read_layout(path)
         try:
             entries = json.loads((path / INDEX).read_text())
+            self.entries = {name: IndexEntry(**entry) for name, entry in entries.items()}
         except FileNotFoundError:
             raise DataError(f"{path} has no {INDEX}: the encoding did not finish; run it again") from None
-        except (OSError, json.JSONDecodeError) as error:
-            raise DataError(f"{path / INDEX} cannot be read: {error}") from error
-        self.entries = {name: IndexEntry(**entry) for name, entry in entries.items()}
+        except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
+            raise DataError(f"{path / INDEX} cannot be read: {error}; encode again, what is whole is kept") from error
 
     def __contains__(self, name: str) -> bool:
         return name in self.entries
@@ -236,11 +236,12 @@ class TokenWriter:
         division of the same videos) stays while its file is there."""
         earlier: dict[str, Any] = {}
         if (self.path / INDEX).exists():
-            earlier = {
-                name: entry
-                for name, entry in json.loads((self.path / INDEX).read_text()).items()
-                if (self.path / VIDEOS / entry["file"]).exists()
-            }
+            with suppress(ValueError, TypeError, AttributeError, KeyError, RecursionError):  # a torn one is made anew
+                earlier = {
+                    name: entry
+                    for name, entry in json.loads((self.path / INDEX).read_text()).items()
+                    if (self.path / VIDEOS / entry["file"]).exists()
+                }
         entries = earlier | {name: asdict(entry) for name, entry in self.entries.items()}
         entries = {name: entries[name] for name in sorted(entries)}
         write_bytes(self.path / INDEX, _json(entries))
@@ -253,7 +254,7 @@ def read_layout(path: Path) -> TokenLayout:
         return TokenLayout.from_plain(json.loads((path / LAYOUT).read_text()))
     except FileNotFoundError:
         raise DataError(f"{path} is no token store: no {LAYOUT} in it; make one with escounts encode") from None
-    except (OSError, json.JSONDecodeError, TypeError) as error:
+    except (OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
         raise DataError(f"{path / LAYOUT} cannot be read: {error}") from error
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from escounts.datasets.annotations import (
+    MOST_REPETITIONS,
     Dataset,
     Problem,
     Row,
@@ -39,7 +40,8 @@ def load(root: Path) -> Dataset:
 
 def _video(row: Row, split: str) -> VideoAnnotation | Problem:
     name = row["name"]
-    count, frames, first = (number(row, column) for column in ("counts", "num_frames", "start_frame"))
+    count = number(row, "counts", most=MOST_REPETITIONS)
+    frames, first = (number(row, column) for column in ("num_frames", "start_frame"))
     if count is None or frames is None or first is None:
         return Problem(split, name, "no count, num_frames or start_frame in the table", unusable=True)
     folders = name.split("/")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import pickle
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,7 +26,12 @@ def reserve_run_folder(out: Path, about: Mapping[str, Any]) -> None:
     """Make `out` the folder of the run that `about` describes (JSON values); another run's is refused."""
     file, mine = out / ABOUT, json.loads(json.dumps(about))
     if file.exists():
-        there = json.loads(file.read_text())
+        try:
+            there = dict(json.loads(file.read_text()))
+        except (OSError, ValueError, TypeError, RecursionError) as error:
+            raise DataError(
+                f"{file} is damaged ({error}); delete it if {out} is this run's, or choose another --out"
+            ) from None
         changed = [key for key in mine if there.get(key) != mine[key]]
         if changed:
             raise DataError(f"{out} holds another run (another {', another '.join(changed)}); choose another --out")
@@ -68,7 +75,7 @@ class RunFolder:
         """Drop log lines past a step: a killed run logged them after its last checkpoint."""
         log = self.path / "log.jsonl"
         if log.exists():
-            lines = [line for line in log.read_text().splitlines() if json.loads(line)["step"] <= step]
+            lines = [line for line in log.read_text(errors="replace").splitlines() if _step(line) <= step]
             write_text(log, "".join(line + "\n" for line in lines))
 
     def save_state(self, state: dict[str, Any]) -> None:
@@ -81,8 +88,20 @@ class RunFolder:
         path = self.path / "last.pt"
         if not path.exists():
             return None
-        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        try:
+            state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        except (OSError, EOFError, RuntimeError, ValueError, LookupError, TypeError, pickle.UnpicklingError) as error:
+            reason = str(error).split("\n")[0][:120]
+            raise DataError(f"{path} is damaged ({reason}); delete it to train from the beginning") from error
         return state
+
+
+def _step(line: str) -> float:
+    """The step of a line of the log; past every step for a line that was torn when its process was killed."""
+    try:
+        return float(json.loads(line)["step"])
+    except (ValueError, TypeError, LookupError, RecursionError):
+        return math.inf
 
 
 def _tensorboard(path: Path) -> Any:

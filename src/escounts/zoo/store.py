@@ -21,6 +21,7 @@ Kind = Literal["encoder", "decoder", "network"]
 
 ENCODER_OF_CHANNELS = {768: "mae-vit-b", 2048: "resnext3d-101", 512: "r2plus1d-18"}
 """What a decoder was most likely trained on, by the channels of a token; `weights add --encoder` overrules it."""
+NO_HOME = Path(os.devnull) / "no home directory: set ESCOUNTS_CACHE"
 LONGEST_HEADER = 100 * 2**20
 """Bytes; what safetensors itself allows."""
 DAMAGE = (
@@ -55,12 +56,20 @@ def store_folder() -> Path:
     if cache := os.environ.get("ESCOUNTS_CACHE"):
         return Path(cache) / "weights"
     if sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
+        base = _home() / "Library" / "Caches"
     elif sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+        base = Path(os.environ.get("LOCALAPPDATA") or _home() / "AppData" / "Local")
     else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        base = Path(os.environ.get("XDG_CACHE_HOME") or _home() / ".cache")
     return base / "escounts" / "weights"
+
+
+def _home() -> Path:
+    """The user's home; without one (a bare container user) a place where nothing is and nothing can be written."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return NO_HOME
 
 
 def stored_path(name: str) -> Path:
