@@ -152,6 +152,6 @@ QUICK_TRAIN = TrainConfig(
 QUICK_SCALE = GeneratedScale(channels=64, heads=2, grid=1, train=QUICK_TRAIN)
 """About a minute on two CPU cores."""
 FULL_SCALE = GeneratedScale(
-    channels=128, heads=4, grid=2, train=replace(QUICK_TRAIN, steps=2000, batch_size=16, lr=1e-3, warmup_steps=100)
+    channels=128, heads=4, grid=2, train=replace(QUICK_TRAIN, steps=2000, batch_size=24, lr=1e-3, warmup_steps=100)
 )
 """About a minute on a GPU that a dozen runs share."""
