@@ -16,9 +16,10 @@ from escounts.inference.multi_rate import MultiRateModel
 from escounts.nn.heads import RateHead, RateHeadConfig
 from escounts.training import own_action
 from escounts.training.head_tuning import FeatureEncoding, HeadRows, in_other_unit, tuned_heads
-from escounts.training.own_action import ActionReport, LabelledVideo, Score, learn_action, own_model_path
+from escounts.training.own_action import ActionReport, LabelledVideo, Score, learn_action
 from escounts.video import Video
 from escounts.zoo import store
+from escounts.zoo.own_models import own_model_path
 
 COUNTS = (4, 5, 6)
 

@@ -164,7 +164,8 @@ def folder(
 def _teach(root: Path, name: str | None, out: Path | None, initial: str, device: str, *, replace_old: bool) -> None:
     """Learn the action of a folder and print what it did, video by video."""
     from escounts.cli.counting_display import counting_display
-    from escounts.training.own_action import learn_folder, own_model_path
+    from escounts.training.own_action import learn_folder
+    from escounts.zoo.own_models import own_model_path
 
     path = out / "best.safetensors" if out is not None else own_model_path(str(name), replace_old=replace_old)
     with counting_display("per cent") as display:

@@ -21,7 +21,7 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from escounts.errors import EscountsError
-from escounts.serve import download_api, job_api, label_api, video_api
+from escounts.serve import download_api, job_api, label_api, training_api, video_api
 from escounts.serve.api_page import api_page
 from escounts.serve.body_limits import BodyLimits
 from escounts.serve.data_folder import DISK_RESERVE, DataFolder
@@ -32,6 +32,7 @@ from escounts.serve.media import Library, UploadError
 from escounts.serve.schemas import Health
 from escounts.serve.security import Guard, GuessLimit
 from escounts.serve.settings import MEBIBYTE, Settings
+from escounts.serve.trainings import Trainings
 from escounts.serve.worker import hide_paths
 
 log = logging.getLogger(__name__)
@@ -52,6 +53,7 @@ class Service:
     hub: EventHub
     library: Library
     runner: JobRunner
+    trainings: Trainings
     folder: DataFolder
     guesses: GuessLimit
     unknown_files: list[str]
@@ -70,7 +72,8 @@ class Service:
         runner = JobRunner(settings, database, hub, locate=library.locate, maintain=lambda: service.maintain())
         guesses = GuessLimit(settings.max_guesses)
         unknown = folder.unknown_files(database.videos(limit=-1))
-        service = cls(settings, database, hub, library, runner, folder, guesses, unknown)
+        trainings = Trainings(database, hub, seconds=settings.job_seconds)
+        service = cls(settings, database, hub, library, runner, trainings, folder, guesses, unknown)
         return service
 
     def delete(self, video: VideoRow) -> None:
@@ -128,9 +131,11 @@ def create_app(settings: Settings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        service.trainings.recover()
         service.runner.start()
         yield
         service.hub.close()
+        service.trainings.stop()
         service.runner.stop()
         service.database.close()
 
@@ -155,6 +160,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.include_router(job_api.router)
     app.include_router(download_api.router)
     app.include_router(label_api.router)
+    app.include_router(training_api.router)
 
     @app.get("/healthz", tags=["service"], response_model=Health)
     def healthz() -> Health:

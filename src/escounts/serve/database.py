@@ -34,6 +34,10 @@ CREATE TABLE IF NOT EXISTS labels (
   video TEXT PRIMARY KEY REFERENCES videos(id) ON DELETE CASCADE,
   action TEXT NOT NULL, spans TEXT NOT NULL, updated REAL NOT NULL, job TEXT
 );
+CREATE TABLE IF NOT EXISTS trainings (
+  id TEXT PRIMARY KEY, name TEXT NOT NULL, state TEXT NOT NULL, videos TEXT NOT NULL, created REAL NOT NULL,
+  finished REAL, error TEXT, report TEXT
+);
 CREATE INDEX IF NOT EXISTS jobs_by_state ON jobs(state, created);
 CREATE INDEX IF NOT EXISTS jobs_by_video ON jobs(video, created);
 PRAGMA user_version = {SCHEMA_VERSION};
@@ -89,6 +93,20 @@ class LabelRow:
     spans: tuple[tuple[float, float], ...]
     updated: float
     job: str | None = None
+
+
+@dataclass(frozen=True)
+class TrainingRow:
+    """One training on labelled videos under a name. videos: their ids as JSON; report: what it did, as JSON."""
+
+    id: str
+    name: str
+    state: Literal["running", "done", "failed", "cancelled"]
+    videos: str
+    created: float
+    finished: float | None = None
+    error: str | None = None
+    report: str | None = None
 
 
 class Database:
@@ -336,3 +354,27 @@ class Database:
             LabelRow(row[0], row[1], tuple((float(a), float(b)) for a, b in json.loads(row[2])), row[3], row[4])
             for row in rows
         ]
+
+    # trainings
+
+    def add_training(self, row: TrainingRow) -> None:
+        with self._transaction() as connection:
+            connection.execute(
+                "INSERT INTO trainings (id, name, state, videos, created) VALUES (?, ?, ?, ?, ?)",
+                (row.id, row.name, row.state, row.videos, row.created),
+            )
+
+    def end_training(
+        self, training_id: str, state: str, *, error: str | None = None, report: str | None = None
+    ) -> None:
+        with self._transaction() as connection:
+            connection.execute(
+                "UPDATE trainings SET state = ?, error = ?, report = ?, finished = ? WHERE id = ?",
+                (state, error, report, time.time(), training_id),
+            )
+
+    def trainings(self, training_id: str | None = None) -> list[TrainingRow]:
+        """The newest first; of one id."""
+        where, values = ("WHERE id = ?", (training_id,)) if training_id else ("", ())
+        rows = self._rows(f"SELECT * FROM trainings {where} ORDER BY created DESC, id LIMIT 200", values)
+        return [TrainingRow(**dict(row)) for row in rows]

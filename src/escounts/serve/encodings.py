@@ -40,8 +40,16 @@ class EncodingCache:
                 self._entries.popitem(last=False)
 
     def forget(self, video_id: str) -> None:
+        """Drop a video's encodings, of whatever model."""
         with self._lock:
-            self._entries.pop(video_id, None)
+            for name in [name for name in self._entries if name.split("@")[0] == video_id]:
+                del self._entries[name]
+
+    def forget_model(self, model: str) -> None:
+        """Drop the encodings that a model other than the worker's made."""
+        with self._lock:
+            for name in [name for name in self._entries if name.partition("@")[2] == model]:
+                del self._entries[name]
 
     def clear(self) -> None:
         with self._lock:

@@ -24,6 +24,7 @@ from escounts.serve.database import JobRow
 from escounts.serve.download_api import AT, Unit, changed
 from escounts.serve.events import as_text
 from escounts.serve.schemas import CountRequest, Identifier, Job
+from escounts.serve.training_api import other_model, training_event
 
 router = APIRouter(prefix="/api", responses=USUAL_PROBLEMS)
 
@@ -31,8 +32,8 @@ EVENT = {
     "type": "object",
     "required": ["event", "data"],
     "properties": {
-        "event": {"const": "job"},
-        "data": {"type": "string", "description": "A Job without its result, as JSON."},
+        "event": {"enum": ["job", "training"]},
+        "data": {"type": "string", "description": "A Job without its result, or a Training, as JSON."},
     },
 }
 STREAM: dict[int | str, dict[str, Any]] = {200: {"content": {"text/event-stream": {"schema": EVENT}}}}
@@ -51,6 +52,8 @@ async def count(service: Services, request: CountRequest, response: Response) ->
     for exemplar in request.exemplars:
         if exemplar.video is not None:
             need_video(service, exemplar.video)
+    if request.model is not None:
+        request = request.model_copy(update={"model": other_model(service, request.model)})
     if service.database.totals().get("queued", 0) >= service.settings.max_queue:
         raise HTTPException(429, f"{service.settings.max_queue} jobs are waiting already; try again later")
     row = JobRow(secrets.token_hex(16), request.video, "queued", request.stored(), time.time())
@@ -112,11 +115,14 @@ def delete_job(service: Services, job_id: JobId) -> None:
 
 @router.get("/events", tags=["jobs"], response_class=StreamingResponse, responses=STREAM)
 async def events(service: Services, request: Request) -> StreamingResponse:
-    """Every change of every job as server-sent events, without end; each carries a job."""
+    """Every change of every job and training as server-sent events, without end, each named for what it carries."""
 
     async def stream() -> AsyncIterator[str]:
         async for event in service.hub.listen():
-            yield as_text("job", _as_json(event))
+            if event is not None and "training" in event:
+                yield as_text("training", training_event(service, event))
+            else:
+                yield as_text("job", _as_json(event))
 
     return _stream(stream())
 
@@ -128,7 +134,7 @@ async def job_events(service: Services, job_id: JobId) -> StreamingResponse:
 
     async def stream() -> AsyncIterator[str]:
         async for event in service.hub.listen():
-            if event is not None and event["job"].id != job_id:
+            if event is not None and ("job" not in event or event["job"].id != job_id):
                 continue
             row = service.database.job(job_id)
             if row is None:

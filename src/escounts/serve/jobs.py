@@ -324,8 +324,7 @@ class JobRunner:
             if task is None:
                 waiting.remove(job)
                 continue
-            needed = {task.source.id, *(source.id for *_, source in task.exemplars if source is not None)}
-            worker = self._pool.free("fast", needed)
+            worker = self._pool.free("fast", task.encodings)
             if worker is not None:
                 waiting.remove(job)
                 self._begin(worker, "fast", task)
@@ -375,6 +374,7 @@ class JobRunner:
             start=request["start"],
             end=request["end"],
             assume_repeats=request["assume_repeats"],
+            model=request.get("model"),
         )
 
     def _announce(self, job_id: str) -> None:

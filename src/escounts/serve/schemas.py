@@ -27,11 +27,13 @@ def _encodable(text: str) -> str:
 Text = Annotated[str, AfterValidator(_encodable)]
 
 
-class _Strict(BaseModel):
+class Strict(BaseModel):
+    """A request: what it does not know is refused."""
+
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
-class Span(_Strict):
+class Span(Strict):
     """A stretch of a video."""
 
     start: Second
@@ -50,7 +52,7 @@ class Exemplar(Span):
     video: Identifier | None = None
 
 
-class CountRequest(_Strict):
+class CountRequest(Strict):
     """A count to make, zero-shot without exemplars. wait: seconds to hold the answer until it is done."""
 
     video: Identifier
@@ -58,6 +60,9 @@ class CountRequest(_Strict):
     start: Second | None = None
     end: Second | None = None
     assume_repeats: bool = False
+    model: Annotated[str, Field(max_length=80)] | None = Field(
+        default=None, description="A name of GET /api/models; null for the server's own."
+    )
     wait: Annotated[float, Field(ge=0, le=30)] = 0
 
     @model_validator(mode="after")
@@ -67,10 +72,10 @@ class CountRequest(_Strict):
         return self
 
     def stored(self) -> str:
-        return self.model_dump_json(include={"exemplars", "start", "end", "assume_repeats"})
+        return self.model_dump_json(include={"exemplars", "start", "end", "assume_repeats", "model"})
 
 
-class Labels(_Strict):
+class Labels(Strict):
     """Corrected repetitions of a video, and what the action is called. job: the count that was on screen."""
 
     spans: Annotated[list[Span], Field(max_length=MOST_SPANS)]
@@ -78,13 +83,13 @@ class Labels(_Strict):
     job: Identifier | None = None
 
 
-class MediaChoice(_Strict):
+class MediaChoice(Strict):
     """A file under the media root, as GET /api/media lists it."""
 
     file: Annotated[Text, Field(max_length=1000)]
 
 
-class SessionRequest(_Strict):
+class SessionRequest(Strict):
     token: Annotated[str, Field(max_length=500)]
 
 

@@ -55,7 +55,10 @@ class Source:
 
 @dataclass(frozen=True)
 class CountTask:
-    """Count a video. exemplars: (start, end, source or None for the same video), seconds."""
+    """Count a video. exemplars: (start, end, source or None for the same video), seconds.
+
+    model: its name, None for the one that the worker was started with.
+    """
 
     id: str
     source: Source
@@ -63,6 +66,16 @@ class CountTask:
     start: float | None = None
     end: float | None = None
     assume_repeats: bool = False
+    model: str | None = None
+
+    def encoding(self, source: Source) -> str:
+        """What a worker calls a video's encoding: a model's own, unless it is the worker's."""
+        return source.id if self.model is None else f"{source.id}@{self.model}"
+
+    @property
+    def encodings(self) -> set[str]:
+        """All encodings that it needs."""
+        return {self.encoding(source) for source in (self.source, *(s for *_, s in self.exemplars)) if source}
 
 
 @dataclass(frozen=True)
@@ -110,6 +123,8 @@ class Worker:
             lane: queue.SimpleQueue() for lane in LANES
         }
         self._counter: Any = None
+        self._others: dict[str, tuple[Any, int]] = {}
+        self._loading = threading.Lock()
         self._cache = EncodingCache(max_bytes=options.cache_memory, max_videos=options.cache_videos)
 
     def prepare(self) -> None:
@@ -175,14 +190,14 @@ class Worker:
 
     def _count(self, task: CountTask) -> dict[str, Any]:
         began = time.perf_counter()
-        encoded = self._encoded(task.id, task.source)
+        encoded = self._encoded(task, task.source)
         exemplars: list[object] = []
         names: dict[str, str] = {}
         for start, end, source in task.exemplars:
             if source is None:
                 exemplars.append((start, end))
             else:
-                exemplars.append((self._encoded(task.id, source), start, end))
+                exemplars.append((self._encoded(task, source), start, end))
                 names[source.path] = source.id
         if task.id in self._cancelled:
             raise Cancelled
@@ -211,16 +226,34 @@ class Worker:
         )
         return to_dict(shown)
 
-    def _encoded(self, task_id: str, source: Source) -> Any:
+    def _counter_of(self, model: str | None) -> Any:
+        """The counter of a model, loaded when it is first asked for, and again when its file has changed since."""
+        from escounts.counter import load
+        from escounts.zoo.store import stored_path
+
+        if model is None:
+            return self._counter
+        path = stored_path(model)
+        changed = path.stat().st_mtime_ns if path.exists() else 0
+        with self._loading:
+            if self._others.get(model, (None, -1))[1] != changed:
+                self._others.pop(model, None)
+                self._cache.forget_model(model)
+                self._others[model] = (load(model, device=self._options.device), changed)
+            return self._others[model][0]
+
+    def _encoded(self, task: CountTask, source: Source) -> Any:
         """The encoding of a video: kept, or made now with progress reported."""
-        kept = self._cache.get(source.id)
+        task_id, name = task.id, task.encoding(source)
+        counter = self._counter_of(task.model)
+        kept = self._cache.get(name)
         if kept is not None:
             return kept
         video = self._open(source)
         described = {name: getattr(video.info, name) for name in ("duration", "width", "height", "fps")}
         self.report("info", task_id, (source.id, described))
-        encoded = self._counter.encode(video, progress=self._progress(task_id))
-        self._cache.put(source.id, encoded)
+        encoded = counter.encode(video, progress=self._progress(task_id))
+        self._cache.put(name, encoded)
         self.report("cached", task_id, self._cache.names())
         return encoded
 

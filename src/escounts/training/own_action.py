@@ -30,16 +30,15 @@ from escounts.training.head_tuning import (
     without_video_outputs,
 )
 from escounts.video import Video
-from escounts.zoo import catalogue, store
+from escounts.zoo import catalogue
 from escounts.zoo.checkpoint import save_network
+from escounts.zoo.own_models import TAUGHT
 
 FEWEST = 3
 """Labelled videos: with fewer, one cannot be left out and an action still be seen twice."""
 STEPS = 40
 EVERY = 4
 """Steps between checkpoints."""
-TAUGHT = "taught"
-"""Entry of a checkpoint's metadata that holds the report."""
 UNITS = (2.0, 0.5)
 """Labels may count sides where the model counts cycles, or cycles where it counts sides."""
 
@@ -174,27 +173,6 @@ def learn_folder(
         elif video.split != "test":
             videos.append(LabelledVideo(video.name, path, video.count, video.spans))
     return learn_action(videos, out, initial=initial, device=device, progress=progress), problems
-
-
-def own_model_path(name: str, *, replace_old: bool = False) -> Path:
-    """Where a model of the user's own lies by name; a name that is taken raises a ModelError.
-
-    replace_old: a model that was taught before may be written over; one that came otherwise never is.
-    """
-    path = store.stored_path(name)
-    reserved = {"default", *(entry.name for entry in catalogue.entries())} - {kept.name for kept in store.stored()}
-    if name in reserved:
-        raise ModelError(f"{name!r} is a model of its own already; choose another name")
-    if path.exists() and not is_own_model(path):
-        raise ModelError(f"{name!r} holds weights that were added; choose another name")
-    if path.exists() and not replace_old:
-        raise ModelError(f"there is a model called {name!r} already; choose another name, or replace it")
-    return path
-
-
-def is_own_model(path: Path) -> bool:
-    """Whether a checkpoint was made by learn_action."""
-    return TAUGHT in store.header_metadata(path)
 
 
 class _EncodedLabels:

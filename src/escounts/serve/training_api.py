@@ -1,0 +1,233 @@
+"""Teaching over HTTP: learn from the labelled videos under a name, follow it, and the models there are."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, HTTPException
+from fastapi import Path as InPath
+from pydantic import BaseModel, Field
+
+from escounts.errors import ModelError
+from escounts.serve.access import GUARDED, PROBLEMS, USUAL_PROBLEMS, Services, need_video
+from escounts.serve.database import TrainingRow
+from escounts.serve.schemas import Identifier, Strict, Text
+from escounts.serve.training_worker import TrainingTask
+from escounts.serve.trainings import TrainingRefused
+from escounts.zoo import catalogue, store
+from escounts.zoo.own_models import is_own_model, own_model_path
+
+router = APIRouter(prefix="/api", tags=["teaching"], responses=USUAL_PROBLEMS)
+BUSY: dict[int | str, dict[str, Any]] = {409: PROBLEMS[409]}
+FEWEST = 3
+"""Labelled videos a training needs, as escounts.training.own_action has it."""
+ModelName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$", examples=["my-squats"])]
+TrainingId = Annotated[str, InPath(pattern=r"^[0-9a-f]{32}$")]
+
+
+class TrainingRequest(Strict):
+    """Learn from the labelled videos: those of an action, those named, or all. replace: a model taught before."""
+
+    name: ModelName
+    action: Annotated[Text, Field(max_length=80)] | None = None
+    videos: Annotated[list[Identifier], Field(max_length=500)] | None = None
+    replace: bool = False
+
+
+class Score(BaseModel):
+    """Videos counted right and within one, and the mean of |count − label| / label."""
+
+    right: int
+    within_one: int
+    error: float
+
+
+class Outcome(BaseModel):
+    """One video: what was labelled; counted before, when left out of the training, and by the finished model."""
+
+    video: str
+    name: str
+    labelled: int
+    before: int
+    after: int
+    fitted: int
+
+
+class Report(BaseModel):
+    """What a training did. model: its name where it helped, else null."""
+
+    helped: bool
+    message: str
+    model: str | None
+    before: Score
+    after: Score
+    videos: list[Outcome]
+
+
+class Training(BaseModel):
+    """One training; report is there when it is done."""
+
+    id: str
+    name: str
+    state: Literal["running", "done", "failed", "cancelled"]
+    stage: Literal["encoding", "checking", "training"] | None
+    progress: float
+    remaining_s: float | None
+    error: str | None
+    created: float
+    finished: float | None
+    videos: list[str]
+    report: Report | None
+
+
+class Model(BaseModel):
+    """What can count here. training: the id of the training an own model came from, if it was made here."""
+
+    name: str
+    summary: str
+    own: bool
+    default: bool
+    training: str | None
+
+
+@router.post("/trainings", status_code=202, dependencies=GUARDED, responses=BUSY)
+def start_training(service: Services, request: TrainingRequest) -> Training:
+    """Learn from labelled videos under a name; follow it with GET, or by the events named `training`."""
+    chosen = _chosen(service, request)
+    if len(chosen) < FEWEST:
+        raise HTTPException(
+            422, f"{len(chosen)} labelled videos; label at least {FEWEST} of one action, ten are better"
+        )
+    target = own_model_path(request.name, replace_old=request.replace)
+    settings = service.settings
+    row = TrainingRow(
+        secrets.token_hex(16), request.name, "running", json.dumps([v.id for v, _ in chosen]), time.time()
+    )
+    try:
+        service.trainings.start(
+            row,
+            target,
+            lambda partial: TrainingTask(
+                videos=tuple(chosen),
+                target=str(partial),
+                initial=_initial(settings.model),
+                device=settings.devices[0],
+                memory=settings.worker_memory,
+                threads=settings.worker_threads,
+            ),
+        )
+    except TrainingRefused as error:
+        raise HTTPException(409, str(error)) from error
+    return present_training(service, row, service.trainings.view(row))
+
+
+@router.get("/trainings")
+def trainings(service: Services) -> list[Training]:
+    """All trainings, the newest first."""
+    return [present_training(service, row, service.trainings.view(row)) for row in service.database.trainings()]
+
+
+@router.get("/trainings/{training_id}")
+def training(service: Services, training_id: TrainingId) -> Training:
+    """One training."""
+    row = _need(service, training_id)
+    return present_training(service, row, service.trainings.view(row))
+
+
+@router.post("/trainings/{training_id}/cancel", status_code=202, dependencies=GUARDED)
+def cancel_training(service: Services, training_id: TrainingId) -> Training:
+    """End a training; nothing of it is kept. One that has ended stays as it is."""
+    row = _need(service, training_id)
+    service.trainings.cancel(training_id)
+    return present_training(service, row, service.trainings.view(row))
+
+
+@router.get("/models")
+def models(service: Services) -> list[Model]:
+    """The models that can count here; `model` of POST /api/jobs takes their names."""
+    made = {row.name: row.id for row in reversed(service.database.trainings()) if row.state == "done"}
+    default = catalogue.find(service.settings.model).name
+    own = {kept.name for kept in store.stored() if is_own_model(kept.path)}
+    return [
+        Model(
+            name=entry.name,
+            summary=entry.summary,
+            own=entry.name in own,
+            default=entry.name == default,
+            training=made.get(entry.name) if entry.name in own else None,
+        )
+        for entry in catalogue.entries()
+        if entry.state() == "ready"
+    ]
+
+
+@router.delete("/models/{name}", status_code=204, dependencies=GUARDED, responses=BUSY)
+def delete_model(service: Services, name: Annotated[str, InPath(max_length=80)]) -> None:
+    """Delete a model that was taught; all others stay."""
+    if name == service.settings.model:
+        raise HTTPException(409, f"{name} is what this server counts with; start it with another --model first")
+    try:
+        path = store.stored_path(name)
+    except ModelError as error:
+        raise HTTPException(404, str(error)) from error
+    if not is_own_model(path):
+        raise HTTPException(404, "there is no model of that name that was taught here; GET /api/models lists them")
+    path.unlink(missing_ok=True)
+
+
+def present_training(service: Services, row: TrainingRow, view: dict[str, Any]) -> Training:
+    """A row as it goes over the wire; report's videos are called by the names they have here."""
+    report = None
+    if row.report is not None:
+        values = json.loads(row.report)
+        names = {video.id: video.name for video in service.database.videos(limit=-1)}
+        for video in values["videos"]:
+            video["video"], video["name"] = video["name"], names.get(video["name"], "a deleted video")
+        report = Report(**values, model=row.name if values["helped"] else None)
+    shown = {name: getattr(row, name) for name in ("id", "name", "state", "error", "created", "finished")}
+    return Training(**shown, **view, videos=json.loads(row.videos), report=report)
+
+
+def training_event(service: Services, event: dict[str, Any]) -> dict[str, Any]:
+    """A published change as the data of a server-sent event."""
+    view = {name: event[name] for name in ("stage", "progress", "remaining_s")}
+    return present_training(service, event["training"], view).model_dump()
+
+
+def other_model(service: Services, name: str) -> str | None:
+    """The name, checked: of a model that is here; None for the one that the workers have loaded."""
+    ready = {entry.name for entry in catalogue.entries() if entry.state() == "ready"}
+    if name not in ready:
+        raise HTTPException(422, f"there is no model {name!r} here; there are {', '.join(sorted(ready))}")
+    return None if name == catalogue.find(service.settings.model).name else name
+
+
+def _chosen(service: Services, request: TrainingRequest) -> list[tuple[Any, tuple[tuple[float, float], ...]]]:
+    """The labelled videos that are asked for, as the process opens them, with their repetitions."""
+    for video_id in request.videos or ():
+        need_video(service, video_id)
+    rows = {row.id: row for row in service.database.videos(limit=-1)}
+    return [
+        (service.library.locate(rows[label.video]), label.spans)
+        for label in service.database.labels()
+        if label.video in rows
+        and (request.videos is None or label.video in request.videos)
+        and (request.action is None or label.action == request.action)
+    ]
+
+
+def _initial(model: str) -> str:
+    """What a training starts from: the server's model where it can be taught, else the default."""
+    name = catalogue.find(model).name
+    taught = name != "spectral" and is_own_model(store.stored_path(name))
+    return name if taught else "default"
+
+
+def _need(service: Services, training_id: str) -> TrainingRow:
+    rows = service.database.trainings(training_id)
+    if not rows:
+        raise HTTPException(404, "there is no such training")
+    return rows[0]

@@ -1,0 +1,151 @@
+"""Trainings on labelled videos: one at a time, each in a process of its own, which can be cancelled and may die."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+from escounts.errors import EscountsError
+from escounts.serve.database import Database, TrainingRow
+from escounts.serve.events import EventHub
+from escounts.serve.training_worker import TrainingTask, run
+
+CUT_OFF = "the server was stopped while this was being learnt; start it again"
+
+
+class TrainingRefused(EscountsError):
+    """A training that cannot begin now."""
+
+
+@dataclass
+class _Running:
+    """The training in hand. stage and share: what its process reported last."""
+
+    row: TrainingRow
+    process: BaseProcess
+    connection: Connection
+    partial: Path
+    target: Path
+    began: float
+    stage: str = "encoding"
+    share: float = 0.0
+    cancelled: bool = False
+    killed_for: str | None = None
+    """Why this server killed the process, when it did."""
+    follower: threading.Thread | None = None
+
+
+class Trainings:
+    """Starts, follows and ends trainings. May be called from any thread."""
+
+    def __init__(self, database: Database, hub: EventHub, *, seconds: float) -> None:
+        self._database, self._hub, self._seconds = database, hub, seconds
+        self._lock = threading.Lock()
+        self._running: _Running | None = None
+
+    def recover(self) -> None:
+        """At start: what was running when the server went away has failed, and says so."""
+        for row in self._database.trainings():
+            if row.state == "running":
+                self._database.end_training(row.id, "failed", error=CUT_OFF)
+
+    def start(self, row: TrainingRow, target: Path, make: Callable[[Path], TrainingTask]) -> None:
+        """Begin; the new model is moved to target only once it is whole. make: from the file that the process is to
+        write to its task."""
+        with self._lock:
+            if self._running is not None:
+                raise TrainingRefused(f"{self._running.row.name} is being learnt; wait for it, or cancel it")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            partial = target.with_name(f".{row.id}.part")
+            context = multiprocessing.get_context("spawn")
+            ours, theirs = context.Pipe()
+            process = context.Process(target=run, args=(theirs, make(partial)), name="escounts-training", daemon=True)
+            self._database.add_training(row)
+            process.start()
+            theirs.close()
+            self._running = running = _Running(row, process, ours, partial, target, time.monotonic())
+            running.follower = threading.Thread(target=self._follow, args=(running,), name="training", daemon=True)
+            running.follower.start()
+        self._announce(row.id)
+
+    def cancel(self, training_id: str) -> None:
+        """End a training that runs; one that has ended stays as it is."""
+        with self._lock:
+            running = self._running
+            if running is not None and running.row.id == training_id:
+                running.cancelled = True
+                running.process.kill()
+
+    def stop(self) -> None:
+        """The server stops: what is being learnt is lost, and its row says so."""
+        with self._lock:
+            running = self._running
+            if running is not None:
+                running.killed_for = CUT_OFF
+                running.process.kill()
+        if running is not None and running.follower is not None:
+            running.follower.join(5)
+
+    def view(self, row: TrainingRow) -> dict[str, Any]:
+        """Stage, share done (0..1) and seconds left if they can be guessed."""
+        running = self._running
+        if running is None or running.row.id != row.id:
+            return {"stage": None, "progress": 1.0 if row.state == "done" else 0.0, "remaining_s": None}
+        elapsed = time.monotonic() - running.began
+        left = elapsed * (1 - running.share) / running.share if running.share > 0.05 else None
+        remaining = None if left is None else round(left, 1)
+        return {"stage": running.stage, "progress": round(running.share, 4), "remaining_s": remaining}
+
+    def _follow(self, running: _Running) -> None:
+        """Read what the process reports until it ends, then write down how."""
+        kind, value = "died", None
+        # A pipe that closes, or a torn message of a process killed while it wrote: both mean that it is gone.
+        with contextlib.suppress(EOFError, OSError, ValueError):
+            while kind not in ("done", "failed"):
+                if not running.connection.poll(1.0):
+                    if time.monotonic() - running.began > self._seconds:
+                        running.killed_for = f"took longer than the {self._seconds:.0f} s it may take"
+                        running.process.kill()
+                    continue
+                kind, value = running.connection.recv()
+                if kind == "progress":
+                    running.stage, running.share = value
+                    self._announce(running.row.id)
+        running.process.join(10)
+        self._end(running, kind, value)
+
+    def _end(self, running: _Running, kind: str, value: Any) -> None:
+        with self._lock:
+            end: dict[str, Any]
+            if running.cancelled:
+                state, end = "cancelled", {}
+            elif running.killed_for is not None:
+                state, end = "failed", {"error": running.killed_for}
+            elif kind == "done":
+                state, end = "done", {"report": json.dumps(value)}
+                if value["helped"]:
+                    os.replace(running.partial, running.target)
+            else:
+                code = running.process.exitcode or 0
+                how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+                state, end = "failed", {"error": value if kind == "failed" else f"its process ended with {how}"}
+            running.partial.unlink(missing_ok=True)
+            running.connection.close()
+            self._database.end_training(running.row.id, state, **end)
+            self._running = None
+        self._announce(running.row.id)
+
+    def _announce(self, training_id: str) -> None:
+        for row in self._database.trainings(training_id):
+            self._hub.publish({"training": row, **self.view(row)})

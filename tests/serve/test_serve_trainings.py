@@ -1,0 +1,136 @@
+"""Teaching over HTTP: from labels to a model with a name that counts; cancelled, killed, cut off."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from serving import Client, Command, eventually, service_running
+
+from escounts.serve.app import Service
+from escounts.serve.database import Database, TrainingRow
+from escounts.zoo import store
+
+BOUNCE = 0.8
+"""Seconds of a repetition in the clips."""
+
+
+@pytest.fixture(scope="module")
+def teaching(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Client, Service]]:
+    """A service with a store of weights of its own."""
+    base = tmp_path_factory.mktemp("teaching")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ESCOUNTS_CACHE", str(base / "cache"))
+        with service_running(base / "data") as (address, service), Client(address) as client:
+            client.worker_pid()
+            yield client, service
+
+
+@pytest.fixture(scope="module")
+def halves(teaching: tuple[Client, Service], clips: dict[int, Path]) -> dict[str, int]:
+    """Three videos whose labels count each half of a bounce: id → label."""
+    client, _ = teaching
+    labelled = {}
+    for count, path in clips.items():
+        video = client.send_video(path, f"bounce{count}.mp4")["id"]
+        client.start_count(video, wait=30)
+        edges = [round(BOUNCE / 2 * half, 3) for half in range(2 * count + 1)]
+        spans = [{"start": a, "end": b} for a, b in pairwise(edges)]
+        assert client.put(f"/api/videos/{video}/labels", json={"spans": spans, "action": "half"}).is_success
+        labelled[video] = 2 * count
+    return labelled
+
+
+def ended(client: Client, training: str) -> dict[str, Any]:
+    def check() -> dict[str, Any] | None:
+        now = client.get(f"/api/trainings/{training}").json()
+        return now if now["state"] != "running" else None
+
+    return dict(eventually(check, 300))
+
+
+def test_from_labels_to_a_model_that_counts(teaching: tuple[Client, Service], halves: dict[str, int]) -> None:
+    client, _ = teaching
+    with client.stream("GET", "/api/events") as stream:
+        lines = stream.iter_lines()
+        next(lines)
+        started = client.post("/api/trainings", json={"name": "my-halves", "action": "half"})
+        assert started.status_code == 202, started.text
+        assert (started.json()["state"], started.json()["stage"]) == ("running", "encoding")
+        again = client.post("/api/trainings", json={"name": "second"})
+        assert again.status_code == 409 and "my-halves is being learnt" in again.json()["detail"]
+        heard = []
+        for line in lines:
+            if line == "event: training":
+                heard.append(json.loads(next(lines).removeprefix("data: ")))
+                if heard[-1]["state"] != "running":
+                    break
+    assert {event["stage"] for event in heard} >= {"encoding", "checking", None}
+    done = ended(client, started.json()["id"])
+    assert done["state"] == "done", done["error"]
+    report = done["report"]
+    assert report["helped"] and report["model"] == "my-halves"
+    assert {row["video"]: row["fitted"] for row in report["videos"]} == halves
+    assert {row["name"] for row in report["videos"]} == {"bounce5.mp4", "bounce7.mp4", "bounce9.mp4"}
+    assert report["after"]["error"] < report["before"]["error"]
+    (model,) = [model for model in client.get("/api/models").json() if model["own"]]
+    assert (model["name"], model["training"], model["default"]) == ("my-halves", done["id"], False)
+    video, label = next(iter(halves.items()))
+    job = client.start_count(video, model="my-halves", wait=30)
+    job = client.ended(job["id"])
+    assert (job["count"], job["model"], job["unsure"]) == (label, "my-halves", True)
+    assert client.ended(client.start_count(video, wait=30)["id"])["model"] == "spectral"
+    taken = client.post("/api/trainings", json={"name": "my-halves"})
+    assert taken.status_code == 422 and "already" in taken.json()["detail"]
+    assert client.delete("/api/models/my-halves").status_code == 204
+    assert client.post("/api/jobs", json={"video": video, "model": "my-halves"}).status_code == 422
+
+
+@pytest.mark.parametrize("end", ["cancel", "kill"])
+def test_what_is_ended_leaves_nothing_behind(
+    teaching: tuple[Client, Service], halves: dict[str, int], end: str
+) -> None:
+    client, service = teaching
+    training = client.post("/api/trainings", json={"name": "short"}).json()["id"]
+    if end == "cancel":
+        assert client.post(f"/api/trainings/{training}/cancel").status_code == 202
+    else:
+        assert service.trainings._running is not None
+        os.kill(service.trainings._running.process.pid or 0, signal.SIGKILL)
+    after = ended(client, training)
+    assert after["state"] == ("cancelled" if end == "cancel" else "failed")
+    assert after["error"] == (None if end == "cancel" else "its process ended with SIGKILL")
+    assert not [path for path in store.store_folder().glob("*") if "short" in path.name or training in path.name]
+    assert client.post("/api/trainings", json={"name": "short"}).status_code == 202, "the next one may begin"
+    client.post(f"/api/trainings/{client.get('/api/trainings').json()[0]['id']}/cancel")
+
+
+def test_too_few_labels_and_bad_names_are_refused(teaching: tuple[Client, Service], halves: dict[str, int]) -> None:
+    client, _ = teaching
+    few = client.post("/api/trainings", json={"name": "few", "videos": list(halves)[:2]})
+    assert few.status_code == 422 and "2 labelled videos; label at least 3" in few.json()["detail"]
+    for name in ("lite", "../etc", "", "a b"):
+        assert client.post("/api/trainings", json={"name": name}).status_code == 422, name
+    assert client.delete("/api/models/lite").status_code == 404
+    video = next(iter(halves))
+    refused = client.post("/api/jobs", json={"video": video, "model": "/etc/passwd"})
+    assert refused.status_code == 422 and "there is no model" in refused.json()["detail"]
+
+
+def test_a_training_cut_off_by_a_kill_has_failed_at_the_next_start(tmp_path: Path) -> None:
+    command = Command(tmp_path / "data")
+    command.kill()
+    database = Database(tmp_path / "data" / "escounts.sqlite")
+    database.add_training(TrainingRow("0" * 32, "mine", "running", "[]", 1.0))
+    database.close()
+    command = Command(tmp_path / "data")
+    with Client(command.address) as client:
+        row = client.get(f"/api/trainings/{'0' * 32}").json()
+    command.interrupt()
+    assert row["state"] == "failed" and "start it again" in row["error"]
