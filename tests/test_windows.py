@@ -77,7 +77,6 @@ def test_stitching_a_map_cut_up_gives_it_back(cells: int, size: int, shifts: int
         stitcher.add(piece + [1e6] * (size - len(piece)), begins[sequence], weights=triangle(size))
         begins[sequence] += size
     np.testing.assert_allclose(stitcher.result(), truth, atol=1e-9)
-    assert (stitcher.coverage > 0).all()
 
 
 def test_uncovered_cells_are_zero_and_borders_are_cut() -> None:

@@ -10,8 +10,7 @@ import click
 
 from escounts.atomic_files import write_text
 from escounts.movie_files import write_movie
-from escounts.synthetic.render import render
-from escounts.synthetic.sample import RATE, SIZE, sample_plan
+from escounts.synthetic import sample_video
 
 
 @click.command()
@@ -20,17 +19,16 @@ from escounts.synthetic.sample import RATE, SIZE, sample_plan
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed draws the same video.")
 def command(output: Path, repetitions: int, seed: int) -> None:
     """Draw a figure doing squats; the true repetition times go into a .json file beside the video."""
-    plan = sample_plan(repetitions=repetitions, seed=seed)
-    frames_THWC = render([plan], device="cpu", size=SIZE).frames_BTCHW[0].permute(0, 2, 3, 1).numpy()
+    video = sample_video(repetitions=repetitions, seed=seed)
     # One thread: several would split the work, and the file, differently on every machine.
     options = {"crf": "27", "preset": "slow", "threads": "1"}
-    height, width = SIZE
-    write_movie(output, frames_THWC, size=(width, height), rate=Fraction(RATE), options=options)
+    height, width = video.frames.shape[1:3]
+    write_movie(output, video.frames, size=(width, height), rate=Fraction(video.fps), options=options)
     truth = {
-        "count": len(plan.spans),
-        "repetitions": [[round(start / RATE, 3), round(end / RATE, 3)] for start, end in plan.spans],
-        "duration": round(plan.length / RATE, 3),
+        "count": len(video.spans),
+        "repetitions": [[round(start, 3), round(end, 3)] for start, end in video.spans],
+        "duration": round(len(video.frames) / video.fps, 3),
         "drawn_with": f"escounts sample --repetitions {repetitions} --seed {seed}",
     }
     write_text(output.with_suffix(".json"), json.dumps(truth) + "\n")
-    click.echo(f"wrote {output} and {output.with_suffix('.json')}: {len(plan.spans)} repetitions")
+    click.echo(f"wrote {output} and {output.with_suffix('.json')}: {len(video.spans)} repetitions")

@@ -64,9 +64,9 @@ def class_of(plan: Plan) -> str:
     return parts[1] if parts[0] in ("exercise", "mechanism") else parts[0]
 
 
-def sample_video(*, repetitions: int = 8) -> SyntheticVideo:
+def sample_video(*, repetitions: int = 8, seed: int = 0) -> SyntheticVideo:
     """The sample video: a figure that does squats, with the true times of each."""
-    plan = sample_plan(repetitions=repetitions)
+    plan = sample_plan(repetitions=repetitions, seed=seed)
     frames = render([plan], device="cpu", size=SIZE).frames_BTCHW[0]
     return SyntheticVideo(
         name="sample",
