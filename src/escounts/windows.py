@@ -85,6 +85,11 @@ class Stitcher:
             self._sum[low:high] += values[part] * weight[part]
             self._cover[low:high] += weight[part]
 
+    @property
+    def coverage(self) -> Array:
+        """Summed weight of every cell."""
+        return self._cover.copy()
+
     def result(self) -> Array:
         """The mean of every cell over the maps that cover it; 0 where none does."""
         return np.divide(self._sum, self._cover, out=np.zeros_like(self._sum), where=self._cover > 0)
