@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,8 +12,10 @@ import numpy as np
 import pytest
 from movies import bouncing, write_movie
 
+import escounts
+from escounts import extras
 from escounts.counter import Counter
-from escounts.errors import EscountsError, ExemplarError
+from escounts.errors import EscountsError, ExemplarError, OutputError
 from escounts.output.json import from_dict, to_dict
 from escounts.results import CountResult, DensityMap, Estimate, Hypothesis, Repetition
 from escounts.video import Video
@@ -177,3 +181,44 @@ def test_nowhere_to_put_a_border() -> None:
         counted(np.zeros(40)).aligned(at=1.0)
     with pytest.raises(EscountsError, match="counted are 0 to 4 s"):
         counted(np.full(40, 0.1)).aligned(at=5.0)
+
+
+def test_a_result_prints_in_a_line_and_saves_itself(movie: Path, tmp_path: Path) -> None:
+    result = counter(CYCLE, SIDE).count(movie)
+    assert str(result) == "movie.mp4: 4 repetitions, confidence 0.55, unsure"
+    assert repr(result) == f"<CountResult {result}>" and len(repr(result.density)) < 80
+    for ending in ("json", "csv", "srt", "txt", "html", "png", "mp4"):
+        result.save(tmp_path / f"r.{ending}")
+        assert (tmp_path / f"r.{ending}").stat().st_size > 0
+    assert from_dict(json.loads((tmp_path / "r.json").read_text())).count == 4 and result.to_dict()["count"] == 4
+    assert len(result.plot().axes) >= 2
+    with pytest.raises(OutputError, match=r"no format ends in '\.bmp'; known: \.txt, \.json"):
+        result.save(tmp_path / "r.bmp")
+    with pytest.raises(OutputError, match="the counted video itself"):
+        result.save(movie)
+
+
+def test_numbers_are_python_floats(movie: Path) -> None:
+    start, end = np.float32(0.5), np.float64(3.5)
+    result = counter().encode(movie).count([(start, end)], start=start, end=end).aligned(at=np.float64(1.0))
+    numbers = [result.raw_count, result.confidence, *result.range, *result.timings.values()]
+    numbers += [value for one in result.repetitions for value in (one.start, one.end)]
+    numbers += [value for span in result.exemplars for value in (span.start, span.end)]
+    assert {type(number) for number in numbers} == {float}
+
+
+def test_the_package_shows_its_interface() -> None:
+    assert {"count", "load", "Counter", "CountResult", "Hypothesis", "Video"} <= set(dir(escounts))
+    assert not [name for name in dir(escounts) if name.startswith("_") and name != "__version__"]
+    parameters = inspect.signature(escounts.count).parameters
+    assert all(p.kind is not p.VAR_KEYWORD and p.annotation is not p.empty for p in parameters.values())
+
+
+def test_the_advice_to_install_works_where_it_is_given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    checkout = Path(extras.__file__).resolve().parents[2]
+    monkeypatch.chdir(checkout)
+    assert extras.install_command("serve") == "pip install '.[serve]'"
+    monkeypatch.chdir(tmp_path)
+    assert extras.install_command("serve") == f"pip install '{checkout}[serve]'"
+    monkeypatch.setattr(extras, "__file__", str(tmp_path / "site-packages" / "escounts" / "extras.py"))
+    assert extras.install_command("serve").startswith("pip install 'fastapi>=")

@@ -11,7 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from escounts.errors import EscountsError
-from escounts.results import CountResult, DensityMap, ExemplarSpan, Repetition
+from escounts.results import CountResult, DensityMap, ExemplarSpan, Hypothesis, Repetition
 
 if TYPE_CHECKING:
     from escounts.batching.local import batch
@@ -27,6 +27,7 @@ __all__ = [
     "EncodedVideo",
     "EscountsError",
     "ExemplarSpan",
+    "Hypothesis",
     "Repetition",
     "Video",
     "batch",
@@ -51,3 +52,7 @@ def __getattr__(name: str) -> Any:
     if name not in _LATER:
         raise AttributeError(f"module 'escounts' has no attribute {name!r}")
     return getattr(importlib.import_module(_LATER[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

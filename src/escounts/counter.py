@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Sequence
@@ -26,6 +27,9 @@ WantedUnit = Unit | Literal["auto"]
 
 CONTEXT = 8.0
 """Seconds encoded on each side of an exemplar that lies outside the encoded stretch."""
+
+SHORTEST_EXEMPLAR = 1.5
+"""Frames that an exemplar lasts at least: one picture shows no motion."""
 
 REFERENCES = 8
 """Such stretches a counter remembers."""
@@ -124,8 +128,8 @@ class EncodedVideo:
         unit: by cycles or by sides of a motion that alternates; "auto": what the model holds most useful.
         progress is called where the video has to be read again.
         """
-        first = self.encoding.start if start is None else max(start, self.encoding.start)
-        last = self.encoding.end if end is None else min(end, self.encoding.end)
+        first = self.encoding.start if start is None else max(float(start), self.encoding.start)
+        last = self.encoding.end if end is None else min(float(end), self.encoding.end)
         if last <= first:
             raise VideoError(
                 f"{self.info.path}: nothing between {first:.2f} s and {last:.2f} s; encoded are "
@@ -198,7 +202,7 @@ class EncodedVideo:
         found, spans = [], []
         for exemplar in exemplars:
             if isinstance(exemplar, tuple) and len(exemplar) == 3:
-                encoded, start, end = exemplar
+                encoded, start, end = exemplar[0], float(exemplar[1]), float(exemplar[2])
                 _check_exemplar(ExemplarSpan(start, end, str(encoded.info.path)), encoded.info)
                 span = ExemplarSpan(start, end, None if encoded is self else str(encoded.info.path))
                 source: EncodedVideo = encoded
@@ -228,10 +232,32 @@ def load(name: str = "default", *, device: str = "auto") -> Counter:
 
 
 def count(
-    video: str | os.PathLike[str] | Video, *, model: str = "default", device: str = "auto", **options: Any
+    video: str | os.PathLike[str] | Video,
+    *,
+    model: str = "default",
+    device: str = "auto",
+    exemplars: Sequence[Exemplar] = (),
+    start: float = 0.0,
+    end: float | None = None,
+    thorough: bool = False,
+    assume_repeats: bool = False,
+    unit: WantedUnit = "auto",
+    progress: Progress | None = None,
 ) -> CountResult:
-    """Count one video; options are those of `Counter.count`."""
-    return load(model, device=device).count(video, **options)
+    """Count one video. Options are those of `load` and of `Counter.count`; times in seconds.
+
+    >>> result = escounts.count("squats.mp4", exemplars=[(3.2, 4.8)])
+    """
+    return load(model, device=device).count(
+        video,
+        exemplars=exemplars,
+        start=start,
+        end=end,
+        thorough=thorough,
+        assume_repeats=assume_repeats,
+        unit=unit,
+        progress=progress,
+    )
 
 
 def _opened(video: str | os.PathLike[str] | Video) -> Video:
@@ -261,10 +287,15 @@ def _parsed(exemplar: Exemplar, info: VideoInfo) -> ExemplarSpan:
 def _check_exemplar(span: ExemplarSpan, info: VideoInfo) -> None:
     named = span if span.video else replace(span, video=str(info.path))
     check_exemplar(named, duration=info.duration, slack=1.0 / info.fps)
+    if span.end - span.start < SHORTEST_EXEMPLAR / info.fps:
+        raise ExemplarError(
+            f"exemplar {span.start:g}-{span.end:g} of {named.video} lasts {span.end - span.start:.3f} s, hardly "
+            f"a frame ({1 / info.fps:.3f} s); mark one whole repetition"
+        )
 
 
 def _check_range(video: Video, start: float, end: float | None) -> None:
-    if start < 0 or (end is not None and end <= start):
+    if not (0 <= start < math.inf) or (end is not None and not end > start):
         raise VideoError(f"{video.path}: range {start:g} to {end} s; 0 <= start < end is needed")
     if start >= video.info.duration:
         raise VideoError(f"{video.path}: starts at {start:g} s, but lasts {video.info.duration:.2f} s")

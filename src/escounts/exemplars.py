@@ -30,7 +30,7 @@ def parse_exemplar(text: str) -> ExemplarSpan:
             raise ExemplarError(f"exemplar {text!r} is not understood; {_FORMS}")
         if not video.strip():
             raise ExemplarError(f"exemplar {text!r} names no video before the @; {_FORMS}")
-    span = ExemplarSpan(_seconds(match[1]), _seconds(match[2]), video)
+    span = ExemplarSpan(parse_time(match[1]), parse_time(match[2]), video)
     check_exemplar(span)
     return span
 
@@ -53,8 +53,8 @@ def check_exemplar(span: ExemplarSpan, *, duration: float | None = None, slack: 
         raise ExemplarError(f"{where} runs past the end of the video, which lasts {duration:.2f} s")
 
 
-def _seconds(text: str) -> float:
-    """ "75.5", "1:15.5" or "0:01:15.5" -> seconds."""
+def parse_time(text: str) -> float:
+    """ "75.5", "1:15.5" or "0:01:15.5" -> seconds; raises ValueError for anything else."""
     sign = -1.0 if text.startswith("-") else 1.0
     total = 0.0
     for part in text.lstrip("-").split(":"):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -39,7 +42,7 @@ class Repetition:
     score: float | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class DensityMap:
     """Repetitions per cell over time; the sum is the count.
 
@@ -67,6 +70,9 @@ class DensityMap:
     def count(self) -> float:
         """The real-valued count: the sum of the map."""
         return float(self.values.sum(dtype=np.float64))
+
+    def __repr__(self) -> str:
+        return f"<DensityMap {self.kind}, {len(self.values)} cells of {self.step:.3g} s, sum {self.count:.2f}>"
 
     def repetitions(self, count: int | None = None, *, anchors: Sequence[float] = ()) -> tuple[Repetition, ...]:
         """Where `count` repetitions lie (None: the map's own count, rounded half to even), in order.
@@ -139,7 +145,7 @@ class MachineCount:
     unsure: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CountResult:
     """A counted video.
 
@@ -171,9 +177,35 @@ class CountResult:
     phase: Phase = "arbitrary"
     machine: MachineCount | None = None
 
+    def __str__(self) -> str:
+        """`squats.mp4: 8 repetitions, confidence 0.93`."""
+        noun = "repetition" if self.count == 1 else "repetitions"
+        sure = "confidence" if self.confidence_kind == "probability" else "agreement"
+        unsure = ", unsure" if self.unsure else ""
+        return f"{Path(self.video).name}: {self.count} {noun}, {sure} {self.confidence:.2f}{unsure}"
+
+    def __repr__(self) -> str:
+        return f"<CountResult {self}>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types, as docs/json-schema.md describes them."""
+        document: dict[str, Any] = _writers().json.to_dict(self)
+        return document
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a file in the format that its ending names: .json, .csv, .srt, .txt, .html, .png or .mp4.
+
+        Pictures of the video are taken from `video`; where it is not at hand, .png and .html do without them.
+        """
+        _writers().save(self, Path(path))
+
+    def plot(self) -> Any:
+        """A matplotlib figure: density, running count, frames of the repetitions. Needs the [plot] extra."""
+        return _writers().png.figure(self)
+
     def corrected(self, spans: Sequence[tuple[float, float]]) -> CountResult:
         """What a person said instead: (start, end) of every repetition in seconds, of the whole video."""
-        repetitions = tuple(Repetition(start, end) for start, end in sorted(spans))
+        repetitions = tuple(Repetition(float(start), float(end)) for start, end in sorted(spans))
         first = min([self.range[0], *(one.start for one in repetitions)])
         last = max([self.range[1], *(one.end for one in repetitions)])
         return replace(
@@ -210,7 +242,7 @@ class CountResult:
         stays; what is cut off at an end of the counted range is shorter. Raises EscountsError without repetitions, or
         for a time outside the range.
         """
-        first, last = self.range
+        (first, last), at = self.range, float(at)
         if not self.repetitions or not first <= at <= last:
             counted = "there are no repetitions" if not self.repetitions else f"counted are {first:g} to {last:g} s"
             raise EscountsError(f"{self.video}: no border can lie at {at:g} s: {counted}")
@@ -270,6 +302,11 @@ class CountResult:
             unit=unit,
             hypotheses=(*held, *(hypothesis for hypothesis in self.hypotheses if hypothesis.unit != unit)),
         )
+
+
+def _writers() -> Any:
+    """escounts.output, which stands on this module and is loaded when a result is first written."""
+    return importlib.import_module("escounts.output")
 
 
 def is_unsure(confidence: float, kind: ConfidenceKind, below: float) -> bool:

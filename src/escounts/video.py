@@ -131,7 +131,7 @@ class Video:
         if self._complete and read_to < wanted - max(1.0, 0.05 * self.info.duration):
             raise VideoError(
                 f"{self.path}: truncated: breaks off at {read_to:.1f} s of {self.info.duration:.1f} s; "
-                f"count what is there with an end of {read_to:.1f} s"
+                f"count what is there with --to {read_to:.1f} (end={read_to:.1f} in Python)"
             )
 
     def _check_duration(self, seconds: float) -> None:

@@ -78,7 +78,10 @@ def test_finished_files_are_skipped(escounts: partial, folder: Path, tmp_path: P
     asked = (*COUNT, folder / "a.mp4", "-o", tmp_path, "-f", "json")
     assert "4 repetitions" in escounts(*asked).out
     again = escounts(*asked)
-    assert again.code == 0 and again.out == "" and "finished already" in again.err
+    assert (
+        again.code == 0 and again.out.startswith("a.mp4: 4 repetitions") and "finished already; --force" in again.out
+    )
+    assert escounts(*asked, "-q").out.startswith("a.mp4: 4 repetitions")
     assert json.loads(escounts(*asked, "--json").out)["count"] == 4, "the kept result is printed"
     assert "4 repetitions" in escounts(*asked, "--force").out
     assert "2 repetitions" in escounts(*asked, "--to", "3").out, "other settings: counted again"
@@ -91,7 +94,7 @@ def test_a_retrained_model_counts_again(escounts: partial, folder: Path, tmp_pat
     asked = ("count", "--model", checkpoint, folder / "a.mp4", "-o", tmp_path / "out")
     save_network(checkpoint, Network(LITE_TINY))
     assert "wrote" in escounts(*asked).err
-    assert "finished already" in escounts(*asked).err
+    assert "finished already" in escounts(*asked).out
     save_network(checkpoint, Network(LITE_TINY))
     assert "wrote" in escounts(*asked).err
 
@@ -103,6 +106,11 @@ def test_exemplars_and_ranges(escounts: partial, folder: Path) -> None:  # type:
     other = f"{folder / 'b' / 'a.mp4'}@1-2"
     assert "repetitions" in escounts(*COUNT, video, "--exemplar", other, "--exemplar", "0-1.5").out
     assert "2 repetitions" in escounts(*COUNT, video, "--from", "1.5", "--to", "4.5").out
+    assert "2 repetitions" in escounts(*COUNT, video, "--from", "0:01.5", "--to", "0:04.5").out, "as it is printed"
+    short = escounts(*COUNT, video, "--exemplar", "1.5-1.52")
+    assert short.code == 1 and "hardly a frame" in short.err
+    unit = escounts(*COUNT, video, "--unit", "side")
+    assert unit.code == 1 and "does not tell cycles from sides" in unit.err
 
 
 @pytest.mark.parametrize(
@@ -112,6 +120,10 @@ def test_exemplars_and_ranges(escounts: partial, folder: Path) -> None:  # type:
         (("VIDEO", "-f", "json,bmp"), "known formats: text, json"),
         (("VIDEO", "--model", "nothing"), "unknown model 'nothing'; known: default"),
         (("VIDEO", "--from", "4", "--to", "2"), "--to 2 must come after --from 4"),
+        (("VIDEO", "--to", "nan"), "'nan' is not a time; write seconds (5 or 5.5), m:s (0:05.5)"),
+        (("VIDEO", "--from", "-1"), "is not a time"),
+        (("VIDEO", "--from", "soon"), "'soon' is not a time"),
+        (("VIDEO", "--unit", "leg"), "'leg' is not one of"),
         (("VIDEO", "--exemplar", "2"), "exemplar"),
         (("VIDEO", "--exemplar", "3-3"), "is empty"),
         (("VIDEO", "--device", "tpu"), "'tpu' is not one of"),
@@ -164,4 +176,4 @@ def test_inputs_once_and_without_own_outputs(folder: Path, tmp_path: Path) -> No
     (tmp_path / "a.counted.mp4").write_bytes(b"")
     videos, failures = videos_among([folder / "a.mp4", folder, tmp_path])
     assert videos == [folder / "a.mp4", folder / "b" / "a.mp4"]
-    assert [str(failure) for failure in failures] == [f"{tmp_path}: no videos in this folder"]
+    assert [reason for _, reason in failures] == [f"{tmp_path}: no videos in this folder"]

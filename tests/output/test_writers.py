@@ -279,17 +279,17 @@ def test_no_space_left_leaves_nothing_behind(
 def test_ledger_knows_settings_video_and_files(tmp_path: Path) -> None:
     video = tmp_path / "v.mp4"
     video.write_bytes(b"1")
-    Ledger(tmp_path).add("v", video, {"model": "a"}, ["v.json"])
+    Ledger(tmp_path).add("v", video, {"model": "a"}, ["v.json"], {"count": 4})
     (tmp_path / "v.json").write_text("{}")
-    assert Ledger(tmp_path).has("v", video, {"model": "a"}, ["v.json"])
-    assert not Ledger(tmp_path).has("v", video, {"model": "b"}, ["v.json"])
-    assert not Ledger(tmp_path).has("v", video, {"model": "a"}, ["v.json", "v.csv"])
+    assert Ledger(tmp_path).about("v", video, {"model": "a"}, ["v.json"]) == {"count": 4}
+    assert Ledger(tmp_path).about("v", video, {"model": "b"}, ["v.json"]) is None
+    assert Ledger(tmp_path).about("v", video, {"model": "a"}, ["v.json", "v.csv"]) is None
     video.write_bytes(b"22")
-    assert not Ledger(tmp_path).has("v", video, {"model": "a"}, ["v.json"])
+    assert Ledger(tmp_path).about("v", video, {"model": "a"}, ["v.json"]) is None
     with (tmp_path / LEDGER).open("a") as file:
         file.write('{"name": "v", "vid')  # a crash in the middle of a line
-    Ledger(tmp_path).add("v", video, {"model": "a"}, ["v.json"])
-    assert Ledger(tmp_path).has("v", video, {"model": "a"}, ["v.json"])
+    Ledger(tmp_path).add("v", video, {"model": "a"}, ["v.json"], {"count": 4})
+    assert Ledger(tmp_path).about("v", video, {"model": "a"}, ["v.json"]) == {"count": 4}
 
 
 def _twice(picture: Path, folder: Path) -> Path:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json as jsonlib
+import math
 import os
-import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,16 +15,28 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from escounts import __version__
+from escounts.atomic_files import atomic_file, remove_partials
+from escounts.cli.count_display import (
+    Row,
+    facts,
+    progress_bar,
+    say,
+    show,
+    show_finished,
+    table,
+    write_summary,
+)
+from escounts.cli.count_jobs import Done, Task, one_by_one, remembered_interrupt, side_by_side
 from escounts.cli.inputs import output_names, videos_among
 from escounts.cli.loading import lasting
 from escounts.errors import EscountsError, OutputError
-from escounts.exemplars import parse_exemplar
+from escounts.exemplars import parse_exemplar, parse_time
+from escounts.output.finished import Ledger, stamp
 from escounts.zoo import catalogue
+from escounts.zoo.store import stored_path
 
 if TYPE_CHECKING:
-    from escounts.counter import Counter
-    from escounts.output.finished import Ledger
-    from escounts.results import CountResult
+    from escounts.counter import Counter, WantedUnit
 
 FORMATS = ("text", "json", "csv", "srt", "png", "mp4", "html")
 
@@ -44,11 +56,29 @@ class Job:
     end: float | None
     thorough: bool
     assume_repeats: bool
+    unit: WantedUnit
     folder: Path | None
     formats: tuple[str, ...]
+    summary: Path | None
+    jobs: int
     json: bool
     force: bool
     quiet: bool
+
+    def task(self, video: Path, name: str) -> Task:
+        """One video of this job."""
+        return Task(
+            video=video,
+            name=name,
+            exemplars=self.exemplars,
+            start=self.start,
+            end=self.end,
+            thorough=self.thorough,
+            assume_repeats=self.assume_repeats,
+            unit=self.unit,
+            folder=self.folder,
+            formats=self.formats,
+        )
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -62,7 +92,27 @@ class Job:
             "to": self.end,
             "thorough": self.thorough,
             "assume_repeats": self.assume_repeats,
+            "unit": self.unit,
         }
+
+
+class Seconds(click.ParamType):  # type: ignore[type-arg]  # generic only from click 8.5 on
+    """A time as people write it and as the output prints it: 5, 0:05.0, 1:02:03."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, float):
+            return value
+        try:
+            seconds = parse_time(str(value))
+        except ValueError:
+            seconds = math.nan
+        if not (math.isfinite(seconds) and seconds >= 0):
+            self.fail(
+                f"{value!r} is not a time; write seconds (5 or 5.5), m:s (0:05.5) or h:m:s (1:02:03)", param, ctx
+            )
+        return seconds
 
 
 def _formats(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...] | None:
@@ -88,8 +138,10 @@ def _formats(ctx: click.Context, param: click.Parameter, value: str | None) -> t
 @click.option("--exemplar", "exemplars", multiple=True, metavar="[VIDEO@]START-END",
               help="One repetition to look for, in seconds; may be given several times. Without VIDEO@ it is "
               "looked up in each video that is counted.")  # fmt: skip
-@click.option("--from", "start", type=click.FloatRange(min=0), default=0.0, help="Count from this second.")
-@click.option("--to", "end", type=click.FloatRange(min=0), help="Count up to this second.")
+@click.option("--from", "start", type=Seconds(), default=0.0, help="Count from this time on: 5, 0:05 or 1:02:03.")
+@click.option("--to", "end", type=Seconds(), help="Count up to this time.")
+@click.option("--unit", type=click.Choice(["auto", "cycle", "side"]), default="auto", show_default=True,
+              help="Of a motion that alternates (left, right): count full cycles or single sides.")  # fmt: skip
 @click.option("--model", default="default", show_default=True, help="A name of `escounts models`.")
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
 @click.option(
@@ -97,8 +149,11 @@ def _formats(ctx: click.Context, param: click.Parameter, value: str | None) -> t
     is_flag=True,
     help="More frame rates and time shifts, where the model has them: three times the work, seldom better.",
 )
-@click.option("--assume-repeats", is_flag=True, help="Never answer that nothing repeats.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line on stdout, nothing else.")
+@click.option("--assume-repeats", is_flag=True, help="Never answer that there are no repetitions.")
+@click.option("-j", "--jobs", type=click.IntRange(1), default=1, show_default=True, help="Videos counted at once.")
+@click.option("--summary", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.csv",
+              help="One row per video, failures too, in a CSV file.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per line on stdout, nothing else.")
 @click.option("--force", is_flag=True, help="Count again what is finished.")
 @click.option("-q", "--quiet", is_flag=True, help="Only the headline of each video.")
 def command(
@@ -112,6 +167,9 @@ def command(
     device: str,
     thorough: bool,
     assume_repeats: bool,
+    unit: WantedUnit,
+    jobs: int,
+    summary: Path | None,
     as_json: bool,
     force: bool,
     quiet: bool,
@@ -135,8 +193,11 @@ def command(
         end=end,
         thorough=thorough,
         assume_repeats=assume_repeats,
+        unit=unit,
         folder=(output or Path(".")) if writes else None,
         formats=formats or (("json",) if writes else ()),
+        summary=summary,
+        jobs=jobs,
         json=as_json,
         force=force,
         quiet=quiet,
@@ -145,9 +206,6 @@ def command(
 
 
 def _weights(model: str) -> list[Any] | None:
-    from escounts.output.finished import stamp
-    from escounts.zoo.store import stored_path
-
     # os.path: a store that this user may not look into is a store without the model, not an error.
     path = Path(model) if os.path.isfile(model) else stored_path(model)
     return stamp(path) if os.path.isfile(path) else None
@@ -155,35 +213,106 @@ def _weights(model: str) -> list[Any] | None:
 
 def run(inputs: tuple[Path, ...], job: Job) -> int:
     """Count every video; 0, or 1 when some failed."""
-    ledger: Ledger | None = None
+    ledger = None
     if job.folder is not None:
-        from escounts.output.finished import Ledger
-
         _check_writable(job.folder)
         ledger = Ledger(job.folder)
     videos, failures = videos_among(inputs)
-    for failure in failures:
-        click.echo(f"escounts: {failure}", err=True)
-    counter: Counter | None = None
-    failed = len(failures)
+    rows = [Row(given, "failed", reason=reason) for given, reason in failures]
+    for _, reason in failures:
+        say(f"escounts: {reason}", err=True)
+    tasks = []
     for video, name in output_names(videos):
-        try:
-            if ledger is not None and not job.force and _skipped(ledger, video, name, job):
-                continue
-            if counter is None:
-                counter = _load(job)
-            _show(_counted(counter, ledger, video, name, job), job)
-            if job.folder is not None and not job.json:
-                for file in _file_names(name, job):
-                    click.echo(f"wrote {job.folder / file}", err=True)
-        except (EscountsError, OSError, MemoryError) as error:
-            failed += 1
-            click.echo(f"escounts: {error or type(error).__name__}", err=True)
-    return 1 if failed else 0
+        task = job.task(video, name)
+        about = None if ledger is None or job.force else _finished(ledger, task, job)
+        if about is None:
+            tasks.append(task)
+        else:
+            rows.append(Row(video, "finished before", about))
+    try:
+        for task, done in _counted(tasks, job, several=len(videos) > 1):
+            rows.append(_report(task, done, job, ledger))
+    except KeyboardInterrupt:
+        _close(rows, job)
+        raise
+    _close(rows, job)
+    return 1 if any(row.reason for row in rows) else 0
+
+
+def _counted(tasks: list[Task], job: Job, *, several: bool) -> Iterator[tuple[Task, Done]]:
+    if job.jobs > 1 and len(tasks) > 1:
+        number = 0
+        for number, pair in enumerate(side_by_side(job.model, job.device, tasks, job.jobs), 1):
+            yield pair
+            if not job.json and not job.quiet:
+                say(f"{number} of {len(tasks)} done", err=True)
+        return
+    places = {task.name: number for number, task in enumerate(tasks, 1)}
+
+    @contextmanager
+    def watched(task: Task) -> Iterator[Callable[[float, float], None] | None]:
+        place = f"{places[task.name]} of {len(tasks)}  " if several else ""
+        wanted = not job.json and not job.quiet
+        if place and wanted and not sys.stderr.isatty():
+            say(f"{place}{task.video.name}", err=True)
+        with progress_bar(place + task.video.name, wanted=wanted) as progress:
+            yield progress
+
+    with remembered_interrupt() as interrupted:
+        for pair in one_by_one(lambda: _load(job), tasks, watched):
+            if interrupted():
+                raise KeyboardInterrupt
+            yield pair
+
+
+def _report(task: Task, done: Done, job: Job, ledger: Ledger | None) -> Row:
+    """Print one outcome, remember it where all files are written."""
+    if done.result is not None:
+        show(done.result, as_json=job.json, quiet=job.quiet)
+    if done.failure is not None:
+        say(f"escounts: {done.failure}", err=True)
+    elif ledger is not None and job.folder is not None:
+        assert done.result is not None
+        ledger.add(task.name, task.video, job.settings, task.files, facts(done.result))
+        for file in task.files if not job.json else ():
+            say(f"wrote {job.folder / file}", err=True)
+    about = None if done.result is None else facts(done.result)
+    return Row(task.video, "failed" if about is None else "counted", about, done.failure or "")
+
+
+def _close(rows: list[Row], job: Job) -> None:
+    """The table of several videos, and summary.csv where it was asked for."""
+    if len(rows) > 1 and not job.json and not job.quiet:
+        say("\n" + table(rows))
+    if job.summary is not None and rows:
+        write_summary(job.summary, rows)
+        say(f"wrote {job.summary}", err=True)
+
+
+def _finished(ledger: Ledger, task: Task, job: Job) -> Mapping[str, Any] | None:
+    """What an earlier run found in a video, printed; None where it has to be counted."""
+    assert job.folder is not None
+    try:
+        about = ledger.about(task.name, task.video, job.settings, task.files)
+    except EscountsError:
+        return None  # the video is gone or cannot be looked at: counting it says so
+    if about is None or "headline" not in about:
+        return None
+    if not job.json:
+        show_finished(about, quiet=job.quiet)
+        return about
+    if "json" not in job.formats:
+        return None  # the result has to be on stdout, and is not kept anywhere
+    try:
+        stored = jsonlib.loads((job.folder / f"{task.name}.json").read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    say(jsonlib.dumps(stored, ensure_ascii=False))
+    return about
 
 
 def _load(job: Job) -> Counter:
-    from escounts.counter import load
+    from escounts.counter import load  # 1.5 s, most of it torch: `escounts count --help` is there at once
 
     try:
         with lasting():
@@ -192,85 +321,13 @@ def _load(job: Job) -> Counter:
         raise click.UsageError(str(error)) from error  # no video can be counted: not one file's fault
 
 
-def _counted(counter: Counter, ledger: Ledger | None, video: Path, name: str, job: Job) -> CountResult:
-    """Count one video and write what was asked for; the ledger hears of it when all files are there."""
-    with _progress(video, job) as progress:
-        result = counter.count(
-            video,
-            exemplars=job.exemplars,
-            start=job.start,
-            end=job.end,
-            thorough=job.thorough,
-            assume_repeats=job.assume_repeats,
-            progress=progress,
-        )
-    if job.folder is not None and ledger is not None:
-        from escounts.output import WRITERS
-
-        files = _file_names(name, job)
-        for kind, file in zip(job.formats, files, strict=True):
-            WRITERS[kind](result, job.folder / file, video=video)
-        ledger.add(name, video, job.settings, files)
-    return result
-
-
-def _skipped(ledger: Ledger, video: Path, name: str, job: Job) -> bool:
-    assert job.folder is not None
-    files = _file_names(name, job)
-    if not ledger.has(name, video, job.settings, files):
-        return False
-    if job.json:
-        if "json" not in job.formats:
-            return False  # the result has to be on stdout, and is not kept anywhere
-        stored = jsonlib.loads((job.folder / f"{name}.json").read_text(encoding="utf-8"))
-        click.echo(jsonlib.dumps(stored, ensure_ascii=False))
-    else:
-        click.echo(f"{video}: finished already; --force counts it again", err=True)
-    return True
-
-
-def _show(result: CountResult, job: Job) -> None:
-    from escounts.output.json import to_dict
-    from escounts.output.text import describe, headline
-
-    if job.json:
-        click.echo(jsonlib.dumps(to_dict(result), ensure_ascii=False))
-    elif job.quiet:
-        click.echo(headline(result))
-    else:
-        width = max(20, min(shutil.get_terminal_size().columns - 4, 96))
-        click.echo(describe(result, width=width))
-
-
-def _file_names(name: str, job: Job) -> list[str]:
-    from escounts.output import SUFFIXES
-
-    return [name + SUFFIXES[kind] for kind in job.formats]
-
-
 def _check_writable(folder: Path) -> None:
     """Find out before hours of work, not after."""
-    from escounts.atomic_files import atomic_file
-
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        remove_partials(folder, older=3600.0)
         with atomic_file(folder / ".escounts-check") as temporary:
             temporary.touch()
         (folder / ".escounts-check").unlink()
     except OSError as error:
         raise OutputError(f"{folder}: cannot be written to: {error.strerror or error}") from error
-
-
-@contextmanager
-def _progress(video: Path, job: Job) -> Iterator[Callable[[float, float], None] | None]:
-    """A bar with the time left on stderr, where somebody is looking."""
-    if job.json or job.quiet or not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(video.name, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -15,6 +15,7 @@ from pathlib import Path
 import click
 
 from escounts.cli.models import size
+from escounts.extras import install_command
 from escounts.zoo import catalogue
 
 EXTRAS = {
@@ -126,7 +127,7 @@ def _extras() -> Iterator[Finding]:
             importlib.import_module(module)
             yield Finding(True, f"{module}: for {what}")
         except ImportError:
-            yield Finding(None, f"{module} is not installed; for {what}: pip install 'escounts[{extra}]'")
+            yield Finding(None, f"{module} is not installed; for {what}: {install_command(extra)}")
 
 
 def _space() -> Iterator[Finding]:

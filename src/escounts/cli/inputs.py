@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain, count
@@ -12,13 +13,13 @@ from escounts.errors import EscountsError, VideoError
 from escounts.video import video_files
 
 
-def videos_among(inputs: Sequence[Path]) -> tuple[list[Path], list[EscountsError]]:
+def videos_among(inputs: Sequence[Path]) -> tuple[list[Path], list[tuple[Path, str]]]:
     """Files as they are, folders as the videos in them (or as a folder of images); each video once.
 
-    Returns the videos in the order given, and an error for each input that holds none.
+    Returns the videos in the order given, and each input that holds none with the reason.
     """
     found: dict[Path, Path] = {}
-    failures: list[EscountsError] = []
+    failures: list[tuple[Path, str]] = []
     for given in inputs:
         try:
             if not given.is_dir():
@@ -29,20 +30,20 @@ def videos_among(inputs: Sequence[Path]) -> tuple[list[Path], list[EscountsError
                     images = len(image_files(given))
                     raise VideoError(f"{given}: no videos in this folder" + (", one image" if images else ""))
             for path in inside:
-                found.setdefault(path.resolve(), path)
-        except (EscountsError, OSError) as error:
-            if isinstance(error, OSError):
-                error = VideoError(f"{given}: {(error.strerror or str(error)).lower()}")
-            failures.append(error)
+                found.setdefault(_real(path), path)
+        except EscountsError as error:
+            failures.append((given, str(error)))
+        except (OSError, ValueError) as error:
+            failures.append((given, f"{given}: {(getattr(error, 'strerror', None) or str(error)).lower()}"))
     return list(found.values()), failures
 
 
 def output_names(videos: Sequence[Path]) -> Iterator[tuple[Path, str]]:
     """Each video with a name for its outputs: its stem, or more of its path where stems are equal."""
     taken: set[str] = set()
-    stems = Counter(video.resolve().stem for video in videos)
+    stems = Counter(_real(video).stem for video in videos)
     for video in videos:
-        path = video.resolve()
+        path = _real(video)
         choices = [path.name, f"{path.parent.name}-{path.name}"]
         if stems[path.stem] == 1:
             choices.insert(0, path.stem)
@@ -50,3 +51,8 @@ def output_names(videos: Sequence[Path]) -> Iterator[tuple[Path, str]]:
         name = next(choice for choice in chain(choices, numbered) if choice not in taken)
         taken.add(name)
         yield video, name
+
+
+def _real(path: Path) -> Path:
+    """Without links. Path.resolve raises where links go round in a circle; opening the video says so."""
+    return Path(os.path.realpath(path))

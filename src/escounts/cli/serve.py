@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING
 import click
 
 from escounts.errors import EscountsError
+from escounts.extras import install_command
 
 if TYPE_CHECKING:
     from escounts.serve.settings import Settings
@@ -93,7 +94,7 @@ def command(
     try:
         from escounts.serve.settings import Settings
     except ImportError as error:
-        raise EscountsError(f"serve needs more packages ({error.name}): pip install 'escounts[serve]'") from error
+        raise EscountsError(f"serve needs more packages ({error.name}): {install_command('serve')}") from error
     settings = Settings(
         data=(data or default_data()).resolve(),
         host=host,
@@ -150,7 +151,7 @@ def serve(settings: Settings, *, rebuild: bool = False) -> None:
         from escounts.serve.data_folder import DataFolder
         from escounts.serve.rebuild import rebuild as rebuild_database
     except ImportError as error:
-        raise EscountsError(f"serve needs more packages ({error.name}): pip install 'escounts[serve]'") from error
+        raise EscountsError(f"serve needs more packages ({error.name}): {install_command('serve')}") from error
 
     if not settings.loopback and settings.token is None:
         settings = dataclasses.replace(settings, token=secrets.token_urlsafe(24))

@@ -13,6 +13,7 @@ from escounts.density import density_map, rate_map
 from escounts.errors import OutputError
 from escounts.evaluation.groups import GroupResult, by_action, by_count, by_duration, by_repetition_length
 from escounts.evaluation.localisation import THRESHOLDS, jaccard, threshold
+from escounts.extras import install_command
 from escounts.metrics import off_by_curve
 from escounts.spans import find_peaks
 from escounts.training.predictions import Prediction
@@ -185,5 +186,5 @@ def _figure(width: float, height: float) -> Any:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise OutputError("figures need matplotlib; install it with: pip install 'escounts[plot]'") from error
+        raise OutputError(f"figures need matplotlib; install it with: {install_command('plot')}") from error
     return Figure(figsize=(width, height))

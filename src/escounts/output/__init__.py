@@ -1,10 +1,12 @@
-"""One writer a format. Each is `write(result, path, *, video)`: whole file or OutputError, nothing between."""
+"""One writer per format. Each is `write(result, path, *, video)`: whole file or OutputError, nothing between."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Protocol
 
+from escounts.errors import OutputError
 from escounts.output import csv, html, json, mp4, png, srt, text
 from escounts.results import CountResult
 
@@ -35,3 +37,15 @@ SUFFIXES: dict[str, str] = {
     "html": ".html",
 }
 """How each format's file ends; the counted mp4 never takes the name of the video itself."""
+
+
+def save(result: CountResult, path: Path) -> None:
+    """Write the format that a file's ending names."""
+    kinds = {Path("result" + suffix).suffix: kind for kind, suffix in SUFFIXES.items()}
+    kind = kinds.get(path.suffix.lower())
+    if kind is None:
+        raise OutputError(f"{path}: no format ends in {path.suffix!r}; known: {', '.join(kinds)}")
+    source = Path(result.video)
+    if os.path.exists(path) and os.path.exists(source) and os.path.samefile(path, source):
+        raise OutputError(f"{path}: this is the counted video itself; give another name")
+    WRITERS[kind](result, path, video=source if os.path.exists(source) else None)

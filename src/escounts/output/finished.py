@@ -15,7 +15,7 @@ LEDGER = ".escounts-finished.jsonl"
 class Ledger:
     """The record of one output folder: output name → settings, video size and age, files written.
 
-    One line a finished video, appended, the last one of a name counts: thousands of videos cost no more each
+    One line per finished video, appended, the last one of a name counts: thousands of videos cost no more each
     than one does, and a line that broke off in a crash is passed over.
     """
 
@@ -34,15 +34,22 @@ class Ledger:
             except (ValueError, KeyError, TypeError):
                 continue
 
-    def has(self, name: str, video: Path, settings: Mapping[str, Any], files: Sequence[str]) -> bool:
-        """True if these files of this very video were written with these settings and are still there."""
+    def about(
+        self, name: str, video: Path, settings: Mapping[str, Any], files: Sequence[str]
+    ) -> Mapping[str, Any] | None:
+        """What was noted of this very video, if these files were written with these settings and are still there."""
         entry = self._entries.get(name)
         if entry is None or entry.get("settings") != dict(settings) or entry.get("video") != stamp(video):
-            return False
-        return set(files) <= set(entry.get("files", [])) and all((self._folder / f).exists() for f in files)
+            return None
+        there = set(files) <= set(entry.get("files", [])) and all((self._folder / f).exists() for f in files)
+        about = entry.get("about", {})
+        return about if there and isinstance(about, dict) else None
 
-    def add(self, name: str, video: Path, settings: Mapping[str, Any], files: Sequence[str]) -> None:
-        """Remember a finished video; files of an earlier run with the same settings stay listed."""
+    def add(
+        self, name: str, video: Path, settings: Mapping[str, Any], files: Sequence[str], about: Mapping[str, Any]
+    ) -> None:
+        """Remember a finished video and what is worth saying about it again; files of an earlier run with the same
+        settings stay listed."""
         before = self._entries.get(name, {})
         same = before.get("settings") == dict(settings) and before.get("video") == stamp(video)
         kept = before.get("files", []) if same else []
@@ -51,12 +58,13 @@ class Ledger:
             "video": stamp(video),
             "settings": dict(settings),
             "files": sorted({*kept, *files}),
+            "about": dict(about),
         }
         self._entries[name] = entry
         try:
             with self._path.open("a", encoding="utf-8") as file:
                 # A line that broke off must not swallow this one.
-                file.write("\n" + json.dumps(entry, ensure_ascii=False) + "\n")
+                file.write("\n" + json.dumps(entry) + "\n")  # ASCII: a name need not be UTF-8
         except OSError as error:
             raise OutputError(f"{self._path}: cannot be written: {error.strerror or error}") from error
 

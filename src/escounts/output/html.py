@@ -11,7 +11,7 @@ import numpy as np
 
 from escounts.atomic_files import write_text
 from escounts.output.pictures import frames_at, jpeg, telling_times
-from escounts.output.text import clock, confidence
+from escounts.output.text import clock, confidence, printable
 from escounts.results import CountResult
 
 _WIDTH, _HEIGHT = 1000, 220
@@ -29,8 +29,8 @@ def write(result: CountResult, path: Path, *, video: Path | None = None) -> None
     write_text(
         path,
         template.substitute(
-            title=escape(f"{Path(result.video).name}: {result.count} {noun}"),
-            name=escape(Path(result.video).name),
+            title=escape(f"{printable(Path(result.video).name)}: {result.count} {noun}"),
+            name=escape(printable(Path(result.video).name)),
             count=result.count,
             noun=noun,
             confidence=confidence(result),

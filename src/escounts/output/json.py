@@ -11,6 +11,7 @@ import numpy as np
 
 from escounts.atomic_files import write_text
 from escounts.errors import OutputError
+from escounts.output.text import printable
 from escounts.results import CountResult, DensityMap, ExemplarSpan, Hypothesis, MachineCount, Repetition
 
 SCHEMA = "escounts.result"
@@ -28,7 +29,7 @@ def to_dict(result: CountResult) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "version": VERSION,
-        "video": result.video,
+        "video": printable(result.video),
         "model": result.model,
         "count": result.count,
         "raw_count": round(result.raw_count, 4),

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from escounts.errors import OutputError
+from escounts.extras import install_command
 from escounts.movie_files import Sound, write_movie
 from escounts.results import CountResult
 from escounts.video import Image, Video
@@ -28,7 +29,7 @@ def write(result: CountResult, path: Path, *, video: Path | None = None) -> None
     try:
         from PIL import Image as _pillow  # noqa: F401
     except ImportError as error:
-        raise OutputError(f"{path}: mp4 needs pillow; install it with: pip install 'escounts[plot]'") from error
+        raise OutputError(f"{path}: mp4 needs pillow; install it with: {install_command('plot')}") from error
     source = Video(video)
     scale = min(1.0, LONGEST_SIDE / max(source.info.width, source.info.height))
     width, height = (max(2, round(side * scale / 2) * 2) for side in (source.info.width, source.info.height))

@@ -9,8 +9,9 @@ import numpy as np
 
 from escounts.atomic_files import atomic_file
 from escounts.errors import OutputError
+from escounts.extras import install_command
 from escounts.output.pictures import frames_at, telling_times
-from escounts.output.text import clock, confidence
+from escounts.output.text import clock, confidence, printable
 from escounts.results import CountResult
 
 TREAD = 0.02
@@ -20,13 +21,23 @@ INK, BLUE, ORANGE, GREY = "#1d2733", "#2f6fb5", "#d9772b", "#8a94a0"
 
 def write(result: CountResult, path: Path, *, video: Path | None = None) -> None:
     """A 1500 x 600 pixel picture; without `video` the strip of frames is left out. Needs the [plot] extra."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise OutputError(f"{path}: png needs matplotlib; install it with: pip install 'escounts[plot]'") from error
+    blank = _blank(f"{path}: png", tall=video is not None)
     with atomic_file(path) as temporary:
-        figure = draw(Figure(figsize=(10, 4 if video else 2.8), dpi=150, facecolor="white"), result, video)
-        figure.savefig(temporary, format="png")
+        draw(blank, result, video).savefig(temporary, format="png")
+
+
+def figure(result: CountResult) -> Any:
+    """The plot as a matplotlib figure, with frames where the video is at hand."""
+    video = Path(result.video)
+    return draw(_blank("a plot", tall=video.exists()), result, video if video.exists() else None)
+
+
+def _blank(what: str, *, tall: bool) -> Any:
+    try:
+        from matplotlib.figure import Figure  # optional: the [plot] extra
+    except ImportError as error:
+        raise OutputError(f"{what} needs matplotlib; install it with: {install_command('plot')}") from error
+    return Figure(figsize=(10, 4 if tall else 2.8), dpi=150, facecolor="white")
 
 
 def draw(figure: Any, result: CountResult, video: Path | None) -> Any:
@@ -42,7 +53,7 @@ def draw(figure: Any, result: CountResult, video: Path | None) -> Any:
     noun = "repetition" if result.count == 1 else "repetitions"
     figure.text(0.06, 0.93, f"{result.count} {noun}", fontsize=17, weight="bold", color=INK)
     sure = confidence(result) + (" · not sure" if result.unsure else "")
-    about = f"{Path(result.video).name} · model {result.model} · {sure}"
+    about = f"{printable(Path(result.video).name)} · model {result.model} · {sure}"
     figure.text(0.94, 0.935, about, fontsize=9.5, color=GREY, ha="right")
     return figure
 
@@ -66,7 +77,7 @@ def _density(axes: Any, result: CountResult) -> None:
     first, last = result.range
     axes.set_xlim(first, last + TREAD * (last - first))
     axes.set_ylim(0, max(float(density.values.max(initial=0.0)) / density.step * 1.15, 1e-3))
-    axes.set_ylabel("repetitions a second", color=BLUE, fontsize=9)
+    axes.set_ylabel("repetitions per second", color=BLUE, fontsize=9)
     axes.xaxis.set_major_formatter(lambda seconds, _: clock(seconds))
     axes.tick_params(labelsize=8, colors=INK)
     for side in ("top", "right"):

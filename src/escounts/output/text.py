@@ -32,7 +32,7 @@ def describe(result: CountResult, *, width: int = 72, most: int = 12) -> str:
 def headline(result: CountResult) -> str:
     """`squats.mp4: 8 repetitions, confidence 0.93 (model lite, 1.2 s)`."""
     noun = "repetition" if result.count == 1 else "repetitions"
-    what = f"{result.count} {noun}" if result.count else "no repetitions"
+    what = f"{result.count} {noun}{other_unit(result)}" if result.count else "no repetitions"
     unsure = ""
     if result.machine is not None:
         pass  # a person's count: what the model thinks of its own says nothing of it
@@ -42,7 +42,16 @@ def headline(result: CountResult) -> str:
         unsure = f", not sure: {_advice(result)}"
     seconds = result.timings.get("total")
     took = f", {seconds:.1f} s" if seconds is not None else ""
-    return f"{Path(result.video).name}: {what}, {confidence(result)}{unsure} (model {result.model}{took})"
+    return f"{printable(Path(result.video).name)}: {what}, {confidence(result)}{unsure} (model {result.model}{took})"
+
+
+def other_unit(result: CountResult) -> str:
+    """` (8 if left and right each count)`, or as cycles; empty where the model holds no other unit possible."""
+    for hypothesis in result.hypotheses if result.machine is None else ():
+        if hypothesis.unit is not None and result.unit is not None and hypothesis.unit != result.unit:
+            how = "left and right each count" if hypothesis.unit == "side" else "left and right count as one"
+            return f" ({hypothesis.count} if {how})"
+    return ""
 
 
 def confidence(result: CountResult) -> str:
@@ -57,7 +66,12 @@ def _advice(result: CountResult) -> str:
     """What somebody who is told "not sure" can do that they have not done."""
     if result.exemplars:
         return "look at it"
-    return "look at it or give an exemplar" if result.count else "look at it, or try --assume-repeats"
+    return "look at it, or mark one with --exemplar" if result.count else "look at it, or try --assume-repeats"
+
+
+def printable(text: str) -> str:
+    """The text as UTF-8 can hold it: the bytes of a file's name that are none become replacement characters."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def clock(seconds: float) -> str:

@@ -21,6 +21,7 @@ from escounts.datasets.annotations import VideoAnnotation
 from escounts.datasets.tokens import TokenLayout, TokenStore, VideoTokens
 from escounts.density import density_map
 from escounts.errors import DataError
+from escounts.extras import install_command
 from escounts.nn.decoder import Decoder
 from escounts.nn.network import Network
 from escounts.results import DensityKind, DensityMap, FloatArray
@@ -248,7 +249,7 @@ def _parquet(table: Sequence[Mapping[str, Any]], names: Sequence[str]) -> bytes:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise DataError("Parquet needs pyarrow: install escounts[train], or write a .csv") from None
+        raise DataError(f"Parquet needs pyarrow: {install_command('train')}, or write a .csv") from None
     buffer = pyarrow.BufferOutputStream()
     columns = {name: [row[name] for row in table] for name in names}
     pyarrow.parquet.write_table(pyarrow.table(columns), buffer)

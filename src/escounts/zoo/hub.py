@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from escounts.errors import ModelError
+from escounts.extras import install_command
 
 WANTED = ("config.json", "model.safetensors", "pytorch_model.bin")
 
@@ -17,7 +18,7 @@ def fetch(hub_id: str) -> Path:
         import huggingface_hub
     except ImportError as error:
         raise ModelError(
-            f"{hub_id} is not a file here, and fetching from the hub needs `pip install 'escounts[hub]'`; "
+            f"{hub_id} is not a file here, and fetching from the hub needs `{install_command('hub')}`; "
             f"or download {WANTED[0]} and {WANTED[1]} into a folder and add the folder"
         ) from error
     try:

@@ -1,0 +1,136 @@
+"""What `escounts count` prints: results, how far it is, the table at the end, summary.csv."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+from escounts.atomic_files import write_text
+from escounts.output.csv import guarded
+from escounts.output.json import to_dict
+from escounts.output.text import describe, headline, printable
+
+if TYPE_CHECKING:
+    from escounts.results import CountResult
+
+MOST_ROWS = 100
+"""Of more videos the table shows only those that somebody has to look at."""
+COLUMNS = ("video", "status", "count", "unit", "confidence", "confidence_kind", "unsure", "duration_s", "reason")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One video of a batch. about: the result's facts (see `facts`), None where it failed."""
+
+    video: Path
+    status: Literal["counted", "finished before", "failed"]
+    about: Mapping[str, Any] | None = None
+    reason: str = ""
+
+    @property
+    def unsure(self) -> bool:
+        return self.about is not None and bool(self.about.get("unsure"))
+
+
+def facts(result: CountResult) -> dict[str, Any]:
+    """What is kept of a finished video, so that a later run can say it again without counting."""
+    return {
+        "headline": headline(result),
+        "count": result.count,
+        "unit": result.unit,
+        "confidence": round(result.confidence, 4),
+        "confidence_kind": result.confidence_kind,
+        "unsure": result.unsure,
+        "duration_s": round(result.duration, 3),
+    }
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """A line; a name that is not UTF-8 is shown with replacement characters."""
+    click.echo(printable(text), err=err)
+
+
+def show(result: CountResult, *, as_json: bool, quiet: bool) -> None:
+    """One result on stdout."""
+    if as_json:
+        say(json.dumps(to_dict(result), ensure_ascii=False))
+    elif quiet:
+        say(headline(result))
+    else:
+        width = max(20, min(shutil.get_terminal_size().columns - 4, 96))
+        say(describe(result, width=width))
+
+
+def show_finished(about: Mapping[str, Any], *, quiet: bool) -> None:
+    """The count of a video that an earlier run has finished."""
+    note = "" if quiet else " · finished already; --force counts it again"
+    say(f"{about['headline']}{note}")
+
+
+def summary_line(rows: Sequence[Row]) -> str:
+    """`60 videos: 55 counted, 2 finished before, 7 unsure, 3 failed`."""
+    number = Counter(row.status for row in rows)
+    before = f", {number['finished before']} finished before" if number["finished before"] else ""
+    unsure = sum(row.unsure for row in rows)
+    return f"{len(rows)} videos: {number['counted']} counted{before}, {unsure} unsure, {number['failed']} failed"
+
+
+def table(rows: Sequence[Row]) -> str:
+    """A line per video, or per failed and unsure video of very many, and the totals."""
+    shown = (
+        rows if len(rows) <= MOST_ROWS else [row for row in rows if row.unsure or row.status == "failed"][:MOST_ROWS]
+    )
+    width = min(48, max((len(printable(row.video.name)) for row in shown), default=5))
+    lines = [f"{'video':<{width}}  {'count':>6}  {'confidence':>10}  "]
+    for row in shown:
+        name = printable(row.video.name)
+        name = name if len(name) <= width else name[: width - 1] + "…"
+        if row.about is None:
+            lines.append(f"{name:<{width}}  {'failed':>6}  {'':>10}  {row.reason}")
+            continue
+        probability = row.about.get("confidence_kind") == "probability"
+        confidence = f"{row.about['confidence']:.2f}" if probability else "–"
+        lines.append(f"{name:<{width}}  {row.about['count']:>6}  {confidence:>10}  {'unsure' if row.unsure else ''}")
+    if len(shown) < len(rows):
+        lines.append(f"… {len(rows) - len(shown)} more")
+    return "\n".join(line.rstrip() for line in [*lines, summary_line(rows)])
+
+
+def write_summary(path: Path, rows: Sequence[Row]) -> None:
+    """summary.csv: one row per video, failures with their reason."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for row in rows:
+        about = {**(row.about or {}), "video": printable(str(row.video)), "status": row.status, "reason": row.reason}
+        if row.about is not None:
+            about["unsure"] = "yes" if row.unsure else "no"
+        writer.writerow([guarded(about.get(column)) for column in COLUMNS])
+    write_text(path, text.getvalue())
+
+
+@contextmanager
+def progress_bar(label: str, *, wanted: bool) -> Iterator[Callable[[float, float], None] | None]:
+    """A bar with the time left on stderr, where somebody is looking; None where nobody is."""
+    if not wanted or not sys.stderr.isatty():
+        yield None
+        return
+    # rich takes a tenth of a second to load, and a pipe never needs it
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(printable(label), total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

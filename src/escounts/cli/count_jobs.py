@@ -1,0 +1,202 @@
+"""Counting many videos: one at a time in this process, or several in processes of their own.
+
+Whatever a file does, it does to itself alone: any exception is that file's failure, and a process that dies takes one
+video with it.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from escounts.cli.loading import lasting
+from escounts.errors import EscountsError
+from escounts.output import SUFFIXES, WRITERS
+
+if TYPE_CHECKING:
+    from escounts.counter import Counter, WantedUnit
+    from escounts.results import CountResult
+
+Progress = Callable[[float, float], None]
+
+
+@dataclass(frozen=True)
+class Task:
+    """One video to count. name: of its files, without their endings. folder: None writes nothing."""
+
+    video: Path
+    name: str
+    exemplars: tuple[str, ...]
+    start: float
+    end: float | None
+    thorough: bool
+    assume_repeats: bool
+    unit: WantedUnit
+    folder: Path | None
+    formats: tuple[str, ...]
+
+    @property
+    def files(self) -> list[str]:
+        """Names of the files it writes."""
+        return [self.name + SUFFIXES[kind] for kind in self.formats]
+
+
+@dataclass(frozen=True)
+class Done:
+    """How it went. result: None where counting failed. failure: what went wrong, in counting or in writing."""
+
+    result: CountResult | None
+    failure: str | None = None
+
+
+def attempt(counter: Counter, task: Task, progress: Progress | None = None) -> Done:
+    """Count one video and write its files. A count whose files cannot be written is a count all the same."""
+    result = None
+    try:
+        result = counter.count(
+            task.video,
+            exemplars=task.exemplars,
+            start=task.start,
+            end=task.end,
+            thorough=task.thorough,
+            assume_repeats=task.assume_repeats,
+            unit=task.unit,
+            progress=progress,
+        )
+        if task.folder is not None:
+            for kind, file in zip(task.formats, task.files, strict=True):
+                WRITERS[kind](result, task.folder / file, video=task.video)
+        return Done(result)
+    except Exception as error:
+        return Done(result, explained(error, task.video))
+
+
+def explained(error: Exception, video: Path) -> str:
+    """One line: what is wrong with the video, or that escounts itself is at fault and whom to tell."""
+    if isinstance(error, (EscountsError, OSError)) and str(error):
+        return str(error)
+    if isinstance(error, MemoryError):
+        return f"{video}: not enough memory"
+    ours = [
+        step for step in traceback.extract_tb(error.__traceback__) if f"{os.sep}escounts{os.sep}" in step.filename
+    ]
+    where = f" in {Path(ours[-1].filename).name}:{ours[-1].lineno}" if ours else ""
+    text = " ".join(str(error).split())
+    return (
+        f"{video}: {type(error).__name__}{where}: {text}. This is a fault of escounts, not yours: please send this "
+        "line, what `escounts doctor` prints and, if you may, the video to the maintainers; see CONTRIBUTING.md"
+    )
+
+
+@contextmanager
+def remembered_interrupt() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C raises as ever, and is remembered: a library may turn it into an error that looks like one file's."""
+    pressed: list[int] = []
+
+    def handle(number: int, frame: object) -> None:
+        pressed.append(number)
+        raise KeyboardInterrupt
+
+    before = signal.getsignal(signal.SIGINT)
+    ours = threading.current_thread() is threading.main_thread() and before not in (None, signal.SIG_IGN)
+    if ours:
+        signal.signal(signal.SIGINT, handle)
+    try:
+        yield lambda: bool(pressed)
+    finally:
+        if ours:
+            signal.signal(signal.SIGINT, before)
+
+
+def one_by_one(
+    load: Callable[[], Counter], tasks: Sequence[Task], watched: Callable[[Task], Any]
+) -> Iterator[tuple[Task, Done]]:
+    """Count in this process. watched: gives a context manager with the progress of a task."""
+    counter: Counter | None = None
+    for task in tasks:
+        counter = counter or load()
+        with watched(task) as progress:
+            done = attempt(counter, task, progress)
+        yield task, done
+
+
+def side_by_side(model: str, device: str, tasks: Sequence[Task], jobs: int) -> Iterator[tuple[Task, Done]]:
+    """Count in `jobs` processes, in the order in which they end. A process that dies fails the video it had."""
+    context = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
+    waiting = deque(tasks)
+    threads = max(1, (os.cpu_count() or 1) // jobs)
+    workers: dict[Connection, tuple[Any, Task]] = {}
+
+    def start() -> None:
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_serve, args=(theirs, model, device, threads), daemon=True)
+        process.start()
+        theirs.close()
+        _give(ours, process)
+
+    def _give(ours: Connection, process: Any) -> None:
+        if waiting:
+            task = waiting.popleft()
+            workers[ours] = (process, task)
+            ours.send(task)
+        else:
+            ours.close()
+            process.join()
+
+    try:
+        for _ in range(min(jobs, len(tasks))):
+            start()
+        while workers:
+            for ready in wait(list(workers)):
+                assert isinstance(ready, Connection)
+                process, task = workers.pop(ready)
+                try:
+                    done = ready.recv()
+                except (EOFError, OSError):
+                    process.join()
+                    yield (
+                        task,
+                        Done(None, f"{task.video}: its process died (code {process.exitcode}), out of memory?"),
+                    )
+                    if waiting:
+                        start()
+                    continue
+                if isinstance(done, EscountsError):
+                    raise done  # no model, no count
+                _give(ready, process)
+                yield task, done
+    finally:
+        for process, _ in workers.values():
+            process.terminate()
+
+
+def _serve(connection: Connection, model: str, device: str, threads: int) -> None:
+    """A process that counts what it is sent until nothing comes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    with lasting():
+        import torch  # a second and a half; only this process needs it
+
+        from escounts.counter import load
+
+        torch.set_num_threads(threads)
+    try:
+        counter = load(model, device=device)
+    except EscountsError as error:
+        connection.send(error)
+        return
+    while True:
+        try:
+            task = connection.recv()
+        except EOFError:
+            return
+        connection.send(attempt(counter, task))

@@ -1,0 +1,171 @@
+"""Many videos: one bad one is one failure, whatever it does; a table at the end, several at once."""
+
+from __future__ import annotations
+
+import csv
+import os
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+from command import finish, run, spawn
+from movies import bouncing, write_movie
+
+from escounts.baselines.spectral import Spectral
+from escounts.cli.count_display import MOST_ROWS, Row, table
+from escounts.output.csv import guarded
+
+COUNT = ("count", "--model", "spectral")
+
+
+@pytest.fixture
+def escounts(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> partial:  # type: ignore[type-arg]
+    return partial(run, capsys, monkeypatch)
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> list[Path]:
+    """Two videos of four and six repetitions, and a file that is not a video."""
+    place = tmp_path / "in"
+    place.mkdir()
+    bad = place / "bad.mp4"
+    bad.write_text("not a video")
+    return [write_movie(place / "a.mp4", bouncing(4, 4.0)), bad, write_movie(place / "c.mp4", bouncing(6, 4.0))]
+
+
+def test_a_table_and_a_summary(escounts: partial, three: list[Path], tmp_path: Path) -> None:  # type: ignore[type-arg]
+    done = escounts(*COUNT, *three, "--summary", tmp_path / "summary.csv")
+    assert done.code == 1
+    end = done.out[done.out.rindex("\nvideo ") + 1 :].splitlines()
+    assert end[0].split() == ["video", "count", "confidence"] and end[-1] == "3 videos: 2 counted, 2 unsure, 1 failed"
+    assert end[1].split()[:2] == ["a.mp4", "4"] and end[2].split()[:2] == ["bad.mp4", "failed"]
+    assert [f"{n} of 3" in done.err for n in (1, 2, 3)] == [True] * 3
+    rows = list(csv.DictReader((tmp_path / "summary.csv").open(newline="")))
+    assert [(row["status"], row["count"], row["unsure"]) for row in rows] == [
+        ("counted", "4", "yes"),
+        ("failed", "", ""),
+        ("counted", "6", "yes"),
+    ]
+    assert "no video FFmpeg can read" in rows[1]["reason"] and rows[0]["confidence_kind"] == "agreement"
+
+
+def test_several_at_once_say_the_same(escounts: partial, three: list[Path], tmp_path: Path) -> None:  # type: ignore[type-arg]
+    done = escounts(*COUNT, *three, "--jobs", "2", "-o", tmp_path / "out", "-f", "json")
+    assert done.code == 1 and "3 videos: 2 counted, 2 unsure, 1 failed" in done.out and "3 of 3 done" in done.err
+    assert {path.name for path in (tmp_path / "out").glob("*.json")} == {"a.json", "c.json"}
+    again = escounts(*COUNT, *three, "--jobs", "2", "-o", tmp_path / "out", "-f", "json")
+    assert "0 counted, 2 finished before" in again.out
+
+
+def test_any_exception_is_one_files_failure(
+    escounts: partial,  # type: ignore[type-arg]
+    three: list[Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    encode = Spectral.encode
+
+    def broken(self: Spectral, video: object, **options: object) -> object:
+        if Path(str(video.path)).name == "a.mp4":  # type: ignore[attr-defined]
+            raise IndexError("tuple index out of range")
+        return encode(self, video, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Spectral, "encode", broken)
+    done = escounts(*COUNT, three[0], three[2], "-q")
+    assert done.code == 1 and "6 repetitions" in done.out and "Traceback" not in done.err
+    assert "a.mp4: IndexError in " in done.err and "escounts doctor" in done.err and "maintainers" in done.err
+
+
+def test_a_count_whose_file_cannot_be_written_is_printed(
+    escounts: partial,  # type: ignore[type-arg]
+    three: list[Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setitem(__import__("escounts.output").output.WRITERS, "json", full)
+    done = escounts(*COUNT, three[0], "-o", tmp_path / "out", "-f", "json")
+    assert done.code == 1 and "4 repetitions" in done.out and "No space left" in done.err
+    assert not (tmp_path / "out" / ".escounts-finished.jsonl").exists(), "it is counted again next time"
+
+
+def test_loops_pipes_and_odd_names(escounts: partial, three: list[Path], tmp_path: Path) -> None:  # type: ignore[type-arg]
+    place = three[0].parent
+    (place / "loop.mp4").symlink_to(place / "loop.mp4")
+    os.mkfifo(place / "pipe.mp4")
+    odd = place / os.fsdecode(b"caf\xe9.mp4")
+    three[0].rename(odd)
+    done = escounts(*COUNT, place, place / "loop.mp4", "-o", tmp_path / "out", "-f", "json,csv,srt,text,html", "-q")
+    assert done.code == 1 and "caf�.mp4: 4 repetitions" in done.out and "6 repetitions" in done.out
+    assert "loop.mp4" in done.err and "pipe.mp4" not in done.err and "Traceback" not in done.err
+    assert (tmp_path / "out" / os.fsdecode(b"caf\xe9.json")).exists()
+    assert "caf�.mp4: 4 repetitions" in escounts(*COUNT, odd, "-o", tmp_path / "out", "-f", "json").out, "kept"
+
+
+def test_nobody_reads_on(three: list[Path], tmp_path: Path) -> None:
+    """`escounts count … | head -1` stops: without counting the rest."""
+    code = "from escounts.cli import main; main()"
+    copies = [tmp_path / f"{i}.mp4" for i in range(60)]
+    for copy in copies:
+        copy.write_bytes(three[2].read_bytes())
+    arguments = [*COUNT, three[0], *copies, "--json", "-o", tmp_path / "out", "-f", "json"]
+    ours, theirs = os.pipe()
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, arguments)], stdout=theirs, stderr=subprocess.PIPE, text=True
+    )
+    os.close(theirs)
+    assert os.read(ours, 100).startswith(b'{"schema"')
+    os.close(ours)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1 and err == ""
+    assert len(list((tmp_path / "out").glob("*.json"))) < 40
+
+
+def test_an_interrupt_that_looks_like_one_files_failure_ends_the_batch(three: list[Path]) -> None:
+    """FFmpeg turns Ctrl-C into an error of its own: the batch ends all the same."""
+    before = (
+        "import signal\n"
+        "from escounts.baselines.spectral import Spectral\n"
+        "from escounts.errors import VideoError\n"
+        "def encode(self, video, **options):\n"
+        "    try:\n        signal.raise_signal(signal.SIGINT)\n"
+        "    except KeyboardInterrupt:\n        raise VideoError('Immediate exit requested') from None\n"
+        "Spectral.encode = encode\n"
+    )
+    done = finish(spawn(*COUNT, three[0], three[2], before=before))
+    assert done.code == 130 and "interrupted" in done.err and "c.mp4" not in done.out + done.err
+
+
+def test_a_process_that_dies_takes_one_video_with_it(three: list[Path], tmp_path: Path) -> None:
+    """Killed from outside, as the system does when memory runs out."""
+    from escounts.cli.count_jobs import Task, side_by_side
+
+    long = write_movie(tmp_path / "long.mp4", bouncing(300, 600.0, size=(320, 240), rate=10))
+    tasks = [Task(v, v.stem, (), 0.0, None, False, False, "auto", None, ()) for v in (long, three[0], three[2])]
+    outcomes = {}
+    counting = side_by_side("spectral", "cpu", tasks, jobs=2)
+    task, done = next(counting)
+    outcomes[task.name] = done
+    children = subprocess.run(["pgrep", "-P", str(os.getpid()), "-f", "spawn_main"], capture_output=True, text=True)
+    os.kill(min(map(int, children.stdout.split())), 9)
+    outcomes |= {task.name: done for task, done in counting}
+    assert len(outcomes) == 3 and sum(done.result is not None for done in outcomes.values()) == 2
+    assert "its process died (code -9)" in next(d.failure or "" for d in outcomes.values() if d.failure)
+
+
+def test_cells_that_look_like_formulas() -> None:
+    assert [guarded(text) for text in ("=1+1", "+a", "-b.mp4", "@c", "\tx", "plain")] == [
+        "'=1+1", "'+a", "'-b.mp4", "'@c", "'\tx", "plain",
+    ]  # fmt: skip
+    assert guarded(-1.5) == "-1.5" and guarded(None) == ""
+
+
+def test_of_very_many_videos_the_table_shows_those_to_look_at() -> None:
+    about = {"count": 3, "confidence": 0.99, "confidence_kind": "probability", "unsure": False}
+    rows = [Row(Path(f"{i}.mp4"), "counted", about | {"unsure": i == 7}) for i in range(MOST_ROWS + 20)]
+    lines = table([*rows, Row(Path("x.mp4"), "failed", reason="x.mp4: broken")]).splitlines()
+    assert [line.split()[0] for line in lines] == ["video", "7.mp4", "x.mp4", "…", "121"]
+    assert lines[-1] == "121 videos: 120 counted, 1 unsure, 1 failed"
