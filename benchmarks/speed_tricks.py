@@ -13,8 +13,8 @@ import argparse
 import json
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,23 +28,12 @@ from escounts.nn import packing
 from escounts.nn.decoder import PAPER, Decoder
 from escounts.nn.window_attention import WindowAttention
 from escounts.training.config import TrainConfig
-from escounts.training.narrow_weights import NarrowWeights
 from escounts.training.objective import DensityObjectiveConfig, Objective
 from escounts.training.stored_tokens import StoredTokensConfig, StoredTokensTask
 from escounts.training.trainer import Trainer
 
 Variant = Callable[[], Any]
 """A context in which a trick is off."""
-
-
-def without_narrow_weights() -> Any:
-    return mock.patch.object(NarrowWeights, "worn", lambda self: nullcontext())
-
-
-def with_public_varlen() -> Any:
-    from torch.nn.attention.varlen import varlen_attn
-
-    return mock.patch.object(packing, "packed_kernel", lambda device: varlen_attn)
 
 
 def with_one_call_per_sample() -> Any:
@@ -55,21 +44,10 @@ def with_one_grouping() -> Any:
     return mock.patch.object(WindowAttention, "_masks_are_cheap", lambda self, x: False)
 
 
-@contextmanager
-def without_any() -> Iterator[None]:
-    with ExitStack() as stack:
-        for variant in (without_narrow_weights, with_public_varlen, with_one_grouping):
-            stack.enter_context(variant())
-        yield
-
-
 VARIANTS: dict[str, Variant] = {
     "as it is": nullcontext,
-    "weights cast one by one (no narrow_weights.py)": without_narrow_weights,
-    "public varlen_attn instead of the flash operator": with_public_varlen,
     "one attention call per sample": with_one_call_per_sample,
     "windows grouped by rule only (no merge_masks)": with_one_grouping,
-    "none of the three": without_any,
 }
 
 
@@ -80,7 +58,7 @@ def main() -> None:
     decoder = replace(PAPER, grid=(6, 6)) if on_gpu else replace(
         PAPER, grid=(2, 2), channels=64, latent_tokens=64, in_channels=64
     )  # fmt: skip
-    names = [name for name in VARIANTS if on_gpu or ("varlen" not in name and name != "none of the three")]
+    names = list(VARIANTS)
     with tempfile.TemporaryDirectory() as folder:
         store, dataset = _store(Path(folder) / "tokens", _frames(None, options.videos), decoder)
         task = StoredTokensTask(store, dataset.split("train"), (), StoredTokensConfig(batch_size=8), device=device)

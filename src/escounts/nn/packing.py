@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.nn.attention.varlen import varlen_attn
 
 from escounts.nn.device import to_device
 
@@ -134,25 +135,10 @@ class Packing(NamedTuple):
         return self.padded.to_source(x_1T[0]).view(*self.shape, *x_1T.shape[2:])
 
 
-FLASH_ARGUMENTS = (
-    "query", "key", "value", "cum_seq_q", "cum_seq_k", "max_q", "max_k",
-    "dropout_p", "is_causal", "return_debug_mask",
-)  # fmt: skip
-"""What the operator behind torch's `varlen_attn` takes first, as far as we know it."""
-
-
 @lru_cache(maxsize=16)
 def packed_kernel(device: torch.device) -> PackedKernel | None:
     """Attention in segments in one call: on NVIDIA GPUs from Ampere on."""
     if device.type != "cuda" or torch.version.hip or torch.cuda.get_device_capability(device) < (8, 0):
-        return None
-    flash = torch.ops.aten._flash_attention_forward.default
-    if tuple(argument.name for argument in flash._schema.arguments[: len(FLASH_ARGUMENTS)]) == FLASH_ARGUMENTS:
-        # Its gradient is torch's own. `varlen_attn` takes the host half a millisecond a call more, there and back.
-        return lambda q, k, v, *segments: flash(q, k, v, *segments, 0.0, False, False)[0]
-    try:
-        from torch.nn.attention.varlen import varlen_attn
-    except ImportError:
         return None
     return varlen_attn  # type: ignore[return-value]
 

@@ -21,7 +21,6 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from escounts.nn.device import precision
 from escounts.nn.heads import HeadOutput
 from escounts.training.config import TrainConfig
-from escounts.training.narrow_weights import NarrowWeights
 from escounts.training.objective import Objective, Target
 from escounts.training.optimisation import WeightAverage, build_optimiser, learning_rate, step_if_finite
 from escounts.training.run_folder import RunFolder
@@ -61,11 +60,9 @@ class TrainingStep(nn.Module):
         self.network = network
         self.task = task
         self.objective = objective
-        self.narrow = NarrowWeights(network)
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
-        with self.narrow.worn():
-            output, target = self.task.forward(self.network, batch)
+        output, target = self.task.forward(self.network, batch)
         return self.objective(output, target)
 
 
