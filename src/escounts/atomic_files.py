@@ -11,6 +11,11 @@ from pathlib import Path
 
 import filelock
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
 from escounts.errors import EscountsError, OutputError
 
 
@@ -23,9 +28,10 @@ def atomic_file(path: Path) -> Iterator[Path]:
     names the file. A process that is killed leaves the partial file behind: see `remove_partials`.
     """
     partial = path.with_name(f".{path.name[:40]}.{secrets.token_hex(4)}.partial")
+    held: int | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial.touch(exist_ok=False)
+        held = _held(partial)
         mode = partial.stat().st_mode
         yield partial
         os.chmod(partial, mode)  # as any new file: some writers make theirs readable by the owner alone
@@ -37,6 +43,33 @@ def atomic_file(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             partial.unlink(missing_ok=True)
+        if held is not None:
+            os.close(held)
+
+
+def _held(partial: Path) -> int:
+    """A new file and a lock on it, which ends with this process: only what nobody holds is swept away."""
+    while True:
+        held = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+        if fcntl is None:
+            return held
+        fcntl.flock(held, fcntl.LOCK_EX)
+        if os.fstat(held).st_nlink:
+            return held
+        os.close(held)  # swept away before it was locked
+
+
+def _abandoned(partial: Path) -> bool:
+    """Whether the process that made a partial file is gone; where files cannot be locked, nobody knows."""
+    if fcntl is None:
+        return True
+    with open(partial, "rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        partial.unlink()  # while it is held: whoever has just made it sees that it is gone, and makes it anew
+    return True
 
 
 def write_text(path: Path, text: str) -> None:
@@ -51,14 +84,14 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def remove_partials(folder: Path, *, older: float = 0.0) -> None:
-    """Remove the partial files that killed processes left in a folder.
+    """Remove the partial files that killed processes left in a folder; what another process is writing stays.
 
-    older: seconds since a file was last written to; where others may be writing, more than a pause of theirs.
+    older: seconds since a file was last written to, for folders that several machines share.
     """
     for partial in folder.glob(".*.partial"):
         with suppress(OSError):
-            if time.time() - partial.stat().st_mtime >= older:
-                partial.unlink()
+            if time.time() - partial.stat().st_mtime >= older and _abandoned(partial):
+                partial.unlink(missing_ok=True)
 
 
 def lock_folder(folder: Path, refusal: EscountsError) -> filelock.BaseFileLock:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from escounts.atomic_files import remove_partials
 from escounts.errors import OutputError
 
 LEDGER = ".escounts-finished.jsonl"
@@ -23,6 +24,7 @@ class Ledger:
         self._path = folder / LEDGER
         self._folder = folder
         self._entries: dict[str, dict[str, Any]] = {}
+        remove_partials(folder)
         try:
             lines = self._path.read_text(encoding="utf-8", errors="replace").splitlines()
         except OSError:

@@ -1,0 +1,187 @@
+"""kill -9 at any moment: nothing finished is lost, nothing half-written passes for whole, a second run ends well."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import random
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from movies import bouncing, write_movie
+
+from escounts.zoo.checkpoint import read_checkpoint
+
+CI_KILLS, RELEASE_KILLS = 5, 100
+LIMIT = 300.0
+"""Seconds a command may take on a busy machine; more is a hang."""
+
+
+class Zygote:
+    """Runs commands to their end, or kills them after so many seconds."""
+
+    def __init__(self, log: Path) -> None:
+        self.log = log
+        self._process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("zygote.py")), str(log)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
+        )
+
+    def run(self, arguments: list[str], *, kill_after: float | None = None) -> int:
+        """The exit code; -9 for a killed one."""
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None and stdout is not None
+        stdin.write(json.dumps(arguments) + "\n")
+        stdin.flush()
+        child = int(stdout.readline().split()[1])
+        ready, _, _ = select.select([stdout], [], [], LIMIT if kill_after is None else kill_after)
+        if not ready:
+            os.kill(child, signal.SIGKILL)
+            assert kill_after is not None, f"escounts {' '.join(arguments)} hangs"
+        return int(stdout.readline().split()[1])
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(timeout=30)
+
+
+@pytest.fixture(scope="module")
+def zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
+    started = Zygote(tmp_path_factory.mktemp("zygote") / "log.txt")
+    yield started
+    started.close()
+
+
+@pytest.fixture(scope="module")
+def videos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four small videos with labels."""
+    root = tmp_path_factory.mktemp("videos")
+    with (root / "labels.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["file", "start_s", "end_s", "class", "split"])
+        for k in range(4):
+            write_movie(root / f"v{k}.mp4", bouncing(3, 3.0, size=(64, 48)))
+            for n in range(3):
+                writer.writerow([f"v{k}.mp4", n, n + 1, "bounce", "train" if k < 2 else "valid"])
+    return root
+
+
+@dataclass(frozen=True)
+class Command:
+    """arguments: from the folder it writes to. whole: what a finished run leaves, in a form that can be compared."""
+
+    arguments: Callable[[Path], list[str]]
+    whole: Callable[[Path], Any]
+
+
+def counted(out: Path) -> dict[str, Any]:
+    found = {}
+    for path in sorted(out.glob("*.json")):
+        values = json.loads(path.read_text())
+        values.pop("timings")
+        found[path.name] = values
+    return found | {path.name: path.read_text() for path in sorted(out.glob("*.csv"))}
+
+
+def encoded(out: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(out)): path.read_bytes() for path in out.rglob("*.*") if path.is_file()}
+
+
+def trained(out: Path) -> list[int]:
+    read_checkpoint(out / "best.safetensors")
+    return [json.loads(line)["step"] for line in (out / "log.jsonl").read_text().splitlines()]
+
+
+def evaluated(out: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in sorted(out.glob("predictions/*.csv"))}
+
+
+def commands(videos: Path, finished_run: Path | None) -> dict[str, Command]:
+    train = ["train", "folder", "--root", str(videos), "--init", "none", "--steps", "4", "--batch", "2"]
+    return {
+        "count": Command(
+            lambda out: ["count", str(videos), "--model", "spectral", "-q", "-o", str(out), "-f", "json,csv"], counted
+        ),
+        "encode": Command(
+            lambda out: ["encode", "folder", "--root", str(videos), "--tokens", str(out), "--encoder", "patches",
+                         "--device", "cpu"],
+            encoded,
+        ),
+        "train": Command(lambda out: [*train, "--device", "cpu", "--out", str(out)], trained),
+        "evaluate": Command(
+            lambda out: ["evaluate", str(out), "--tokens", str(finished_run / "tokens"), "--shots", "0"]
+            if finished_run else [],
+            evaluated,
+        ),
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def finished_run(videos: Path, zygote: Zygote, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("run")
+    assert zygote.run(commands(videos, None)["train"].arguments(out)) == 0, zygote.log.read_text()[-2000:]
+    return out
+
+
+def litter(out: Path) -> list[str]:
+    return [str(path) for path in out.rglob("*.partial")]
+
+
+def storm(name: str, kills: int, videos: Path, run: Path, zygote: Zygote, place: Path) -> dict[str, int]:
+    """Kill the command so often, each time somewhere else; after each a second run completes it."""
+    command = commands(videos, run)[name]
+    fresh = prepared(name, run, place / "reference")
+    began = time.monotonic()
+    assert zygote.run(command.arguments(fresh)) == 0, zygote.log.read_text()[-2000:]
+    seconds = time.monotonic() - began
+    reference = command.whole(fresh)
+    assert reference and litter(fresh) == []
+    dice, killed = random.Random(kills), 0
+    for number in range(kills):
+        out = prepared(name, run, place / str(number))
+        killed += zygote.run(command.arguments(out), kill_after=dice.uniform(0.02, seconds)) == -9
+        code = zygote.run(command.arguments(out))
+        assert code == 0, f"kill {number} of {name}: exit code {code}\n{zygote.log.read_text()[-2000:]}"
+        assert command.whole(out) == reference, f"kill {number} of {name} changed the result"
+        assert litter(out) == []
+    assert "Traceback" not in zygote.log.read_text(), zygote.log.read_text()[-3000:]
+    return {"cases": kills, "survived": kills, "killed": killed, "hang": 0, "traceback": 0}
+
+
+def prepared(name: str, run: Path, out: Path) -> Path:
+    """An empty folder; for `train` with the tokens in it; for `evaluate` a finished run without its predictions."""
+    out = out / "run"  # predictions name the run
+    out.mkdir(parents=True)
+    if name == "train":
+        shutil.copytree(run / "tokens", out / "tokens")
+    if name == "evaluate":
+        for path in run.iterdir():
+            if path.is_file() and path.name != "lock":
+                (out / path.name).write_bytes(path.read_bytes())
+    return out
+
+
+@pytest.mark.parametrize("name", ["count", "encode", "train", "evaluate"])
+def test_killed_and_run_again(name: str, videos: Path, finished_run: Path, zygote: Zygote, tmp_path: Path) -> None:
+    storm(name, CI_KILLS, videos, finished_run, zygote, tmp_path)
+
+
+@pytest.mark.release
+@pytest.mark.parametrize("name", ["count", "encode", "train", "evaluate"])
+def test_killed_a_hundred_times(name: str, videos: Path, finished_run: Path, zygote: Zygote, tmp_path: Path) -> None:
+    row = storm(name, RELEASE_KILLS, videos, finished_run, zygote, tmp_path)
+    print(f"RELEASE-ROW kill -9 in {name} {row}")
