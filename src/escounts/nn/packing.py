@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.nn.attention.varlen import varlen_attn
 
 from escounts.nn.device import to_device
 
@@ -140,6 +139,8 @@ def packed_kernel(device: torch.device) -> PackedKernel | None:
     """Attention in segments in one call: on NVIDIA GPUs from Ampere on."""
     if device.type != "cuda" or torch.version.hip or torch.cuda.get_device_capability(device) < (8, 0):
         return None
+    from torch.nn.attention.varlen import varlen_attn
+
     return varlen_attn  # type: ignore[return-value]
 
 
