@@ -102,6 +102,8 @@ class RepNet(nn.Module):
         with torch.autocast(windows_NWC.device.type, enabled=False):
             x = windows_NWC.float()
             similarity_NWW = (-torch.cdist(x, x).square() / self.config.temperature).softmax(-1)
+            # A row sums to 1; times its length it is of order 1, or the positions drown it for the first epochs.
+            similarity_NWW = similarity_NWW * self.config.window
         features_NFWW = self.matrix(similarity_NWW[:, None]).relu()
         x_NWC = self.embed(features_NFWW.permute(0, 2, 3, 1).flatten(2)) + self.position
         return self.period(x_NWC).float(), self.periodicity(x_NWC).float()
