@@ -261,7 +261,7 @@ def count(
 
 
 def _opened(video: str | os.PathLike[str] | Video) -> Video:
-    from escounts.video import Video
+    from escounts.video import Video  # noqa: PLC0415 - PyAV: a machine that only trains need not have it
 
     return video if isinstance(video, Video) else Video(video)
 

@@ -14,8 +14,8 @@ import av
 import av.error
 
 from escounts.errors import VideoError
+from escounts.file_kinds import IMAGE_SUFFIXES
 
-IMAGE_SUFFIXES = frozenset({".bmp", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"})
 MAX_PIXELS = 2**27
 """16K UHD is just below; a larger header is a mistake or an attack, and is refused before allocating."""
 MAX_GAP = 60.0

@@ -17,14 +17,9 @@ from av.video.reformatter import Interpolation, VideoReformatter
 
 from escounts.decoding import DEFAULT_RATE, FileSource, ImageFolder, RawFrame, image_files
 from escounts.errors import VideoError
+from escounts.file_kinds import VIDEO_SUFFIXES
 
 Image = npt.NDArray[np.uint8]
-
-VIDEO_SUFFIXES = frozenset(
-    {".3g2", ".3gp", ".avi", ".flv", ".gif", ".m2ts", ".m4v", ".mjpeg", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg"}
-    | {".mts", ".mxf", ".ogv", ".ts", ".webm", ".wmv", ".y4m"}
-)
-"""What the videos of a folder are called."""
 
 
 @dataclass(frozen=True)

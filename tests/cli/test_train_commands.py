@@ -141,7 +141,7 @@ def test_the_default_models_recipe_is_a_command(
         asked.append(run.train)
         return {}
 
-    monkeypatch.setattr(synthetic_run, "train_synthetic", record)
+    monkeypatch.setattr("escounts.cli.train_synthetic.train_synthetic", record)
     options = ["--seed", "11", "--seconds", "460", "--lr", "5e-4", "--warmup", "100", "--ema", "0.999", "--compile"]
     for arguments in (options, []):
         outcome = escounts("train", "synthetic", "--out", tmp_path / "run", "--device", "cpu", *arguments)
@@ -159,7 +159,7 @@ def test_a_smoke_run_follows_the_options_beside_it(
     from escounts.training.synthetic_run import NETWORKS, SMOKE
 
     asked: list[synthetic_run.SyntheticRun] = []
-    monkeypatch.setattr(synthetic_run, "train_synthetic", lambda run, **_: asked.append(run) or {})
+    monkeypatch.setattr("escounts.cli.train_synthetic.train_synthetic", lambda run, **_: asked.append(run) or {})
     for options in ([], ["--model", "lite", "--steps", "7", "--lr", "1e-3", "--warmup", "2"]):
         outcome = escounts("train", "synthetic", "--smoke", "--out", tmp_path / "run", "--device", "cpu", *options)
         assert outcome.code == 0, outcome.err
@@ -207,10 +207,11 @@ def test_the_generators_choices_are_options(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from escounts.synthetic import GeneratorConfig
-    from escounts.training import synthetic_run
 
     asked: list[GeneratorConfig] = []
-    monkeypatch.setattr(synthetic_run, "train_synthetic", lambda run, **_: asked.append(run.generator) or {})
+    monkeypatch.setattr(
+        "escounts.cli.train_synthetic.train_synthetic", lambda run, **_: asked.append(run.generator) or {}
+    )
     train = ("train", "synthetic", "--out", tmp_path / "run", "--device", "cpu")
     choices = ("clips=0.48", "period=3,60", "subframes=2")
     outcome = escounts(*train, *(word for choice in choices for word in ("--generator", choice)))

@@ -99,7 +99,7 @@ def local_rows(tasks: Sequence[Task], settings: Settings, folder: ResultFolder, 
 
 def _ray_rows(tasks: Sequence[Task], settings: Settings, out: str, jobs: int | None, address: str) -> Iterator[Row]:
     try:
-        from escounts.batching.ray_cluster import ray_rows  # the extra [ray]
+        from escounts.batching.ray_cluster import ray_rows  # noqa: PLC0415 - the extra [ray]
     except ImportError as error:
         raise EscountsError(f"Ray is not installed ({error}); pip install 'escounts[ray]'") from error
     return ray_rows(tasks, settings, out, jobs=jobs, address=address)

@@ -13,7 +13,8 @@ from typing import Any
 import fsspec
 
 from escounts.errors import VideoError
-from escounts.video import VIDEO_SUFFIXES, video_files
+from escounts.file_kinds import VIDEO_SUFFIXES
+from escounts.video import video_files
 
 
 @dataclass(frozen=True)

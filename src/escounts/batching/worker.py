@@ -101,9 +101,9 @@ class CountingProcess:
 
 def _serve(pipe: Connection, settings: Settings, threads: int | None) -> None:
     """The process: loads the model, answers each task with a part of a row; ends with the one who asks."""
-    import torch  # a second of start-up that the driver need not spend
+    import torch  # noqa: PLC0415 - a second of start-up that the driver need not spend
 
-    from escounts.counter import load
+    from escounts.counter import load  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
 
     if threads is not None:
         torch.set_num_threads(threads)
@@ -154,7 +154,7 @@ def _counted(counter: Any, task: Task, settings: Settings) -> Row:
 
 def _fetched(address: str, folder: Path) -> str:
     """A copy of a stored video: decoders jump about in a file, which object storage answers slowly."""
-    import fsspec  # not needed for local files
+    import fsspec  # noqa: PLC0415 - not needed for local files
 
     target = str(folder / os.path.basename(address))
     storage, path = fsspec.core.url_to_fs(address)

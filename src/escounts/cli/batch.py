@@ -45,7 +45,7 @@ def command(
         if parse_exemplar(exemplar).video is None:
             raise click.UsageError(f"--exemplar {exemplar}: name its video (ref.mp4@1.0-2.5); it is for all videos")
     catalogue.find(model)  # an unknown name is known before any process starts
-    from escounts.batching.local import batch  # pyarrow and fsspec take a while to load
+    from escounts.batching.local import batch  # noqa: PLC0415 - pyarrow and fsspec take a while to load
 
     settings = Settings(
         model=model,

@@ -312,7 +312,7 @@ def _finished(ledger: Ledger, task: Task, job: Job) -> Mapping[str, Any] | None:
 
 
 def _load(job: Job) -> Counter:
-    from escounts.counter import load  # 1.5 s, most of it torch: `escounts count --help` is there at once
+    from escounts.counter import load  # noqa: PLC0415 - 1.5 s, most of it torch: `escounts count --help` is there at once
 
     try:
         with lasting():

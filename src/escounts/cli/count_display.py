@@ -127,8 +127,8 @@ def progress_bar(label: str, *, wanted: bool) -> Iterator[Callable[[float, float
         yield None
         return
     # rich takes a tenth of a second to load, and a pipe never needs it
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.console import Console  # noqa: PLC0415 - rich: 0.1 s that a pipe does not wait for
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn  # noqa: PLC0415 - rich: 0.1 s that a pipe does not wait for
 
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:

@@ -184,9 +184,9 @@ def _serve(connection: Connection, model: str, device: str, threads: int) -> Non
     """A process that counts what it is sent until nothing comes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     with lasting():
-        import torch  # a second and a half; only this process needs it
+        import torch  # noqa: PLC0415 - a second and a half; only this process needs it
 
-        from escounts.counter import load
+        from escounts.counter import load  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
 
         torch.set_num_threads(threads)
     try:

@@ -6,7 +6,10 @@ from pathlib import Path
 
 import click
 
+from escounts.datasets.generated import SyntheticSet, create
 from escounts.datasets.registry import DATASETS, check_files, load_dataset
+from escounts.datasets.tokens import TokenStore
+from escounts.errors import DataError
 
 SHOWN = 10
 
@@ -50,8 +53,6 @@ def check(dataset: str, root: Path, videos: Path | None, open_videos: bool, show
 @click.option("--seed", type=int, default=0, show_default=True)
 def make(dataset: str, root: Path, train: int, valid: int, test: int, seed: int) -> None:
     """Draw the generated dataset: videos and label tables in the form of RepCount."""
-    from escounts.datasets.generated import SyntheticSet, create
-
     made = create(root, SyntheticSet(train=train, valid=valid, test=test, seed=seed))
     click.echo(f"{root}: {len(made.videos)} videos of {len(made.actions)} actions")
 
@@ -60,9 +61,6 @@ def make(dataset: str, root: Path, train: int, valid: int, test: int, seed: int)
 @click.argument("store", type=click.Path(path_type=Path, exists=True))
 def verify(store: Path) -> None:
     """Read every file of a token STORE and compare it with the sha256 it was written with."""
-    from escounts.datasets.tokens import TokenStore
-    from escounts.errors import DataError
-
     opened = TokenStore(store)
     damaged = opened.verify()
     if damaged:

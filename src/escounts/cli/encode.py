@@ -7,7 +7,10 @@ from typing import Any
 
 import click
 
+from escounts.cli.counting_display import counting_display
+from escounts.datasets.encoding_plan import plan_encoding
 from escounts.datasets.registry import DATASETS
+from escounts.nn.device import choose_device
 
 PATH = click.Path(path_type=Path)
 
@@ -32,10 +35,6 @@ def command(dataset: str, root: Path, tokens: Path, device: str, estimate: bool,
 
     Divisions of the same videos (repcount, repcount-open) share one store.
     """
-    from escounts.cli.counting_display import counting_display
-    from escounts.datasets.encoding_plan import plan_encoding
-    from escounts.nn.device import choose_device
-
     plan = plan_encoding(dataset, root, tokens, device=str(choose_device(device)), **options)
     need = plan.need
     click.echo(

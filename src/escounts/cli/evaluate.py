@@ -6,7 +6,12 @@ from pathlib import Path
 
 import click
 
+from escounts.cli.counting_display import counting_display
 from escounts.datasets.registry import DATASETS
+from escounts.evaluation.evaluating import evaluate_named
+from escounts.evaluation.report import group_report, metric_report
+from escounts.evaluation.table_spec import EvalSpec
+from escounts.nn.device import choose_device
 
 SOURCES = ("same", "other")
 PATH = click.Path(path_type=Path)
@@ -70,12 +75,6 @@ def command(
     counted: a stopped evaluation goes on when the same command is given again, and any number can be recomputed. What
     could not be scored is named.
     """
-    from escounts.cli.counting_display import counting_display
-    from escounts.evaluation.evaluating import evaluate_named
-    from escounts.evaluation.report import group_report, metric_report
-    from escounts.evaluation.table_spec import EvalSpec
-    from escounts.nn.device import choose_device
-
     if released and (shots != "0" or shifts != 4):
         raise click.UsageError("--released counts zero-shot with its own two shifts; leave out --shots and --shifts")
     specs = [

@@ -7,6 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from escounts.datasets.registry import load_dataset
+from escounts.errors import DataError
+from escounts.evaluation.compilation import write_compilation
+from escounts.evaluation.figures import save_figure
+from escounts.training.predictions import load_predictions
+
 if TYPE_CHECKING:
     from escounts.training.predictions import Prediction
 
@@ -31,8 +37,6 @@ def command(
     videos: Path | None,
 ) -> None:
     """Draw KIND from the predictions that `escounts evaluate` or `escounts table` kept."""
-    from escounts.training.predictions import load_predictions
-
     source = predictions or _predictions(run)
     rows = load_predictions(source)
     path = out or source.with_name(f"{source.stem}-{kind}" + (".mp4" if kind == "compilation" else ".png"))
@@ -40,15 +44,12 @@ def command(
         clips = _compile(rows, dataset, root, videos, path)
         click.echo(f"wrote {path}: {clips} clips")
         return
-    from escounts.evaluation.figures import save_figure
 
     save_figure(kind, rows, path)
     click.echo(f"wrote {path}: {len(rows)} videos of {source.name}")
 
 
 def _predictions(run: Path | None) -> Path:
-    from escounts.errors import DataError
-
     if run is None:
         raise click.UsageError("give --run or --predictions")
     found = sorted((run / "predictions").glob("*.csv")) + sorted((run / "predictions").glob("*.parquet"))
@@ -59,9 +60,6 @@ def _predictions(run: Path | None) -> Path:
 
 
 def _compile(rows: list[Prediction], dataset: str | None, root: Path | None, videos: Path | None, path: Path) -> int:
-    from escounts.datasets.registry import load_dataset
-    from escounts.evaluation.compilation import write_compilation
-
     if root is None:
         raise click.UsageError("a compilation shows the videos: give their folder with --root")
     labels = load_dataset(dataset or rows[0].dataset, root)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import glob
 import os
 import re
@@ -92,7 +93,7 @@ def command(
 ) -> None:
     """Serve a page where a video is dropped, counted and corrected; the same address is a REST service."""
     try:
-        from escounts.serve.settings import Settings
+        from escounts.serve.settings import Settings  # noqa: PLC0415 - the extra [serve]
     except ImportError as error:
         raise EscountsError(f"serve needs more packages ({error.name}): {install_command('serve')}") from error
     settings = Settings(
@@ -141,15 +142,13 @@ def every_device() -> tuple[str, ...]:
 
 def serve(settings: Settings, *, rebuild: bool = False) -> None:
     """Listen, print the address, serve until Ctrl-C. rebuild: make the database anew first."""
-    import dataclasses
-
     try:
-        import uvicorn
+        import uvicorn  # noqa: PLC0415 - the extra [serve]
 
-        from escounts.serve.app import create_app
-        from escounts.serve.connections import server_config
-        from escounts.serve.data_folder import DataFolder
-        from escounts.serve.rebuild import rebuild as rebuild_database
+        from escounts.serve.app import create_app  # noqa: PLC0415 - the extra [serve]
+        from escounts.serve.connections import server_config  # noqa: PLC0415 - the extra [serve]
+        from escounts.serve.data_folder import DataFolder  # noqa: PLC0415 - the extra [serve]
+        from escounts.serve.rebuild import rebuild as rebuild_database  # noqa: PLC0415 - the extra [serve]
     except ImportError as error:
         raise EscountsError(f"serve needs more packages ({error.name}): {install_command('serve')}") from error
 
@@ -228,7 +227,7 @@ class lock:
     def __enter__(self) -> None:
         self._file = open(self._path, "w")
         try:
-            import fcntl
+            import fcntl  # noqa: PLC0415 - POSIX only
         except ImportError:
             return
         try:

@@ -6,6 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from rich.console import Console
+from rich.table import Table
+
+from escounts.cli.training_display import training_display
+from escounts.evaluation.table_making import TableMaker
+from escounts.evaluation.tables import TABLES
+from escounts.nn.device import choose_device
 
 if TYPE_CHECKING:
     from escounts.evaluation.rendering import FilledTable
@@ -48,11 +55,6 @@ def command(
     Before anything is trained it says how many runs there are and, from a few steps of one of them, how long they
     take on this machine.
     """
-    from escounts.cli.training_display import training_display
-    from escounts.evaluation.table_making import TableMaker
-    from escounts.evaluation.tables import TABLES
-    from escounts.nn.device import choose_device
-
     if show_list or name is None:
         for entry in TABLES.values():
             click.echo(f"{entry.name:13s} {entry.title}  ({', '.join(entry.datasets)})")
@@ -98,9 +100,6 @@ def _folders(given: tuple[str, ...]) -> dict[str, Path]:
 
 
 def _show(filled: FilledTable) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
     shown = Table(title=f"Table {filled.name}: {filled.title}", title_justify="left")
     for header in filled.headers:
         shown.add_column(header)

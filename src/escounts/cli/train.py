@@ -10,6 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from escounts.cli import train_synthetic
+from escounts.cli.counting_display import counting_display
+from escounts.cli.training_display import training_display
+from escounts.nn.device import choose_device
+from escounts.training.dataset_run import TrainOptions, train_dataset, train_folder
+from escounts.training.own_action import learn_folder
+from escounts.training.recipes import Recipe
+from escounts.zoo.own_models import own_model_path
+
 if TYPE_CHECKING:
     from escounts.datasets.annotations import Problem
 
@@ -26,8 +35,6 @@ class TrainGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in PIXELS:
-            from escounts.cli import train_synthetic
-
             return getattr(train_synthetic, cmd_name)  # type: ignore[no-any-return]
         return super().get_command(ctx, cmd_name)
 
@@ -92,9 +99,6 @@ def _dataset_command(group_name: str, datasets: tuple[str, ...]) -> None:
         decoder: str,
         **options: Any,
     ) -> None:
-        from escounts.training.dataset_run import train_dataset
-        from escounts.training.recipes import Recipe
-
         recipe = Recipe(
             dataset=form,
             shots=_numbers(shots),
@@ -150,8 +154,6 @@ def folder(
         return
     if out is None:
         raise click.UsageError("--whole-decoder and --init none train for long and need a folder: --out RUN")
-    from escounts.cli.counting_display import counting_display
-    from escounts.training.dataset_run import train_folder
 
     with counting_display("videos") as progress, _training(options) as how:
         figures, problems = train_folder(root, out, tokens=tokens, initial=initial, progress=progress, **how)
@@ -163,10 +165,6 @@ def folder(
 
 def _teach(root: Path, name: str | None, out: Path | None, initial: str, device: str, *, replace_old: bool) -> None:
     """Learn the action of a folder and print what it did, video by video."""
-    from escounts.cli.counting_display import counting_display
-    from escounts.training.own_action import learn_folder
-    from escounts.zoo.own_models import own_model_path
-
     path = out / "best.safetensors" if out is not None else own_model_path(str(name), replace_old=replace_old)
     with counting_display("per cent") as display:
         report, problems = learn_folder(
@@ -193,10 +191,6 @@ def _say_problems(problems: Iterable[Problem]) -> None:
 @contextmanager
 def _training(options: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """What the library's training functions take of the common options, with a display of its progress."""
-    from escounts.cli.training_display import training_display
-    from escounts.nn.device import choose_device
-    from escounts.training.dataset_run import TrainOptions
-
     names = ("epochs", "steps", "batch_size", "lr", "ema", "precision")
     changes = TrainOptions(**{name: options[name] for name in names})
     with training_display() as report:

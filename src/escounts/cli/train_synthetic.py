@@ -13,6 +13,21 @@ from click.core import ParameterSource
 
 from escounts.cli.counting_display import counting_display
 from escounts.cli.training_display import training_display
+from escounts.nn.device import choose_device
+from escounts.synthetic import ClipBank, GeneratorConfig, MotionBank
+from escounts.training.config import synthetic_recipe
+from escounts.training.run_folder import package_commit
+from escounts.training.synthetic_run import (
+    NETWORKS,
+    SMOKE,
+    SyntheticRun,
+    calibrate_checkpoint,
+    calibration_videos,
+    clip_files,
+    may_repeat,
+    mean_of_runs,
+    train_synthetic,
+)
 
 if TYPE_CHECKING:
     from escounts.synthetic import ClipBank, GeneratorConfig, MotionBank
@@ -117,10 +132,6 @@ def synthetic(
 
     A run that was stopped goes on where it was when the same command is given again.
     """
-    from escounts.nn.device import choose_device
-    from escounts.training.config import synthetic_recipe
-    from escounts.training.synthetic_run import NETWORKS, SMOKE, SyntheticRun, train_synthetic
-
     settings: dict[str, Any] = dict(
         steps=steps,
         seconds=seconds,
@@ -170,8 +181,6 @@ def _given() -> set[str]:
 
 def _generator(choices: tuple[str, ...]) -> GeneratorConfig:
     """The generator's own values with those of NAME=VALUE in their place; a range is two numbers with a comma."""
-    from escounts.synthetic import GeneratorConfig
-
     own = asdict(GeneratorConfig())
     changed: dict[str, Any] = {}
     try:
@@ -214,9 +223,6 @@ def mean(checkpoints: tuple[Path, ...], out: Path, videos: int, device: str, wor
 
     Two seeds that went different ways from the same start agree on what is not chance.
     """
-    from escounts.nn.device import choose_device
-    from escounts.training.synthetic_run import calibrate_checkpoint, calibration_videos, mean_of_runs
-
     bank, motion, provenance = _footage(workers=workers, **footage)
     mean_of_runs(checkpoints, out, provenance=provenance)
     generator = calibration_videos(clips=bank, motion=motion)
@@ -237,10 +243,6 @@ def _footage(
     workers: int,
 ) -> tuple[ClipBank | None, MotionBank | None, dict[str, str]]:
     """The banks that the options name, and what a checkpoint says of them."""
-    from escounts.synthetic import ClipBank, MotionBank
-    from escounts.training.run_folder import package_commit
-    from escounts.training.synthetic_run import clip_files, may_repeat
-
     bank = None
     if clips is not None or clip_tables:
         files = clip_files(clips, clip_tables, every_licence=every_licence, exclude=exclude)

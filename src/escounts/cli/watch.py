@@ -51,7 +51,7 @@ def command(
     for exemplar in exemplars:
         parse_exemplar(exemplar)
     with lasting():
-        from escounts.live import watch  # torch takes a second to load, and a mistyped option need not wait for it
+        from escounts.live import watch  # noqa: PLC0415 - torch takes a second to load, and a mistyped option need not wait for it
 
     watching = watch(
         source, model=model, device=device, exemplars=exemplars, assume_repeats=assume_repeats, speed=speed

@@ -26,7 +26,7 @@ def command() -> None:
 @click.option("--encoder", metavar="NAME", help="The encoder a decoder file was trained on, if not ViT-B.")
 def add(source: str, name: str | None, encoder: str | None) -> None:
     """Convert a weights file, a Hugging Face folder or a hub id, and keep it."""
-    from escounts.zoo.conversion import add as add_weights
+    from escounts.zoo.conversion import add as add_weights  # noqa: PLC0415 - torch: 2 s that listing does not wait for
 
     kept = add_weights(source, name=name, encoder=encoder)
     click.echo(f"{kept.name}: {kept.kind}, {kept.size_bytes / 1e6:.1f} MB, sha256 {kept.sha256[:16]}…")

@@ -20,6 +20,8 @@ from escounts.datasets import repcount
 from escounts.datasets.annotations import Dataset
 from escounts.errors import DataError
 from escounts.movie_files import write_movie
+from escounts.synthetic import Generator, synthetic_videos
+from escounts.synthetic.videos import DATASET
 
 if TYPE_CHECKING:
     from escounts.synthetic import SyntheticVideo
@@ -93,9 +95,6 @@ def create(root: Path, what: SyntheticSet | None = None) -> Dataset:
 
 
 def _drawn(what: SyntheticSet, split: str) -> Iterator[SyntheticVideo]:
-    from escounts.synthetic import Generator, synthetic_videos
-    from escounts.synthetic.videos import DATASET
-
     number: int = getattr(what, split)
     seed = SEEDS[split] + 1000 * what.seed
     config = replace(DATASET, period=what.period, **(CALM if what.calm else {}))

@@ -39,7 +39,7 @@ def load(root: Path, *, frame_rate: FrameRate | None = None) -> Dataset:
 
 def video_fps(path: Path) -> float:
     """Frames a second of a video file, by opening it."""
-    from escounts.video import Video  # PyAV: reading labels without videos needs none
+    from escounts.video import Video  # noqa: PLC0415 - PyAV: reading labels without videos needs none
 
     return float(Video(path).info.fps)
 

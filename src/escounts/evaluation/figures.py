@@ -184,7 +184,7 @@ def _tick(name: str) -> str:
 
 def _figure(width: float, height: float) -> Any:
     try:
-        from matplotlib.figure import Figure
+        from matplotlib.figure import Figure  # noqa: PLC0415 - the extra [plot]
     except ImportError as error:
         raise OutputError(f"figures need matplotlib; install it with: {install_command('plot')}") from error
     return Figure(figsize=(width, height))

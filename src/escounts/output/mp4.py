@@ -27,7 +27,7 @@ def write(result: CountResult, path: Path, *, video: Path | None = None) -> None
     if video is None:
         raise OutputError(f"{path}: mp4 needs the video itself")
     try:
-        from PIL import Image as _pillow  # noqa: F401
+        from PIL import Image as _pillow  # noqa: F401, PLC0415 - the extra [plot]
     except ImportError as error:
         raise OutputError(f"{path}: mp4 needs pillow; install it with: {install_command('plot')}") from error
     source = Video(video)
@@ -73,7 +73,7 @@ class Badge:
     """A dark box in the upper left corner with the number, a note under it, a bar that fills during a repetition."""
 
     def __init__(self, height: int, *, note: str = "") -> None:
-        from PIL import ImageFont
+        from PIL import ImageFont  # noqa: PLC0415 - the extra [plot]
 
         self._size = max(18, height // 7)
         self._font = ImageFont.load_default(self._size)
@@ -99,8 +99,8 @@ class Badge:
         corner[height - bar :, : round(width * progress)] = (217, 119, 43)
 
     def _box(self, number: int) -> Image:
-        from PIL import Image as Picture
-        from PIL import ImageDraw
+        from PIL import Image as Picture  # noqa: PLC0415 - the extra [plot]
+        from PIL import ImageDraw  # noqa: PLC0415 - the extra [plot]
 
         pad = self._size // 4
         wide = max(self._font.getlength(str(number)), self._small.getlength(self._note))

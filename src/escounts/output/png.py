@@ -34,7 +34,7 @@ def figure(result: CountResult) -> Any:
 
 def _blank(what: str, *, tall: bool) -> Any:
     try:
-        from matplotlib.figure import Figure  # optional: the [plot] extra
+        from matplotlib.figure import Figure  # noqa: PLC0415 - the [plot] extra
     except ImportError as error:
         raise OutputError(f"{what} needs matplotlib; install it with: {install_command('plot')}") from error
     return Figure(figsize=(10, 4 if tall else 2.8), dpi=150, facecolor="white")
@@ -119,6 +119,6 @@ def _strip(figure: Any, axes: Any, result: CountResult, times: list[float], imag
 
 
 def _line(across: list[float], up: list[float]) -> Any:
-    from matplotlib.lines import Line2D
+    from matplotlib.lines import Line2D  # noqa: PLC0415 - the extra [plot]
 
     return Line2D(across, up, color=GREY, linewidth=0.8)

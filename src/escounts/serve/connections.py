@@ -103,7 +103,7 @@ def _open_files_allowed() -> int:
     """Connections for which this process may have open files."""
     if sys.platform == "win32":
         return sys.maxsize
-    import resource  # POSIX only
+    import resource  # noqa: PLC0415 - POSIX only
 
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return sys.maxsize if soft == resource.RLIM_INFINITY else max(soft - OTHER_FILES, 16)

@@ -89,7 +89,7 @@ def _shown(
 
 def changed(document: dict[str, Any], unit: Unit | None, at: float | None) -> dict[str, Any]:
     """A stored result by cycles or by sides, with all borders moved so that one lies at `at` seconds."""
-    from escounts.output.json import from_dict, to_dict  # numpy: the server starts without it
+    from escounts.output.json import from_dict, to_dict  # noqa: PLC0415 - numpy: the server starts without it
 
     result = from_dict(document)
     result = result if unit is None else result.in_unit(unit)
@@ -97,15 +97,15 @@ def changed(document: dict[str, Any], unit: Unit | None, at: float | None) -> di
 
 
 def _corrected(document: dict[str, Any], spans: tuple[tuple[float, float], ...]) -> dict[str, Any]:
-    from escounts.output.json import from_dict, to_dict  # numpy: the server starts without it
+    from escounts.output.json import from_dict, to_dict  # noqa: PLC0415 - numpy: the server starts without it
 
     return to_dict(from_dict(document).corrected(spans))
 
 
 def _written(document: dict[str, Any], format: str, suffix: str) -> bytes:
     """A format that needs no video, written by its own writer."""
-    from escounts.output import WRITERS  # numpy: the server starts without it
-    from escounts.output.json import from_dict
+    from escounts.output import WRITERS  # noqa: PLC0415 - numpy: the server starts without it
+    from escounts.output.json import from_dict  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"result{suffix}"

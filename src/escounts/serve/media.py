@@ -14,11 +14,11 @@ from dataclasses import asdict
 from pathlib import Path
 
 from escounts.errors import EscountsError
+from escounts.file_kinds import VIDEO_SUFFIXES
 from escounts.serve.data_folder import DISK_RESERVE, UPLOAD, DataFolder
 from escounts.serve.database import Database, VideoRow
 from escounts.serve.settings import MEBIBYTE
 from escounts.serve.worker import Source
-from escounts.video import VIDEO_SUFFIXES
 
 UPLOAD_SUFFIXES = VIDEO_SUFFIXES | {".apng", ".webp"}
 MEDIA_LIMIT = 2000

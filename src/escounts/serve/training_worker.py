@@ -40,9 +40,9 @@ def run(connection: Connection, task: TrainingTask) -> None:
 
 
 def _learn(connection: Connection, task: TrainingTask) -> dict[str, object]:
-    import torch  # here alone: the server's process, which imports this module, never needs it
+    import torch  # noqa: PLC0415 - here alone: the server's process, which imports this module, never needs it
 
-    from escounts.training.own_action import LabelledVideo, learn_action
+    from escounts.training.own_action import LabelledVideo, learn_action  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
 
     if task.threads is not None:
         torch.set_num_threads(task.threads)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -63,8 +64,6 @@ def open_session(service: Services, request: Request, session: SessionRequest, r
 @router.get("/limits", tags=["service"])
 def limits(service: Services) -> Limits:
     """What this server takes and which model counts."""
-    from importlib.metadata import version
-
     settings = service.settings
     return Limits(
         model=next((worker["model"] for worker in service.runner.workers() if worker["model"]), settings.model),

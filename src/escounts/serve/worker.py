@@ -129,9 +129,9 @@ class Worker:
 
     def prepare(self) -> None:
         """Load the model, then bound the memory: what is loaded is not held against a video."""
-        import torch
+        import torch  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
 
-        from escounts.counter import load
+        from escounts.counter import load  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
 
         if self._options.threads is not None:
             torch.set_num_threads(self._options.threads)
@@ -213,7 +213,7 @@ class Worker:
     @staticmethod
     def _document(result: CountResult, name: str, exemplar_videos: dict[str, str], seconds: float) -> dict[str, Any]:
         """The result as JSON types, with the names and ids that clients know instead of paths."""
-        from escounts.output.json import to_dict
+        from escounts.output.json import to_dict  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
 
         shown = replace(
             result,
@@ -228,8 +228,8 @@ class Worker:
 
     def _counter_of(self, model: str | None) -> Any:
         """The counter of a model, loaded when it is first asked for, and again when its file has changed since."""
-        from escounts.counter import load
-        from escounts.zoo.store import stored_path
+        from escounts.counter import load  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
+        from escounts.zoo.store import stored_path  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
 
         if model is None:
             return self._counter
@@ -259,7 +259,7 @@ class Worker:
 
     def _open(self, source: Source) -> Any:
         """The video, if it is one and within the limits, whatever it is wanted for."""
-        from escounts.video import Video  # here alone: the server's process never opens a video
+        from escounts.video import Video  # noqa: PLC0415 - here alone: the server's process never opens a video
 
         video = Video(source.path, max_duration=self._options.max_duration)
         width, height, most = video.info.width, video.info.height, self._options.max_pixels
@@ -285,10 +285,10 @@ class Worker:
         return progress
 
     def _render(self, task: RenderTask) -> str:
-        from escounts.output import WRITERS
-        from escounts.output.json import from_dict
-        from escounts.serve.filmstrip import write_filmstrip, write_thumbnail
-        from escounts.serve.preview import write_preview
+        from escounts.output import WRITERS  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
+        from escounts.output.json import from_dict  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
+        from escounts.serve.filmstrip import write_filmstrip, write_thumbnail  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
+        from escounts.serve.preview import write_preview  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
 
         video = self._open(task.source)
         if task.document is None:
@@ -322,7 +322,7 @@ def limit_memory(extra: int) -> None:
     """Let this process allocate `extra` bytes more than it has now; past that, MemoryError."""
     if sys.platform != "linux":
         return
-    import resource
+    import resource  # noqa: PLC0415 - POSIX only
 
     with open("/proc/self/statm") as statm:
         data_pages = int(statm.read().split()[5])

@@ -65,7 +65,7 @@ def draw_recipe(seed: int) -> StillRecipe:
 def coded_still(picture: Frames, recipe: StillRecipe, *, size: int = 144, seconds: float = SECONDS) -> Frames:
     """(n, size, size, 3) a picture (H, W, 3) as a video of `seconds` that was encoded and decoded, at RATE."""
     # PyAV is what reads and writes videos; a machine that only trains on drawn motion need not have it.
-    import av
+    import av  # noqa: PLC0415 - PyAV: a machine that only trains need not have it
 
     rng = seeded(recipe.seed, 42)
     height = recipe.height

@@ -211,7 +211,7 @@ def load_predictions(path: Path) -> list[Prediction]:
         raise DataError(f"no predictions at {path}; make them with escounts evaluate")
     try:
         if path.suffix == ".parquet":
-            import pyarrow.parquet
+            import pyarrow.parquet  # noqa: PLC0415 - the extra [train]
 
             table = pyarrow.parquet.read_table(path).to_pylist()
         else:
@@ -246,8 +246,8 @@ def row_from(values: Mapping[str, Any]) -> Prediction:
 
 def _parquet(table: Sequence[Mapping[str, Any]], names: Sequence[str]) -> bytes:
     try:
-        import pyarrow
-        import pyarrow.parquet
+        import pyarrow  # noqa: PLC0415 - the extra [train]
+        import pyarrow.parquet  # noqa: PLC0415 - the extra [train]
     except ImportError:
         raise DataError(f"Parquet needs pyarrow: {install_command('train')}, or write a .csv") from None
     buffer = pyarrow.BufferOutputStream()

@@ -106,7 +106,7 @@ def _step(line: str) -> float:
 
 def _tensorboard(path: Path) -> Any:
     try:
-        from torch.utils.tensorboard import SummaryWriter
+        from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - the extra [train]
     except ImportError:
         return None
     return SummaryWriter(str(path / "tensorboard"))

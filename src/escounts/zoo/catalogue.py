@@ -77,7 +77,7 @@ def build(name: str = "default", device: str = "auto") -> CountingModel:
     state = entry.state()
     if state != "ready":
         raise ModelError(f"model {entry.name!r} is {state}")
-    from escounts.zoo.building import build_model
+    from escounts.zoo.building import build_model  # noqa: PLC0415 - torch: 2 s that listing does not wait for
 
     return build_model(entry.checkpoint, device)
 

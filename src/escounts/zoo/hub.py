@@ -15,7 +15,7 @@ WANTED = ("config.json", "model.safetensors", "pytorch_model.bin")
 def fetch(hub_id: str) -> Path:
     """The local folder of a hub model, downloaded where it is not there yet."""
     try:
-        import huggingface_hub
+        import huggingface_hub  # noqa: PLC0415 - the extra [hub]
     except ImportError as error:
         raise ModelError(
             f"{hub_id} is not a file here, and fetching from the hub needs `{install_command('hub')}`; "
