@@ -1,0 +1,75 @@
+"""What a confined process can still do, and what it cannot."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from movies import bouncing, write_movie
+
+from escounts.sandbox import missing_protections
+
+ATTEMPTS = """
+import json, os, socket, subprocess, sys, tempfile, threading
+from pathlib import Path
+from escounts.sandbox import confine
+
+scratch, elsewhere, video = map(Path, sys.argv[1:])
+missing = confine([scratch])
+done = {"missing": missing}
+
+def attempt(name, work):
+    try:
+        work()
+        done[name] = "done"
+    except Exception as error:
+        done[name] = type(error).__name__
+
+def overwrite():
+    (elsewhere / "mine.txt").write_text("changed")
+
+attempt("write in scratch", lambda: (scratch / "a.txt").write_text("x"))
+attempt("temporary file", lambda: tempfile.TemporaryFile().close())
+attempt("write elsewhere", lambda: (elsewhere / "b.txt").write_text("x"))
+attempt("overwrite", overwrite)
+attempt("truncate", lambda: os.truncate(elsewhere / "mine.txt", 0))
+attempt("delete", lambda: (elsewhere / "mine.txt").unlink())
+attempt("rename", lambda: (elsewhere / "mine.txt").rename(scratch / "stolen.txt"))
+attempt("read", lambda: (elsewhere / "mine.txt").read_text())
+attempt("network", lambda: socket.create_connection(("127.0.0.1", 9), timeout=1))
+attempt("name lookup", lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+attempt("unix socket", lambda: socket.socket(socket.AF_UNIX))
+attempt("command", lambda: subprocess.run(["true"], check=True))
+attempt("fork", os.fork)
+def thread():
+    seen = []
+    started = threading.Thread(target=lambda: attempt("write from a thread", overwrite))
+    started.start(); started.join()
+attempt("thread", thread)
+def count():
+    import escounts
+    done["count"] = escounts.count(video, model="spectral").count
+attempt("counting", count)
+print(json.dumps(done))
+"""
+
+
+def test_a_confined_process_counts_and_does_nothing_else(tmp_path: Path) -> None:
+    missing = missing_protections()
+    if missing:
+        pytest.skip(f"this machine cannot confine {missing}")
+    scratch, elsewhere = tmp_path / "scratch", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "mine.txt").write_text("mine")
+    video = write_movie(tmp_path / "a.mp4", bouncing(4, 4.0))
+    arguments = [sys.executable, "-c", ATTEMPTS, str(scratch), str(elsewhere), str(video)]
+    ended = subprocess.run(arguments, capture_output=True, text=True, timeout=300)
+    assert ended.returncode == 0, ended.stderr
+    done = json.loads(ended.stdout.splitlines()[-1])
+    assert done.pop("missing") == [] and done.pop("count") == 4
+    allowed = {"write in scratch", "temporary file", "read", "thread", "counting"}
+    assert {name for name, said in done.items() if said == "done"} == allowed, done
+    assert (elsewhere / "mine.txt").read_text() == "mine" and not (elsewhere / "b.txt").exists()
