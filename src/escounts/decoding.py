@@ -302,7 +302,7 @@ def _reason(path: Path, error: Exception) -> str:
     if path.is_file() and path.stat().st_size == 0:
         return "the file is empty"
     if isinstance(error, (av.error.InvalidDataError, av.error.EOFError)):
-        return "no video FFmpeg can read: another kind of file, or cut off before its index"
+        return "no video FFmpeg can read: another kind of file (a playlist, a text), or cut off before its index"
     if isinstance(error, (av.error.ArgumentError, av.error.MemoryError)):
         return f"the decoder refuses the picture: damaged, or more than {MAX_PIXELS:,} pixels"
     return str(getattr(error, "strerror", None) or error).split("\n")[0]

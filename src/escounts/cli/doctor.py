@@ -16,6 +16,7 @@ import click
 
 from escounts.cli.models import size
 from escounts.extras import install_command
+from escounts.sandbox import missing_protections
 from escounts.zoo import catalogue
 
 EXTRAS = {
@@ -42,7 +43,7 @@ class Finding:
 def command() -> int:
     """Check this machine. Exit code 1 when something that counting needs is missing."""
     bad = 0
-    for check in (_versions, _device, _decoders, _reads_video, _models, _extras, _space):
+    for check in (_versions, _device, _decoders, _reads_video, _models, _extras, _sandbox, _space):
         for finding in _safely(check):
             mark = {True: "ok  ", False: "BAD ", None: "note"}[finding.good]
             click.echo(f"{mark}  {finding.text}")
@@ -128,6 +129,14 @@ def _extras() -> Iterator[Finding]:
             yield Finding(True, f"{module}: for {what}")
         except ImportError:
             yield Finding(None, f"{module} is not installed; for {what}: {install_command(extra)}")
+
+
+def _sandbox() -> Iterator[Finding]:
+    missing = missing_protections()
+    if not missing:
+        yield Finding(True, "sandbox: the server's workers have no network and write to their own folder alone")
+    for what, why in missing.items():
+        yield Finding(None, f"sandbox: the server's workers run without protection of {what}: {why}")
 
 
 def _space() -> Iterator[Finding]:

@@ -22,6 +22,7 @@ from typing import Any, Literal
 
 from escounts.errors import EscountsError, VideoError
 from escounts.results import CountResult
+from escounts.sandbox import confine
 from escounts.serve.encodings import EncodingCache
 
 Lane = Literal["slow", "fast"]
@@ -32,7 +33,10 @@ PATHS = re.compile(r"(?<![\w/:.])/(?:[^\s/'\",;:]+/)*[^\s/'\",;:]+/?")
 
 @dataclass(frozen=True)
 class WorkerOptions:
-    """What a worker may do. memory and cache_memory in bytes, max_duration in seconds."""
+    """What a worker may do. memory and cache_memory in bytes, max_duration in seconds.
+
+    scratch: the only folder it may write to; None: it is not confined at all.
+    """
 
     model: str
     device: str
@@ -42,6 +46,7 @@ class WorkerOptions:
     max_duration: float
     max_pixels: int
     threads: int | None = None
+    scratch: str | None = None
 
 
 @dataclass(frozen=True)
@@ -99,6 +104,8 @@ def run(connection: Connection, options: WorkerOptions) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(os, "nice"):
         os.nice(5)  # the page answers first
+    if options.scratch is not None:
+        confine([Path(options.scratch)])  # what this machine cannot confine, `escounts doctor` says
     worker = Worker(connection, options)
     try:
         worker.prepare()

@@ -148,6 +148,7 @@ class WorkerPool:
             max_duration=settings.max_duration,
             max_pixels=settings.max_pixels,
             threads=settings.worker_threads,
+            scratch=str(settings.renders),
         )
         process = self._context.Process(target=run, args=(theirs, options), name=f"escounts-{device}", daemon=True)
         process.start()
