@@ -45,7 +45,7 @@ def missing_protections() -> dict[str, str]:
         return dict.fromkeys(("files", "network"), f"{sys.platform} has neither Landlock nor seccomp")
     missing = {}
     try:
-        import landlock  # of the extra `serve`
+        import landlock  # noqa: PLC0415 - optional: of the extra `serve`
 
         if landlock.landlock_abi_version() < 3:
             missing["files"] = (
@@ -56,7 +56,7 @@ def missing_protections() -> dict[str, str]:
     except OSError as error:
         missing["files"] = f"this kernel has no Landlock, or it is switched off ({error.strerror})"
     try:
-        import pyseccomp  # noqa: F401  # of the extra `serve`; wants the system's libseccomp
+        import pyseccomp  # noqa: F401, PLC0415 - optional: of the extra `serve`, and wants the system's libseccomp
     except ImportError:
         missing["network"] = f"pyseccomp or the system's libseccomp is not installed: {install_command('serve')}"
     except (OSError, RuntimeError) as error:
@@ -65,7 +65,7 @@ def missing_protections() -> dict[str, str]:
 
 
 def _confine_files(writable: Sequence[Path]) -> None:
-    import landlock  # of the extra `serve`
+    import landlock  # noqa: PLC0415 - optional: of the extra `serve`
 
     access = landlock.FSAccess
     reading = access.READ_FILE | access.READ_DIR | access.EXECUTE | access.IOCTL_DEV
@@ -78,7 +78,7 @@ def _confine_files(writable: Sequence[Path]) -> None:
 
 
 def _confine_calls() -> None:
-    import pyseccomp  # of the extra `serve`
+    import pyseccomp  # noqa: PLC0415 - optional: of the extra `serve`
 
     rules = pyseccomp.SyscallFilter(pyseccomp.ALLOW)
     refuse = pyseccomp.ERRNO(errno.EPERM)

@@ -82,7 +82,11 @@ def stored_path(name: str) -> Path:
 def stored() -> list[StoredWeights]:
     """Everything in the store, by name; files that are not ours or are damaged are left out."""
     found = []
-    for path in sorted(store_folder().glob("*.safetensors")):
+    try:
+        paths = sorted(store_folder().glob("*.safetensors"))
+    except OSError:
+        return []  # a store that this user may not look into holds nothing for them
+    for path in paths:
         try:
             found.append(describe(path))
         except ModelError:
