@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -35,6 +35,7 @@ from escounts.synthetic.videos import DATASET, class_of
 MADE = "made.json"
 THUMBNAILS = "thumbnails.safetensors"
 THUMBNAIL = 16
+FILE_THREADS = 8
 LENGTH_STEP = 16
 """Lengths are whole multiples of this many frames, so that many videos are drawn at once."""
 
@@ -81,11 +82,12 @@ def generated_stores(
     thumbnails: dict[str, Tensor] = {}
     with ExitStack() as stack:
         writers = [stack.enter_context(TokenWriter(path, layouts[path])) for path in paths]
+        files = stack.enter_context(ThreadPoolExecutor(FILE_THREADS))
         for group in _groups(drawn, batch):
             frames_BTCHW = render([one.plan for one in group], device=device, size=encoder.spec.size).frames_BTCHW
             for writer in writers:
-                for one in _encoded(group, frames_BTCHW, known, encoder, writer.layout, what.fps):
-                    writer.write(one)
+                # Hashing and writing let other threads run; a set is thousands of small files.
+                list(files.map(writer.write, _encoded(group, frames_BTCHW, known, encoder, writer.layout, what.fps)))
             thumbnails |= {one.name: small for one, small in zip(group, _thumbnails(frames_BTCHW), strict=True)
                            if one.split == "test"}  # fmt: skip
         for writer in writers:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor
@@ -41,11 +41,22 @@ class TokenCache:
         tokens = self._get(("exemplar", name, index), read)
         return tokens, self._spans[name, index]
 
+    def preload(self, names: Iterable[str]) -> None:
+        """Read videos whole, each file once, before training asks for them piece by piece."""
+        for name in names:
+            video = self.store.load(name)
+            for offset, sequence in video.sequences.items():
+                self._keep(("sequence", name, offset), sequence)
+            for index, span in enumerate(video.exemplar_spans.tolist()):
+                self._spans[name, index] = (span[0], span[1])
+                self._keep(("exemplar", name, index), video.exemplars[index])
+
     def _get(self, key: tuple[str, str, int], read: Callable[[], Tensor]) -> Tensor:
         kept = self._kept.get(key)
-        if kept is not None:
-            return kept
-        tokens = to_device(read(), self.device)
+        return self._keep(key, read()) if kept is None else kept
+
+    def _keep(self, key: tuple[str, str, int], read: Tensor) -> Tensor:
+        tokens = to_device(read, self.device)
         size = tokens.numel() * tokens.element_size()
         if self.bytes + size <= self.limit:
             self._kept[key] = tokens
