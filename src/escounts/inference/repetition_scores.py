@@ -18,7 +18,7 @@ Array = npt.NDArray[np.float64]
 Looks = npt.NDArray[np.float32]
 
 FEATURES = ("bias", "gate", "sharpness", "like", "borders", "length", "alone")
-WEIGHTS = (-5.9, 5.4, 4.4, 1.8, 0.5, -1.5, -1.6)
+WEIGHTS = (-8.634, 7.67, 6.956, 0.885, 0.388, -1.305, -2.659)
 NEIGHBOURS = 4
 """Repetitions before and after one that it is compared with: in a long video the camera and the light change."""
 
