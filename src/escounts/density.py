@@ -94,7 +94,7 @@ def pseudo_spans(count: int, start: float, end: float) -> list[Span]:
 
 
 def check_spans(spans: Iterable[Span]) -> list[Span]:
-    """The spans as floats; raises ValueError that names the first one that is no stretch of time."""
+    """The spans as floats; raises ValueError that names the first one that is not a stretch of time."""
     checked = []
     for number, (low, high) in enumerate(spans, start=1):
         if not (math.isfinite(low) and math.isfinite(high)):

@@ -1,6 +1,6 @@
 """How good counts are: MAE, RMSE, OBO, OBZ (eqs. 7 to 10), off-by-N, each with a bootstrap interval.
 
-truth and predicted are counts, one a video. Predicted counts are real numbers (sums of density maps); OBO, OBZ
+truth and predicted are counts, one per video. Predicted counts are real numbers (sums of density maps); OBO, OBZ
 and off-by-N round them half to even, MAE and RMSE are given for both. MAE divides by the true count, so it leaves
 out videos whose true count is 0; all other metrics keep them.
 """
@@ -172,7 +172,7 @@ def _counts(truth: npt.ArrayLike, predicted: npt.ArrayLike, *, rounded: bool) ->
     true = np.atleast_1d(np.asarray(truth, dtype=np.float64))
     counted = np.atleast_1d(np.asarray(predicted, dtype=np.float64))
     if true.shape != counted.shape or true.ndim != 1:
-        raise ValueError(f"got {true.shape} true and {counted.shape} predicted counts; need one of each a video")
+        raise ValueError(f"got {true.shape} true and {counted.shape} predicted counts; need one of each per video")
     if not (np.isfinite(true).all() and np.isfinite(counted).all()):
         raise ValueError("a count is not a finite number; leave such videos out by name before scoring")
     if (true < 0).any():

@@ -45,7 +45,7 @@ def write_movie(
 ) -> None:
     """Write RGB images (height, width, 3) as a video, whole or not at all.
 
-    size: (width, height), both even. rate: images a second. options: of the encoder libx264 (crf, preset …);
+    size: (width, height), both even. rate: images per second. options: of the encoder libx264 (crf, preset …);
     where FFmpeg was built without it (see writes_h264), MPEG-4 is written at its own settings: players show it,
     browsers do not. sound: copied beside the pictures, packet by packet, where an mp4 takes its codec.
     """

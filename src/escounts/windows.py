@@ -48,7 +48,7 @@ def filled(images: Sequence[npt.NDArray[np.uint8]], size: int) -> npt.NDArray[np
 def shift_starts(size: int, shifts: int, *, multiple: int = 1) -> list[int]:
     """Starts of the K time-shifted sequences of section 3.3, in samples: evenly over one window.
 
-    multiple: samples a cell of the map lasts; starts are rounded down to it so that the maps align.
+    multiple: samples per cell of the map lasts; starts are rounded down to it so that the maps align.
     """
     if shifts < 1 or size // multiple < shifts:
         raise ValueError(f"got {shifts} shifts of a window of {size // multiple} cells; need 1 to that many")
@@ -58,7 +58,7 @@ def shift_starts(size: int, shifts: int, *, multiple: int = 1) -> list[int]:
 class Stitcher:
     """Averages overlapping maps by how many of them cover a cell; fed piece by piece.
 
-    Holds two numbers a cell, so hours of video fit. Cells outside 0 .. cells - 1 (a padded tail) are dropped.
+    Holds two numbers per cell, so hours of video fit. Cells outside 0 .. cells - 1 (a padded tail) are dropped.
 
     >>> stitcher = Stitcher(4)
     >>> stitcher.add([1.0, 1.0, 1.0], 0)

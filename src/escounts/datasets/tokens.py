@@ -253,7 +253,7 @@ def read_layout(path: Path) -> TokenLayout:
     try:
         return TokenLayout.from_plain(json.loads((path / LAYOUT).read_text()))
     except FileNotFoundError:
-        raise DataError(f"{path} is no token store: no {LAYOUT} in it; make one with escounts encode") from None
+        raise DataError(f"{path} is not a token store: no {LAYOUT} in it; make one with escounts encode") from None
     except (OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
         raise DataError(f"{path / LAYOUT} cannot be read: {error}") from error
 

@@ -60,7 +60,7 @@ def _narrow(q: Tensor) -> bool:
 def _attend_one_by_one(
     q_Nhd: Tensor, k_Mhd: Tensor, v_Mhd: Tensor, queries: tuple[int, ...], keys: tuple[int, ...]
 ) -> Tensor:
-    """A call a sample; queries, keys: how many each sample has."""
+    """A call per sample; queries, keys: how many each sample has."""
     samples = (torch.split(x, list(lengths)) for x, lengths in ((q_Nhd, queries), (k_Mhd, keys), (v_Mhd, keys)))
     seen = []
     for sample in zip(*samples, strict=True):

@@ -15,7 +15,7 @@ from escounts.confidence import VIDEO_FLOOR
 
 @dataclass(frozen=True)
 class DensityHeadConfig:
-    """One number a token, averaged over space. scale: the layer's output is `scale` times the density."""
+    """One number per token, averaged over space. scale: the layer's output is `scale` times the density."""
 
     kind: Literal["density"] = "density"
     scale: float = 1.0
@@ -126,9 +126,9 @@ def pool_video_logits(video_logits_BTK: Tensor, gate_logits_BT: Tensor, valid_BT
 def read_periods(
     config: RateHeadConfig, logits_BTP: Tensor, *, about: float | None = None, spread: float = 1.0
 ) -> tuple[Tensor, Tensor]:
-    """E[1 / period] in repetitions a cell, and the largest period probability.
+    """E[1 / period] in repetitions per cell, and the largest period probability.
 
-    about: cells a repetition is known to last, give or take a factor of exp(spread), before the video is seen.
+    about: cells per repetition is known to last, give or take a factor of exp(spread), before the video is seen.
     """
     bins_P = period_bins(config, logits_BTP.device)
     if about is not None:

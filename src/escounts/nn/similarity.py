@@ -81,7 +81,7 @@ class SelfSimilarity(nn.Module):
         return torch.cat([*similar, known.expand(batch, 1, cells, self.config.lags)], 1)
 
     def distances(self, tokens_BTHWC: Tensor) -> Tensor:
-        """Squared distances between all pairs of time cells, one map a head: (B, heads, T, T)."""
+        """Squared distances between all pairs of time cells, one map per head: (B, heads, T, T)."""
         c = self.config
         batch, cells = tokens_BTHWC.shape[:2]
         tokens_BTNC = tokens_BTHWC.flatten(2, 3)

@@ -100,7 +100,7 @@ class Stage:
         way = str(rng.choice(ways, p=weights / weights.sum()))
         clock = stray_clock(rng, frame_times(length, 1, 1.0), way if way in ("pass", "wander") else "frozen")
         if action.way != "back" and clock.stray is not None:
-            # Half of a cycle is no return; a whole one would be a repetition.
+            # Half of a cycle is not a return; a whole one would be a repetition.
             clock = replace(clock, stray=0.5 * clock.stray)
         nothing = Timeline(length, max(action.period, 8.0), ())
         return self._shoot(rng, (Act(action, clock),), nothing, f"negative:{way}", 1, negative=way)

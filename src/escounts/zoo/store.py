@@ -1,6 +1,6 @@
 """The user's store of weights: where it is, what is in it. Reads headers only, so listing loads no tensors.
 
-One safetensors file a name: encoders under their own names, decoders under the names of the models they make.
+One safetensors file per name: encoders under their own names, decoders under the names of the models they make.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ _DIFFERENCE_GAIN = 3.0
 
 
 class PatchesEncoder(Encoder):
-    """Frames (B, T, 3, 32, 32) → tokens (B, T, 4, 4, 96): one time cell a frame, at 10 frames a second."""
+    """Frames (B, T, 3, 32, 32) → tokens (B, T, 4, 4, 96): one time cell a frame, at 10 frames per second."""
 
     def __init__(self) -> None:
         super().__init__(
