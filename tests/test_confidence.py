@@ -1,15 +1,54 @@
 """Choice between views, features of an estimate, calibration."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from escounts.confidence import CHOICE, FEATURES, Calibration, Evidence, choice_features, choose_views, features
-from escounts.training.calibration import Trial, calibrate, fit_floor, logistic
+from escounts.training.calibration import Trial, calibrate, fit_alternates, fit_floor, fit_repeats, logistic
 
 
 def opinion(rate: float, count: float, sure: float, frames: int = 300) -> Evidence:
     flat = np.ones(frames, np.float32)
     return Evidence(rate, flat * np.float32(count / frames), flat * np.float32(sure), flat * np.float32(sure))
+
+
+def saying(repeats: float, alternates: float = 0.0, *, count: float = 8.0, sure: float = 0.6) -> Evidence:
+    flat = np.ones(300, np.float32)
+    return replace(
+        opinion(10, count, sure), repeats=flat * np.float32(repeats), alternates=flat * np.float32(alternates)
+    )
+
+
+def test_whether_anything_repeats_is_fitted_on_what_the_views_say_of_the_video() -> None:
+    rng = np.random.default_rng(0)
+    trials = [Trial(0.0, [saying(rng.normal(-1.0))]) for _ in range(60)]
+    trials += [Trial(8.0, [saying(rng.normal(4.0))]) for _ in range(60)]
+    weights = fit_repeats(trials, Calibration())
+    fitted = Calibration(repeats=weights)
+    zero = [choose_views(t.evidence, 30.0, fitted)[0].sum() == 0 for t in trials]
+    assert np.mean(zero[:60]) >= 0.95 and np.mean(zero[60:]) < 0.1
+    assert fitted.p_repeats([saying(5.0)], 30.0) > 0.9 > 0.1 > fitted.p_repeats([saying(-3.0)], 30.0)
+    # Who knows that it repeats is not told otherwise; a view that says nothing keeps the floor.
+    assert choose_views([saying(-3.0)], 30.0, fitted, repeats=True)[0].sum() == pytest.approx(8, rel=1e-4)
+    assert fit_repeats([Trial(8.0, [opinion(10, 8, 0.9)]), Trial(0.0, [opinion(10, 5, 0.2)])], Calibration()) == ()
+
+
+def test_alternation_is_fitted_on_the_view_that_says_it_loudest() -> None:
+    rng = np.random.default_rng(0)
+    trials = [Trial(8.0, [saying(3.0, -2.0), saying(3.0, rng.normal(-1.5))]) for _ in range(60)]
+    trials += [Trial(8.0, [saying(3.0, -2.0), saying(3.0, rng.normal(1.5))], alternates=True) for _ in range(60)]
+    fitted = Calibration(alternates=fit_alternates(trials))
+    assert fitted.p_alternates([saying(3.0, -2.0), saying(3.0, 2.0)]) > 0.8
+    assert fitted.p_alternates([saying(3.0, -2.0)]) < 0.2
+
+
+def test_calibrations_of_the_version_before_still_load() -> None:
+    old = '{"weights": [1, 2, 3, 4, 5, 6, 7], "choice": [0, 1, 0, 0, 0], "nothing_below": 0.3, "unsure_below": 0.93}'
+    loaded = Calibration.from_json(old)
+    assert loaded.repeats == () and loaded.nothing_below == 0.3
+    assert Calibration.from_json(Calibration(repeats=(1.0, 2.0, 3.0, 4.0)).to_json()).repeats == (1.0, 2.0, 3.0, 4.0)
 
 
 def test_the_surest_view_speaks() -> None:

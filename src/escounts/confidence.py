@@ -42,6 +42,10 @@ UNITS = (0.5, 1.0, 2.0)
 """An exemplar may ask for one side where a full cycle is counted without it, or for both."""
 CHOICE = ("bias", "certainty", "support", "others", "few_cells")
 """Of one view among several: is it right?"""
+REPEATS = ("bias", "certainty", "support", "repeats")
+"""Of the view that speaks, and of what all views say: is there a repetition at all?"""
+ALTERNATES = ("bias", "alternates")
+"""Of the view that says so the loudest: does the motion have two opposite sides?"""
 
 
 @dataclass(frozen=True)
@@ -105,6 +109,9 @@ class Calibration:
     repeats": the sharper it is, the less a doubt takes off the count.
     nothing_below: the least that the chosen view's certainty and half of the others' support must come to; under it,
     without an exemplar, nothing repeats.
+    repeats: from REPEATS to the probability that there is a repetition at all, under 0.5 of which the answer is "no
+    repetitions" and nothing_below is not asked; alternates: from ALTERNATES to the probability that the motion has
+    two sides. Empty for models whose views do not say.
     calibrated: fitted for this very model; if not, its confidence is not called a probability.
     """
 
@@ -116,6 +123,8 @@ class Calibration:
     gate_sharpness: float = 1.0
     nothing_below: float = 0.0
     calibrated: bool = True
+    repeats: tuple[float, ...] = ()
+    alternates: tuple[float, ...] = ()
 
     def confidence(
         self,
@@ -130,7 +139,17 @@ class Calibration:
         values = features(evidence, density, chosen, base_rate, zero_shot_count=zero_shot_count)
         logit = float(np.dot(self.nothing_weights if is_zero(density) else self.weights, values))
         details = dict(zip(FEATURES[1:], (round(float(v), 4) for v in values[1:]), strict=True))
-        return 1 / (1 + math.exp(-max(-30.0, min(30.0, logit)))), details
+        return logistic(logit), details
+
+    def p_repeats(self, evidence: Sequence[Evidence], base_rate: float) -> float:
+        """The probability that there is a repetition at all, of the block of a long video where it is largest."""
+        frames = len(evidence[0].density)
+        blocks = [repeats_features(evidence, base_rate, self, around) for _, _, around in _blocks(frames, base_rate)]
+        return max(logistic(float(np.dot(self.repeats, values))) for values in blocks)
+
+    def p_alternates(self, evidence: Sequence[Evidence]) -> float:
+        """The probability that the motion has two opposite sides, if anything repeats."""
+        return logistic(float(np.dot(self.alternates, alternates_features(evidence))))
 
     def to_json(self) -> str:
         """For a checkpoint's metadata."""
@@ -146,7 +165,11 @@ class Calibration:
             values["weights"] += [0.0] * (len(FEATURES) - len(values["weights"]))
         read = from_plain(cls, values, ignore_unknown=True)
         for name, value in asdict(read).items():
-            if np.shape(value) != np.shape(getattr(cls, name)) or not np.isfinite(value).all():
+            shape = np.shape(getattr(cls, name))
+            left_out = {"repeats": len(REPEATS), "alternates": len(ALTERNATES)}
+            if name in left_out and value:
+                shape = (left_out[name],)
+            if np.shape(value) != shape or not np.isfinite(value).all():
                 raise ValueError(
                     f"calibration: {name} is {value!r}; finite numbers like {getattr(cls, name)} are taken"
                 )
@@ -184,21 +207,57 @@ def choose_views(
     Where that view is not sure enough, nothing repeats. repeats: something does, says an exemplar or the user.
     """
     frames = len(evidence[0].density)
-    block = round(BLOCK_SECONDS * base_rate)
-    count = max(1, round(frames / block))
-    borders = np.linspace(0, frames, count + 1).round().astype(int)
     density = np.zeros(frames, np.float32)
     chosen = []
-    for first, last in pairwise(borders.tolist()):
-        # Half a block of context on each side, so that the choice does not hang on where blocks begin.
-        around = slice(max(0, first - block // 2), last + block // 2)
+    for first, last, around in _blocks(frames, base_rate):
         values = choice_features(evidence, base_rate, around)
         best = int(np.argmax(values @ np.array(calibration.choice)))
-        _, certainty, support, *_ = values[best]
-        if repeats or certainty + 0.5 * support >= calibration.nothing_below:
+        if calibration.repeats:
+            holds = float(np.dot(calibration.repeats, _repeats_row(evidence, values[best], around))) >= 0
+        else:
+            _, certainty, support, *_ = values[best]
+            holds = certainty + 0.5 * support >= calibration.nothing_below
+        if repeats or holds:
             density[first:last] = evidence[best].density[first:last]
         chosen.append(best)
     return density, chosen
+
+
+def _blocks(frames: int, base_rate: float) -> list[tuple[int, int, slice]]:
+    """First and last frame of every block of a video, and what is looked at for it: half a block more on each side,
+    so that a choice does not hang on where blocks begin."""
+    block = round(BLOCK_SECONDS * base_rate)
+    borders = np.linspace(0, frames, max(1, round(frames / block)) + 1).round().astype(int)
+    return [
+        (first, last, slice(max(0, first - block // 2), last + block // 2))
+        for first, last in pairwise(borders.tolist())
+    ]
+
+
+def repeats_features(
+    evidence: Sequence[Evidence], base_rate: float, calibration: Calibration, part: slice = slice(None)
+) -> npt.NDArray[np.float64]:
+    """The vector REPEATS of a stretch."""
+    values = choice_features(evidence, base_rate, part)
+    return _repeats_row(evidence, values[int(np.argmax(values @ np.array(calibration.choice)))], part)
+
+
+def _repeats_row(
+    evidence: Sequence[Evidence], chosen: npt.NDArray[np.float64], part: slice
+) -> npt.NDArray[np.float64]:
+    _, certainty, support, *_ = chosen
+    said = np.mean([view.said(view.repeats, part) for view in evidence])
+    return np.array([1.0, certainty, support, said])
+
+
+def alternates_features(evidence: Sequence[Evidence]) -> npt.NDArray[np.float64]:
+    """The vector ALTERNATES of a video."""
+    return np.array([1.0, max(view.said(view.alternates) for view in evidence)])
+
+
+def logistic(logit: float) -> float:
+    """The probability of a logit, without overflow."""
+    return 1 / (1 + math.exp(-max(-30.0, min(30.0, logit))))
 
 
 def features(

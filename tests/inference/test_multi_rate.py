@@ -259,3 +259,37 @@ def test_slow_sure_motion_needs_no_faster_view() -> None:
     assert [wants_faster([e], BASE_RATE) for e in (slow, quick, unsure)] == [False, True, True]
     alias = Evidence(5.0, flat * 5 / 300, flat * 0.93, flat * 0.93)  # a slow view that sees every other repetition
     assert wants_faster([alias, quick], BASE_RATE)
+
+
+def test_a_model_that_speaks_of_the_whole_video_gives_hypotheses() -> None:
+    torch.manual_seed(0)
+    sides = Calibration(repeats=(5.0, 0.0, 0.0, 0.0), alternates=(4.0, 0.0))
+    speaks = MultiRateModel("tiny", Network(LITE_TINY), views=(View(3),), fast_views=(), calibration=sides)
+    encoding = speaks.encode_images(moving_square(240))
+    estimate = encoding.estimate()
+    cycles, both = estimate.hypotheses[:2]
+    assert (cycles.unit, both.unit) == ("cycle", "side") and estimate.unit == "cycle"
+    assert cycles.count == max(1, round(estimate.density.count)) and both.count == round(2 * estimate.density.count)
+    assert estimate.confidence <= cycles.p / (cycles.p + both.p)
+    with_exemplar = encoding.estimate([encoding.encode_exemplar(1.0, 2.0)])
+    assert with_exemplar.hypotheses == () and with_exemplar.unit is None
+
+    speaks.calibration = Calibration(repeats=(-2.0, 0.0, 0.0, 0.0), alternates=(4.0, 0.0))
+    nothing = speaks.encode_images(moving_square(240)).estimate()
+    assert nothing.density.count == 0 and nothing.hypotheses[0].count == 0
+    assert nothing.hypotheses[0].p > 0.5 and nothing.hypotheses[1].count >= 1
+
+
+def test_a_short_exemplar_between_two_units_is_put_to_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    tiny = MultiRateModel("tiny", Network(LITE_TINY), views=(View(1),), fast_views=())
+    encoding = tiny.encode_images(moving_square(240))
+    frames = np.ones(240, np.float32)
+    seen = [Evidence(30.0, frames * 94 / 240, frames, frames)]
+    short = encoding.encode_exemplar(1.0, 1.3)
+    put = encoding._in_a_known_unit(frames * np.float32(139 / 240), [short], seen, 94.0)
+    assert put.sum() == pytest.approx(188, rel=1e-3)
+    long = encoding.encode_exemplar(1.0, 1.6)
+    assert encoding._in_a_known_unit(frames * np.float32(139 / 240), [long], seen, 94.0).sum() == pytest.approx(
+        139, rel=1e-3
+    )

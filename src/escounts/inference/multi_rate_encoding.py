@@ -9,7 +9,7 @@ import math
 import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,9 +18,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from escounts.confidence import Evidence, choose_views
+from escounts.confidence import Evidence, choose_views, is_zero
 from escounts.counting_model import Progress
 from escounts.errors import ExemplarError
+from escounts.hypotheses import nearest_unit, possible_counts, unit_certainty
 from escounts.inference.pool import InferencePool
 from escounts.inference.repetition_scores import Looks, SpanEvidence, score
 from escounts.inference.views import BASE_RATE, Image, View, ViewEncoder, Window, WindowStore
@@ -42,6 +43,13 @@ EXEMPLAR_TARGET = 14.0
 TEMPO_SPREAD = 0.35
 """How far a video's repetitions differ in length from the marked one, in log: a few tens of per cent. It settles what
 the decoder leaves open, mostly whether one side is meant or both."""
+
+SHORT_EXEMPLAR = 0.45
+"""Seconds below which a mark that is a frame off changes an exemplar's length by much …"""
+BETWEEN_UNITS = 0.15
+"""… and a count this far, in log, from half, once and twice the one without it follows the mark, not the motion …"""
+SEEN_WITHOUT = 0.4
+"""… if that count is at least this certain."""
 
 Array = npt.NDArray[np.float32]
 
@@ -173,6 +181,7 @@ class MultiRateEncoding:
         if exemplars:
             without = self.evidence(first=first, last=last)
             zero_shot_count = float(choose_views(without, BASE_RATE, calibration, repeats=assume_repeats)[0].sum())
+            density = self._in_a_known_unit(density, exemplars, without, zero_shot_count)
         confidence, details = calibration.confidence(
             evidence, density, chosen, BASE_RATE, zero_shot_count=zero_shot_count
         )
@@ -180,7 +189,36 @@ class MultiRateEncoding:
         main = max(set(chosen), key=list(chosen).count)
         judge = partial(self._scores, self._select_views(exemplars)[main], evidence[main], first, exemplars)
         kind: ConfidenceKind = "probability" if calibration.calibrated else "agreement"
-        return Estimate(map_, confidence, details, confidence_kind=kind, score_spans=judge)
+        estimate = Estimate(map_, confidence, details, confidence_kind=kind, score_spans=judge)
+        if exemplars or assume_repeats or not calibration.repeats:
+            return estimate
+        return self._with_hypotheses(estimate, evidence)
+
+    def _with_hypotheses(self, estimate: Estimate, evidence: Sequence[Evidence]) -> Estimate:
+        """The estimate in cycles, and what else may be true; not surer than its unit is."""
+        calibration = self.model.calibration
+        density, repeats = estimate.density.values, calibration.p_repeats(evidence, BASE_RATE)
+        nothing = is_zero(density)
+        if nothing:  # what it would be if there were something after all
+            density, _ = choose_views(evidence, BASE_RATE, calibration, repeats=True)
+        # Shut gates sum to nothing, whatever is said of the video.
+        repeats = min(repeats, 0.49) if nothing else max(repeats, 0.5)
+        alternates = calibration.p_alternates(evidence) if calibration.alternates else 0.0
+        hypotheses = possible_counts(float(density.sum()), repeats=repeats, alternates=alternates)
+        confidence = min(estimate.confidence, 1.0 if nothing else unit_certainty(hypotheses))
+        return replace(estimate, confidence=confidence, unit="cycle", hypotheses=hypotheses)
+
+    def _in_a_known_unit(
+        self, density: Array, exemplars: Sequence[MultiRateExemplar], without: Sequence[Evidence], zero_shot: float
+    ) -> Array:
+        """The density with exemplars of this video that last a few frames only, put to a unit that is seen without
+        them where it lies between two."""
+        counted = float(density.sum())
+        short = all(self._same_video(one) and one.seconds < SHORT_EXEMPLAR for one in exemplars)
+        seen = max(view.certainty() for view in without) >= SEEN_WITHOUT and zero_shot >= 3
+        if not (short and seen and counted > 0):
+            return density
+        return density * np.float32(nearest_unit(counted, zero_shot, between=BETWEEN_UNITS) / counted)
 
     def _scores(
         self,

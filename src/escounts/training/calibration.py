@@ -9,7 +9,16 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from escounts.confidence import Calibration, Evidence, choice_features, choose_views, features, is_zero
+from escounts.confidence import (
+    Calibration,
+    Evidence,
+    alternates_features,
+    choice_features,
+    choose_views,
+    features,
+    is_zero,
+    repeats_features,
+)
 from escounts.inference.multi_rate import MultiRateModel
 from escounts.inference.views import BASE_RATE
 from escounts.synthetic import Generator
@@ -32,12 +41,13 @@ NOTHING_RIGHT = 0.95
 
 @dataclass(frozen=True)
 class Trial:
-    """One counted video: the true count, every view's evidence, and what is said with one exemplar ("guided"; nothing
-    where no whole repetition is in it)."""
+    """One counted video: the true count, every view's evidence, what is said with one exemplar ("guided"; nothing
+    where no whole repetition is in it), and whether the motion has two sides."""
 
     truth: float
     evidence: Sequence[Evidence]
     guided: Sequence[Evidence] = ()
+    alternates: bool = False
 
 
 def collect(
@@ -64,7 +74,8 @@ def collect(
         evidence = encoding.evidence()
         whole = [span for span in spans if span[0] >= 0 and span[1] <= encoding.end]
         shots = [encoding.encode_exemplar(*whole[len(whole) // 2])] if whole else []
-        trials.append(Trial(truth, evidence, encoding.evidence(shots) if shots else ()))
+        guided = encoding.evidence(shots) if shots else ()
+        trials.append(Trial(truth, evidence, guided, alternates=bool(batch.side_spans[0])))
     return trials
 
 
@@ -73,6 +84,7 @@ def calibrate(trials: Sequence[Trial], start: Calibration | None = None) -> Cali
     start = start or Calibration()
     start = replace(start, choice=fit_choice(trials, start))
     start = replace(start, nothing_below=fit_floor(trials, start))
+    start = replace(start, repeats=fit_repeats(trials, start), alternates=fit_alternates(trials))
     counted: list[tuple[Array, bool]] = []
     nothing: list[tuple[Array, bool]] = []
     for trial in trials:
@@ -141,6 +153,40 @@ def fit_floor(trials: Sequence[Trial], calibration: Calibration) -> float:
         if np.mean(np.round(counts) == 0) >= NOTHING_RIGHT:
             break
     return float(floor)
+
+
+def fit_repeats(trials: Sequence[Trial], calibration: Calibration) -> tuple[float, ...]:
+    """Weights of REPEATS, moved so that of the videos without repetitions NOTHING_RIGHT are answered with 0; none for
+    a model whose views do not say, or without videos of both kinds."""
+    clear = [trial for trial in trials if (trial.truth >= 0.95 or trial.truth < 0.05) and _says(trial)]
+    repeats = np.array([trial.truth >= 0.5 for trial in clear])
+    if not repeats.any() or repeats.all():
+        return ()
+    rows = np.stack([repeats_features(trial.evidence, BASE_RATE, calibration) for trial in clear])
+    weights = logistic(rows, repeats.astype(np.float64))
+    free = replace(calibration, repeats=(), nothing_below=0.0)
+    logits = [
+        logit if round(_count(trial.evidence, free)) else -np.inf
+        for trial, logit in zip(clear, rows @ weights, strict=True)
+        if trial.truth < 0.5
+    ]
+    weights[0] -= max(0.0, float(np.quantile(logits, NOTHING_RIGHT, method="higher")) + 1e-4)
+    return _rounded(weights)
+
+
+def fit_alternates(trials: Sequence[Trial]) -> tuple[float, ...]:
+    """Weights of ALTERNATES, from videos in which it can be seen; none for a model whose views do not say."""
+    seen = [trial for trial in trials if trial.truth >= 1.5 and _says(trial)]
+    two_sided = np.array([trial.alternates for trial in seen])
+    if not two_sided.any() or two_sided.all():
+        return ()
+    rows = np.stack([alternates_features(trial.evidence) for trial in seen])
+    return _rounded(logistic(rows, two_sided.astype(np.float64)))
+
+
+def _says(trial: Trial) -> bool:
+    """Whether the views say anything of the whole video."""
+    return all(view.repeats is not None for view in trial.evidence)
 
 
 def logistic(inputs_NF: Array, outcome_N: Array, *, steps: int = 50) -> Array:
