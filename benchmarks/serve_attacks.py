@@ -293,15 +293,19 @@ def main() -> None:
         paths = [clip(place / f"client{n}.mp4", n + 4, 6 + n * 0.7) for n in range(20)]
         storm = Storm(place, options.model, {path: counter.count(path).count for path in paths})
         try:
-            survivals = [
-                storm.run("20 clients counting", storm.crowd),
-                storm.run(f"{options.idle} idle connections", lambda: idle(storm.server, options.idle)),
-                storm.run("60 slow uploads", lambda: slow_uploads(storm.server, 60)),
-                storm.run("200 dropped streams", lambda: dropped_streams(storm.server, 200)),
-                storm.run("12 large JSON bodies", lambda: large_bodies(storm.server, 12)),
-                storm.run("6 bombs, counted and previewed", lambda: video_bombs(storm.server, place)),
-                storm.run(f"{options.kills} kills and starts", lambda: storm.kills(options.kills)),
-            ]
+            attacks: dict[str, Callable[[], Iterator[str]]] = {
+                "20 clients counting": storm.crowd,
+                f"{options.idle} idle connections": lambda: idle(storm.server, options.idle),
+                "60 slow uploads": lambda: slow_uploads(storm.server, 60),
+                "200 dropped streams": lambda: dropped_streams(storm.server, 200),
+                "12 large JSON bodies": lambda: large_bodies(storm.server, 12),
+                "6 bombs, counted and previewed": lambda: video_bombs(storm.server, place),
+                f"{options.kills} kills and starts": lambda: storm.kills(options.kills),
+            }
+            survivals = []
+            for name, attack in attacks.items():
+                survivals.append(storm.run(name, attack))
+                print(survivals[-1], flush=True)
         finally:
             storm.server.stop()
     text = table(counter.model.name, survivals)
