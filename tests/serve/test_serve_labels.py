@@ -1,94 +1,21 @@
-"""Labels as files: the CSV that training reads, Label Studio there and back, and over HTTP."""
+"""Labels over HTTP: saved as training reads them, as one dataset, and in the files of annotation tools."""
 
 from __future__ import annotations
 
-import csv
 import io
-import json
+import zipfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from serving import Client
 
 from escounts.datasets import folder
+from escounts.datasets.annotation_formats import LabelledFile
+from escounts.datasets.annotation_formats.plain_csv import write_file
+from escounts.datasets.registry import check_files
 from escounts.serve.app import Service
-from escounts.serve.labels import LabelError, from_label_studio, to_csv, to_label_studio, write_csv
-
-
-def test_csv_has_the_columns_that_training_reads() -> None:
-    rows = list(csv.DictReader(io.StringIO(to_csv([("a,b.mp4", "squat", [(0.5, 1.25), (2, 3)])]))))
-    assert rows == [
-        {"file": "a,b.mp4", "start_s": "0.500", "end_s": "1.250", "class": "squat"},
-        {"file": "a,b.mp4", "start_s": "2.000", "end_s": "3.000", "class": "squat"},
-    ]
-
-
-def test_the_dataset_reader_reads_them(tmp_path: Path) -> None:
-    labelled = [
-        ("a.mp4", "squat", [(0.5, 1.25), (2.0, 3.0)]),
-        ("still.mp4", "", []),
-        ("-b.mp4", "jump", [(1.0, 2.0)]),
-    ]
-    write_csv(tmp_path / "labels.csv", labelled)
-    videos = {video.name: video for video in folder.load(tmp_path).videos}
-    assert videos["a.mp4"].spans == ((0.5, 1.25), (2.0, 3.0))
-    assert videos["still.mp4"].count == 0
-    assert (tmp_path / videos["./-b.mp4"].name).resolve() == tmp_path / "-b.mp4"
-
-
-def test_no_cell_is_a_formula() -> None:
-    assert to_csv([("=cmd().mp4", "@x", [(0, 1)])]).splitlines()[1] == "./=cmd().mp4,0.000,1.000,'@x"
-
-
-@given(
-    frames=st.lists(st.tuples(st.integers(0, 900), st.integers(1, 90)), max_size=20),
-    fps=st.sampled_from([12.5, 25.0, 29.97, 30.0, 60.0]),
-)
-def test_label_studio_there_and_back_within_half_a_frame(frames: list[tuple[int, int]], fps: float) -> None:
-    spans = sorted({(start / 30, (start + length) / 30) for start, length in frames})
-    action, back = from_label_studio(
-        json.loads(json.dumps(to_label_studio("v.mp4", spans, fps=fps, duration=40.0, action="jump"))),
-        fps=25.0,
-        duration=40.0,
-    )
-    in_frames = {span: (round(span[0] * fps), round(span[1] * fps)) for span in spans}
-    # Spans that overlap may begin in one frame: then the shorter comes first on the way back.
-    kept = sorted((span for span, (first, last) in in_frames.items() if first != last), key=in_frames.__getitem__)
-    assert action == ("jump" if spans else "")
-    assert len(back) == len(kept)
-    for (start, end), (start_back, end_back) in zip(kept, sorted(back), strict=True):
-        assert abs(start - start_back) <= 0.51 / fps + 1e-3
-        assert abs(end - end_back) <= 0.51 / fps + 1e-3
-
-
-def test_label_studio_regions_count_frames_from_one() -> None:
-    task = to_label_studio("v.mp4", [(0.0, 1.0)], fps=25.0, duration=4.0)[0]
-    region = task["annotations"][0]["result"][0]
-    assert region["type"] == "timelinelabels"
-    assert region["value"] == {"ranges": [{"start": 1, "end": 26}], "timelinelabels": ["Repetition"]}
-
-
-@pytest.mark.parametrize(
-    "document",
-    [
-        [],
-        [{}, {}],
-        "text",
-        {"annotations": 3},
-        {"annotations": [{"result": 1}]},
-        {
-            "annotations": [
-                {"result": [{"type": "timelinelabels", "value": {"ranges": [{"start": 10**400, "end": 1}]}}]}
-            ]
-        },
-        {"annotations": [{"result": [{"type": "timelinelabels", "value": {"ranges": ["x"]}}]}]},
-    ],
-)
-def test_what_is_not_a_label_studio_task_is_refused(document: object) -> None:
-    with pytest.raises(LabelError):
-        from_label_studio(document, fps=25.0, duration=10.0)
+from escounts.serve.database import VideoRow
+from escounts.serve.labels import PIECE, dataset_zip, unique_names
 
 
 def test_saved_over_http_as_training_reads_them(client: Client, service: Service, clips: dict[int, Path]) -> None:
@@ -159,8 +86,63 @@ def test_a_wrong_container_duration_does_not_refuse_labels_of_real_frames(
 
 
 def test_labels_csv_with_overlapping_repetitions_is_refused_by_name(tmp_path: Path) -> None:
-    write_csv(tmp_path / "labels.csv", [("a.mp4", "", [(0.5, 1.5), (1.2, 2.0)]), ("b.mp4", "", [(0.5, 1.5)])])
+    overlapping = LabelledFile("a.mp4", ((0.5, 1.5), (1.2, 2.0)))
+    write_file(tmp_path / "labels.csv", [overlapping, LabelledFile("b.mp4", ((0.5, 1.5),))])
     dataset = folder.load(tmp_path)
     assert [video.name for video in dataset.videos] == ["b.mp4"]
     assert "a.mp4: repetitions 0.50–1.50 s and 1.20–2.00 s overlap" in str(dataset.problems[0])
     assert dataset.problems[0].unusable
+
+
+def test_everything_is_one_dataset_folder(
+    client: Client, service: Service, clips: dict[int, Path], tmp_path: Path
+) -> None:
+    videos = [client.send_video(clips[5], "same name.mp4") for _ in range(2)]
+    for video in videos:
+        client.start_count(video["id"], wait=30)
+        client.put(f"/api/videos/{video['id']}/labels", json={"spans": [{"start": 0.5, "end": 1.5}], "action": "up"})
+    answer = client.get("/api/labels/dataset.zip")
+    assert answer.headers["content-type"] == "application/zip"
+    with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:
+        assert archive.testzip() is None
+        archive.extractall(tmp_path)
+    dataset = folder.load(tmp_path)
+    assert {"same name.mp4", "same name (2).mp4"} <= {video.file for video in dataset.videos}
+    files = check_files(dataset, tmp_path, open_videos=True)
+    assert not files.missing and not files.problems and not dataset.problems
+    assert (tmp_path / "same name (2).mp4").read_bytes() == clips[5].read_bytes()
+
+
+def test_a_dataset_in_pieces_is_never_whole_in_memory(service: Service) -> None:
+    assert max(len(piece) for piece in dataset_zip(service)) < 2 * PIECE
+
+
+def test_names_in_a_dataset_are_readable_safe_and_unique() -> None:
+    sent = ["../../etc/passwd", "a.mp4", "A.mov", "a.mp4", "=cmd().mp4", "...", "labels.csv", "käse 1.mp4"]
+    rows = [VideoRow(str(i), name, "upload", f"{i}.mp4", 1, 0.0) for i, name in enumerate(sent)]
+    names = list(unique_names(rows).values())
+    assert names == [
+        "passwd.mp4", "a.mp4", "A (2).mp4", "a (3).mp4", "_cmd().mp4", "video.mp4", "labels.mp4", "käse 1.mp4",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("format", ["csv", "boris", "boris-tabular", "label-studio"])
+def test_labels_of_other_tools_there_and_back_over_http(client: Client, clips: dict[int, Path], format: str) -> None:
+    video = client.send_video(clips[7], f"tool-{format}.mp4")
+    client.start_count(video["id"], wait=30)
+    address = f"/api/videos/{video['id']}/labels"
+    spans = [{"start": 0.4, "end": 1.2}, {"start": 1.2, "end": 2.0}]
+    client.put(address, json={"spans": spans, "action": "bounce"})
+    exported = client.get(f"/api/labels/export/{format}")
+    assert exported.is_success, exported.text
+    client.put(address, json={"spans": [], "action": ""})
+    request = {"name": f"x.{'json' if format == 'label-studio' else 'csv'}", "text": exported.text, "only": "bounce"}
+    back = client.post("/api/labels/import", json=request).json()
+    assert video["id"] in back["saved"]
+    assert client.get(address).json()["spans"] == spans
+    assert client.post("/api/labels/import", json={"name": "x.eaf", "text": "<a>"}).status_code == 422
+
+
+def test_elan_exports_one_file_per_video(client: Client) -> None:
+    with zipfile.ZipFile(io.BytesIO(client.get("/api/labels/export/elan").content)) as archive:
+        assert archive.namelist() and all(name.endswith(".eaf") for name in archive.namelist())

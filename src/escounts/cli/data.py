@@ -6,6 +6,11 @@ from pathlib import Path
 
 import click
 
+from escounts.atomic_files import write_text
+from escounts.datasets.annotation_formats import FORMATS, Format, LabelError, read_labels, write_labels
+from escounts.datasets.annotation_formats.plain_csv import write_file
+from escounts.datasets.annotations import overlap_problem
+from escounts.datasets.folder import LABELS
 from escounts.datasets.generated import SyntheticSet, create
 from escounts.datasets.registry import DATASETS, check_files, load_dataset
 from escounts.datasets.tokens import TokenStore
@@ -16,7 +21,7 @@ SHOWN = 10
 
 @click.group()
 def command() -> None:
-    """Check a dataset, or make the generated one."""
+    """Check a dataset, take labels in and out, or make the generated one."""
 
 
 @command.command()
@@ -66,6 +71,42 @@ def verify(store: Path) -> None:
     if damaged:
         raise DataError(f"{store}: {len(damaged)} damaged: {', '.join(damaged)}; delete their files and encode again")
     click.echo(f"{store}: {len(opened.entries)} videos, all as written")
+
+
+@command.command("import")
+@click.argument("source", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.option("--root", type=click.Path(path_type=Path), required=True, help="Folder with your videos.")
+@click.option("--format", "name", type=click.Choice(list(FORMATS)), help="Told by the file when left out.")
+@click.option("--only", metavar="NAME", help="The behaviour, tier or label that is meant, when there are several.")
+@click.option("--fps", type=float, help="Frames a second of a Label Studio file that states none.")
+def import_(source: Path, root: Path, name: Format | None, only: str | None, fps: float | None) -> None:
+    """Take the labels of BORIS, ELAN, Label Studio or a CSV into the labels.csv of ROOT.
+
+    Labels of other videos in it are kept. Videos are found in ROOT by their file names.
+    """
+    found = read_labels(source, format=name, only=only, fps=fps)
+    path = root / LABELS
+    kept = {video.file: video for video in (read_labels(path, format="csv") if path.exists() else [])}
+    for video in found:
+        kept[video.file] = video
+        if (problem := overlap_problem(video.spans)) is not None:
+            raise LabelError(f"{source}: {video.file}: {problem}")
+        missing = "" if (root / video.file).exists() else f" (there is no {video.file} in {root} yet)"
+        click.echo(f"{video.file}: {len(video.spans)} repetitions{missing}")
+    root.mkdir(parents=True, exist_ok=True)
+    write_file(path, list(kept.values()))
+    click.echo(f"wrote {path}: {len(kept)} videos")
+
+
+@command.command()
+@click.option("--root", type=click.Path(path_type=Path), required=True, help="Folder with a labels.csv.")
+@click.option("--format", "name", type=click.Choice(list(FORMATS)), required=True)
+@click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="Folder to write to.")
+def export(root: Path, name: Format, out: Path) -> None:
+    """Write the labels.csv of ROOT for BORIS, ELAN or Label Studio."""
+    for file, text in write_labels(read_labels(root / LABELS, format="csv"), name).items():
+        write_text(out / file, text)
+        click.echo(f"wrote {out / file}")
 
 
 def _list(title: str, lines: list[str], show_all: bool) -> None:

@@ -1,20 +1,24 @@
-"""Corrections over HTTP: labels saved, as labels.csv, and to and from Label Studio."""
+"""Corrections over HTTP: labels saved, and to and from the files of annotation tools, one video's or all."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import io
+import zipfile
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, HTTPException
-from fastapi.responses import JSONResponse, PlainTextResponse
+from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 
+from escounts.datasets.annotation_formats import FORMATS, Format, guess_format, plain_csv, write_labels
+from escounts.datasets.annotation_formats.label_studio import read_tasks, task
 from escounts.datasets.annotations import overlap_problem
 from escounts.errors import OutputError
 from escounts.serve.access import GUARDED, PROBLEMS, USUAL_PROBLEMS, Services, VideoId, need_job, need_video
 from escounts.serve.database import LabelRow, VideoRow
-from escounts.serve.labels import from_label_studio, to_csv, to_label_studio, write_csv
-from escounts.serve.schemas import MOST_SPANS, Labels, SavedLabels
+from escounts.serve.labels import dataset_zip, labelled_file, labelled_videos, unique_names, write_labels_csv
+from escounts.serve.schemas import MOST_SPANS, ImportedLabels, LabelImport, Labels, SavedLabels
 
 router = APIRouter(
     prefix="/api",
@@ -22,6 +26,10 @@ router = APIRouter(
     responses=USUAL_PROBLEMS,
 )
 KEPT: dict[int | str, dict[str, Any]] = {status: PROBLEMS[status] for status in (409, 507)}
+ZIP: dict[int | str, dict[str, Any]] = {200: {"content": {"application/zip": {}}}}
+EXPORT: dict[int | str, dict[str, Any]] = {
+    200: {"content": {kind: {} for kind in ("text/csv", "application/json", "application/zip")}}
+}
 CSV: dict[int | str, dict[str, Any]] = {200: {"content": {"text/csv": {"schema": {"type": "string"}}}}}
 
 
@@ -48,10 +56,8 @@ def _save(
     if (overlap := overlap_problem(lasting)) is not None:
         raise HTTPException(422, f"{overlap}: move one of their borders")
     saved = service.database.save_labels(video_id, action, lasting, job=job)
-    files = {row.id: _file(service, row) for row in service.database.videos(limit=-1)}
-    labelled = [(files[row.video], row.action, row.spans) for row in service.database.labels() if row.video in files]
     try:
-        write_csv(service.settings.videos / "labels.csv", labelled)
+        write_labels_csv(service)
     except OutputError as error:
         raise HTTPException(507, "the labels are kept, but labels.csv could not be written") from error
     return SavedLabels.of(saved)
@@ -69,14 +75,53 @@ def labels_csv(service: Services, video_id: VideoId) -> PlainTextResponse:
     """One video's labels in the form `escounts train folder` reads."""
     row = need_video(service, video_id)
     label = _need(service, video_id)
-    return _csv(to_csv([(row.name, label.action, label.spans)]))
+    return _csv(plain_csv.write([labelled_file(row, label, row.name)]))
 
 
 @router.get("/labels.csv", response_class=PlainTextResponse, responses=CSV)
 def all_labels_csv(service: Services) -> PlainTextResponse:
     """All labelled videos in one labels.csv."""
-    names = {row.id: row.name for row in service.database.videos(limit=-1)}
-    return _csv(to_csv([(names[row.video], row.action, row.spans) for row in service.database.labels()]))
+    return _csv(plain_csv.write([labelled_file(row, label, row.name) for row, label in labelled_videos(service)]))
+
+
+@router.get("/labels/dataset.zip", response_class=StreamingResponse, responses=ZIP)
+def dataset(service: Services) -> StreamingResponse:
+    """All labelled videos with a labels.csv: unpacked, a folder for `escounts train folder` and `data check`."""
+    headers = {"content-disposition": 'attachment; filename="escounts-dataset.zip"'}
+    return StreamingResponse(dataset_zip(service), media_type="application/zip", headers=headers)
+
+
+@router.get("/labels/export/{format}", responses=EXPORT)
+def export_labels(service: Services, format: Format) -> Response:
+    """All labels as a file of an annotation tool; a zip where it takes one file per video."""
+    pairs = labelled_videos(service)
+    names = unique_names([row for row, _ in pairs])
+    files = write_labels([labelled_file(row, label, names[row.id]) for row, label in pairs], format)
+    if FORMATS[format].one_video:
+        packed = io.BytesIO()
+        with zipfile.ZipFile(packed, "w") as archive:
+            for name, text in files.items():
+                archive.writestr(name, text)
+        return _download(packed.getvalue(), "application/zip", f"labels-{format}.zip")
+    ((name, text),) = files.items()
+    kind = "application/json" if name.endswith(".json") else "text/csv"
+    return _download(text.encode(), kind, name.replace("labels", f"labels-{format}"))
+
+
+@router.post("/labels/import", dependencies=GUARDED, responses=KEPT)
+def import_labels(service: Services, request: LabelImport) -> ImportedLabels:
+    """Save the labels in a file of an annotation tool as those of the videos of the same names."""
+    entry = FORMATS[request.format or guess_format(request.name, request.text)]
+    known = {row.name: row for row in reversed(service.database.videos(limit=-1))}
+    saved, unknown = [], []
+    for labels in entry.read(request.text, request.only, request.fps):
+        row = known.get(labels.file)
+        if row is None:
+            unknown.append(labels.file)
+            continue
+        _save(service, row.id, labels.action, _within(labels.spans, _duration(service, row)))
+        saved.append(row.id)
+    return ImportedLabels(saved=saved, unknown=unknown)
 
 
 @router.get("/videos/{video_id}/label-studio")
@@ -84,26 +129,30 @@ def label_studio(service: Services, video_id: VideoId) -> JSONResponse:
     """The labels as a Label Studio task with timeline regions."""
     row = need_video(service, video_id)
     label = _need(service, video_id)
-    task = to_label_studio(
-        row.name, label.spans, fps=row.fps or 25.0, duration=row.duration or 0.0, action=label.action
-    )
     disposition = f"attachment; filename*=UTF-8''{quote(row.name, safe='')}.label-studio.json"
-    return JSONResponse(task, headers={"content-disposition": disposition})
+    return JSONResponse([task(labelled_file(row, label, row.name))], headers={"content-disposition": disposition})
 
 
 @router.post("/videos/{video_id}/label-studio", dependencies=GUARDED, responses=KEPT)
 def import_label_studio(
-    service: Services, video_id: VideoId, task: list[dict[str, Any]] | dict[str, Any]
+    service: Services, video_id: VideoId, document: list[dict[str, Any]] | dict[str, Any]
 ) -> SavedLabels:
-    """Save the timeline regions of a Label Studio export as this video's labels."""
+    """Save the timeline regions of a Label Studio export of one task as this video's labels."""
     row = need_video(service, video_id)
-    action, spans = from_label_studio(task, fps=row.fps or 25.0, duration=_duration(service, row))
-    return _save(service, video_id, action, spans)
+    found = read_tasks(document, fps=row.fps)
+    if len(found) != 1:
+        raise HTTPException(422, f"expected one Label Studio task, got {len(found)}")
+    return _save(service, video_id, found[0].action, _within(found[0].spans, _duration(service, row)))
 
 
-def _file(service: Services, row: VideoRow) -> str:
-    """What labels.csv calls a video: uploads lie beside it, files of the media root have their whole path."""
-    return str(Path(service.library.locate(row).path).resolve()) if row.source == "media" else row.file
+def _within(spans: Sequence[tuple[float, float]], duration: float) -> list[tuple[float, float]]:
+    """Spans cut to the video."""
+    return [(min(start, duration), min(end, duration)) for start, end in spans]
+
+
+def _download(content: bytes, kind: str, name: str) -> Response:
+    headers = {"content-disposition": f'attachment; filename="{name}"'}
+    return Response(content, media_type=kind, headers=headers)
 
 
 def _need(service: Services, video_id: str) -> LabelRow:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from escounts.datasets.annotation_formats import Format
 from escounts.serve.database import JobRow, LabelRow, VideoRow
 
 Identifier = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$", examples=["0" * 32])]
@@ -81,6 +82,24 @@ class Labels(Strict):
     spans: Annotated[list[Span], Field(max_length=MOST_SPANS)]
     action: Annotated[Text, Field(max_length=80)] = ""
     job: Identifier | None = None
+
+
+class LabelImport(Strict):
+    """A file of an annotation tool: its name, its text, and where they cannot be told, its format, which behaviour,
+    tier or label is meant, and the frames a second it counts in."""
+
+    name: Annotated[Text, Field(max_length=500)]
+    text: Annotated[Text, Field(max_length=8_000_000)]
+    format: Format | None = None
+    only: Annotated[Text, Field(max_length=200)] | None = None
+    fps: Annotated[float, Field(ge=1, le=1000)] | None = None
+
+
+class ImportedLabels(BaseModel):
+    """saved: ids of the videos that have these labels now. unknown: files of which there is no video here."""
+
+    saved: list[str]
+    unknown: list[str]
 
 
 class MediaChoice(Strict):

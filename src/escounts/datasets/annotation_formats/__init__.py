@@ -1,0 +1,76 @@
+"""Repetitions in the files of other annotation tools: read into labels, and written for them.
+
+One module per format. A file may hold several behaviours, tiers or labels; `only` names the one that is meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from escounts.datasets.annotation_formats import boris, elan, label_studio, plain_csv
+from escounts.datasets.annotation_formats.labelled_file import LabelError, LabelledFile
+
+__all__ = ["FORMATS", "Format", "LabelError", "LabelledFile", "guess_format", "read_labels", "write_labels"]
+
+Format = Literal["csv", "boris", "boris-tabular", "elan", "label-studio"]
+LARGEST = 64 * 2**20
+"""Bytes of a file that is read."""
+
+
+@dataclass(frozen=True)
+class FormatEntry:
+    """read: text of a file → labels. write: labels → text of a file. suffix: how such files end.
+
+    one_video: a file holds one video only.
+    """
+
+    summary: str
+    suffix: str
+    read: Callable[[str, str | None, float | None], list[LabelledFile]]
+    write: Callable[[Sequence[LabelledFile]], str]
+    one_video: bool = False
+
+
+FORMATS: dict[Format, FormatEntry] = {
+    "csv": FormatEntry("file, start_s, end_s, class", ".csv", plain_csv.read, plain_csv.write),
+    "boris": FormatEntry("BORIS, aggregated events", ".csv", boris.read, boris.write_aggregated),
+    "boris-tabular": FormatEntry("BORIS, tabular events", ".csv", boris.read, boris.write_tabular),
+    "elan": FormatEntry("ELAN, one tier", ".eaf", elan.read, elan.write, one_video=True),
+    "label-studio": FormatEntry("Label Studio, video timelines", ".json", label_studio.read, label_studio.write),
+}
+
+
+def guess_format(name: str, text: str) -> Format:
+    """The format of a file, by its name and first lines."""
+    if name.lower().endswith(".eaf") or "<ANNOTATION_DOCUMENT" in text[:4096]:
+        return "elan"
+    if name.lower().endswith(".json") or text.lstrip()[:1] in ("[", "{"):
+        return "label-studio"
+    return "boris" if boris.is_boris(text) else "csv"
+
+
+def read_labels(
+    path: Path, *, format: Format | None = None, only: str | None = None, fps: float | None = None
+) -> list[LabelledFile]:
+    """Labels of a file. format: None guesses it. only: a behaviour, tier or label. fps: where frames are counted."""
+    try:
+        if path.stat().st_size > LARGEST:
+            raise LabelError(f"{path} is larger than the {LARGEST // 2**20} MiB that are read")
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise LabelError(f"{path} cannot be read as text: {error}") from error
+    try:
+        return FORMATS[format or guess_format(path.name, text)].read(text, only, fps)
+    except LabelError as error:
+        raise LabelError(f"{path}: {error}") from error
+
+
+def write_labels(videos: Sequence[LabelledFile], format: Format) -> dict[str, str]:
+    """Files of a format by name: one for all videos, or one per video where the format holds no more."""
+    entry = FORMATS[format]
+    if not entry.one_video:
+        return {f"labels{entry.suffix}": entry.write(videos)}
+    return {f"{Path(video.file).stem}{entry.suffix}": entry.write([video]) for video in videos}

@@ -1,0 +1,163 @@
+"""BORIS events, as its exports of aggregated and of tabular events hold them (CSV or TSV, old and new columns).
+
+Aggregated: one row per event with start and stop. Tabular: one row per START, STOP or POINT. A point marks the end of
+a repetition.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+
+from escounts.datasets.annotation_formats.labelled_file import (
+    LabelError,
+    LabelledFile,
+    base_name,
+    chosen,
+    spans_of_points,
+)
+from escounts.datasets.annotations import number
+
+MEDIA = ("Media file name", "Media file", "Media file path", "Source")
+STARTS, STOPS = ("Start (s)", "Start (seconds)"), ("Stop (s)", "Stop (seconds)")
+DURATIONS = ("Media duration (s)", "Total length")
+RATES = ("FPS (frame/s)", "FPS")
+STATUS = ("Status", "Behavior type")
+NOTHING = "(no repetitions)"
+"""The behaviour of a row that says that a video has none: BORIS itself would leave the video out."""
+AGGREGATED = (
+    "Observation id", "Observation date", "Description", "Media file", "Total length", "FPS", "Subject", "Behavior",
+    "Behavioral category", "Behavior type", "Start (s)", "Stop (s)", "Duration (s)", "Comment start", "Comment stop",
+)  # fmt: skip
+TABULAR = (
+    "Observation id", "Observation date", "Description", "Observation duration", "Observation type", "Source",
+    "Media duration (s)", "FPS", "Subject", "Behavior", "Behavioral category", "Behavior type", "Time",
+    "Media file name", "Image index", "Image file path", "Comment",
+)  # fmt: skip
+Row = Mapping[str, str]
+
+
+def is_boris(text: str) -> bool:
+    """Whether a table has a behaviour column beside times, under whatever lines an old export puts before it."""
+    return _header(text.splitlines()) is not None
+
+
+def read(text: str, only: str | None = None, fps: float | None = None) -> list[LabelledFile]:
+    """Events of one behaviour by media file. only: the behaviour. fps is not needed."""
+    lines = text.splitlines()
+    place = _header(lines)
+    if place is None:
+        raise LabelError("no line with the columns Behavior and Time, or Behavior and Start (s), of a BORIS export")
+    delimiter = "\t" if "\t" in lines[place] else ","
+    reader = csv.DictReader(io.StringIO("\n".join(lines[place:])), delimiter=delimiter)
+    rows = [{key: value or "" for key, value in row.items() if key is not None} for row in reader]
+    behaviour = chosen((r["Behavior"] for r in rows if r["Behavior"] not in ("", NOTHING)), only, "behaviour")
+    by_media: dict[str, list[Row]] = {}
+    for row in rows:
+        group = by_media.setdefault(base_name(_first(row, MEDIA)) or row.get("Observation id", ""), [])
+        if row["Behavior"] == behaviour:
+            group.append(row)
+    return [_video(media, group, behaviour or "", rows) for media, group in by_media.items() if media]
+
+
+def _video(media: str, group: Sequence[Row], behaviour: str, rows: Sequence[Row]) -> LabelledFile:
+    about = next(row for row in rows if media in (base_name(_first(row, MEDIA)), row.get("Observation id", "")))
+    aggregated = any(name in about for name in STARTS)
+    pairs = [_aggregated(row) for row in group] if aggregated else _tabular(group, media)
+    points = [start for start, end in pairs if start == end]
+    spans = [(start, end) for start, end in pairs if start < end] + spans_of_points(points)
+    return LabelledFile(
+        media, tuple(sorted(spans)), behaviour, _number(about, RATES), duration=_number(about, DURATIONS)
+    )
+
+
+def _aggregated(row: Row) -> tuple[float, float]:
+    start, end = _number(row, STARTS), _number(row, STOPS)
+    if start is None or end is None or end < start or start < 0:
+        raise LabelError(f"an event of {row['Behavior']!r} from {_first(row, STARTS)!r} to {_first(row, STOPS)!r}")
+    return start, end
+
+
+def _tabular(group: Sequence[Row], media: str) -> list[tuple[float, float]]:
+    """START and STOP rows in pairs; a POINT is a pair of one time."""
+    pairs, begun = [], None
+    for row in sorted(group, key=lambda r: (_time(r, media), _first(r, STATUS).upper() != "STOP")):
+        time, status = _time(row, media), _first(row, STATUS).upper()
+        if status == "POINT":
+            pairs.append((time, time))
+        elif status == "START" and begun is None:
+            begun = time
+        elif status == "STOP" and begun is not None:
+            pairs.append((begun, time))
+            begun = None
+        else:
+            raise LabelError(f"{media}: {status or 'an event without status'} at {time:g} s does not follow its pair")
+    if begun is not None:
+        raise LabelError(f"{media}: START at {begun:g} s has no STOP; add it in BORIS and export again")
+    return pairs
+
+
+def _time(row: Row, media: str) -> float:
+    time = number(row, "Time")
+    if time is None or time < 0:
+        raise LabelError(f"{media}: time {row.get('Time')!r}; seconds are needed (export with times in seconds)")
+    return time
+
+
+def write_aggregated(videos: Sequence[LabelledFile]) -> str:
+    """One row per repetition with its start and stop."""
+    rows = []
+    for video in videos:
+        for start, end in video.spans or ((0.0, 0.0),):
+            behaviour = (video.action or "repetition") if video.spans else NOTHING
+            times = {"Start (s)": _ms(start), "Stop (s)": _ms(end), "Duration (s)": _ms(end - start)}
+            kind = {"Behavior": behaviour, "Behavior type": "STATE" if video.spans else "POINT"}
+            about = {"Media file": video.file, "Total length": _ms(video.duration), "FPS": _ms(video.fps)}
+            rows.append({"Observation id": video.file, "Subject": "No focal subject", **about, **kind, **times})
+    return _table(AGGREGATED, rows)
+
+
+def write_tabular(videos: Sequence[LabelledFile]) -> str:
+    """A START and a STOP per repetition."""
+    rows = []
+    for video in videos:
+        about = {"Observation id": video.file, "Observation type": "Media file(s)", "Source": video.file}
+        about |= {"Media file name": video.file, "Subject": "No focal subject"}
+        about |= {"Media duration (s)": _ms(video.duration), "FPS": _ms(video.fps)}
+        for start, end in video.spans:
+            for status, time in (("START", start), ("STOP", end)):
+                kind = {"Behavior": video.action or "repetition", "Behavior type": status, "Time": _ms(time)}
+                rows.append({**about, **kind})
+        if not video.spans:
+            rows.append({**about, "Behavior": NOTHING, "Behavior type": "POINT", "Time": _ms(0.0)})
+    return _table(TABULAR, rows)
+
+
+def _table(columns: Sequence[str], rows: Sequence[Row]) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _header(lines: Sequence[str]) -> int | None:
+    """The line that names the columns; old exports have a block about the observation before it."""
+    for place, line in enumerate(lines[:200]):
+        names = {name.strip().strip('"') for name in line.replace("\t", ",").split(",")}
+        if "Behavior" in names and ("Time" in names or names & set(STARTS)):
+            return place
+    return None
+
+
+def _first(row: Row, names: Sequence[str]) -> str:
+    return next((row[name] for name in names if row.get(name)), "")
+
+
+def _number(row: Row, names: Sequence[str]) -> float | None:
+    return next((value for name in names if (value := number(row, name)) is not None), None)
+
+
+def _ms(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"
