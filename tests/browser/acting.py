@@ -38,7 +38,7 @@ class opened:
     def __exit__(self, kind: object, *_: object) -> None:
         self.context.close()
         if kind is None:
-            assert self.problems == []
+            assert not self.problems, self.problems
 
 
 def choose(page: Page, *paths: Path) -> None:

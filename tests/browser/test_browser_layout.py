@@ -58,13 +58,17 @@ def test_on_a_phone_the_video_is_on_top_the_timeline_next_the_facts_last(
         expect(page.locator("#workspace")).to_be_hidden()
 
 
-def swipe(page: Page, selector: str, dx: int, dy: int) -> None:
+def swipe(page: Page, selector: str, dx: float, dy: float) -> None:
     """A finger over a part of the page."""
     box = page.locator(selector).bounding_box()
     assert box is not None
     x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
     session = page.context.new_cdp_session(page)
-    session.send("Input.synthesizeScrollGesture", {"x": x, "y": y, "xDistance": dx, "yDistance": dy, "speed": 900})
+    session.send("Input.dispatchTouchEvent", {"type": "touchStart", "touchPoints": [{"x": x, "y": y}]})
+    for step in range(1, 16):
+        point = {"x": x + dx * step / 15, "y": y + dy * step / 15}
+        session.send("Input.dispatchTouchEvent", {"type": "touchMove", "touchPoints": [point]})
+    session.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
 
 
 def test_a_vertical_swipe_over_the_timeline_scrolls(
@@ -81,3 +85,8 @@ def test_a_vertical_swipe_over_the_timeline_scrolls(
             assert page.locator(".exemplar-chip").count() == 0
             assert time_now(page) == before, "it does not move the picture"
             expect(page.locator("#labels-state")).to_have_text("")
+        page.evaluate("scrollTo(0, 0)")
+        set_mode(page, "watch")
+        swipe(page, ".tl-track", 90, 0)
+        eventually(lambda: time_now(page) > before + 1, 10)
+        assert page.evaluate("scrollY") == 0, "a horizontal one moves the picture"

@@ -119,7 +119,10 @@ def test_200_videos_stay_usable(crowd: opened) -> None:
     with crowd as page:
         expect(page.locator(".video-card")).to_have_count(200)
         expect(page.locator("img.there").first).to_be_visible()
-        page.wait_for_timeout(500)
+        before = -1
+        while before < len(asked):
+            before = len(asked)
+            page.wait_for_timeout(700)
         assert 5 <= len(asked) <= 40, "pictures are asked for when they come into view"
         took = page.evaluate(
             """async () => {

@@ -1,5 +1,7 @@
 // The REST service as functions. Every failure is an Error whose message is the server's own sentence.
 
+import { chosenModel } from "./models.js";
+
 const GUARD = { "X-Escounts": "1" };
 
 export class ApiError extends Error {
@@ -46,13 +48,17 @@ export const api = {
   deleteVideo: (id) => request("DELETE", `/api/videos/${id}`),
   media: () => request("GET", "/api/media"),
   chooseMedia: (file) => request("POST", "/api/media", { file }),
-  count: (video, options = {}) => request("POST", "/api/jobs", { video, ...options }),
+  count: (video, options = {}) => request("POST", "/api/jobs", { video, model: chosenModel(), ...options }),
   job: (id, unit) => request("GET", `/api/jobs/${id}${inUnit(unit)}`),
   jobs: (video) => request("GET", `/api/jobs?video=${video}`),
   cancel: (id) => request("POST", `/api/jobs/${id}/cancel`),
   labels: (video) => request("GET", `/api/videos/${video}/labels`),
   saveLabels: (video, labels) => request("PUT", `/api/videos/${video}/labels`, labels),
   importLabelStudio: (video, task) => request("POST", `/api/videos/${video}/label-studio`, task),
+  trainings: () => request("GET", "/api/trainings"),
+  train: (lesson) => request("POST", "/api/trainings", lesson),
+  cancelTraining: (id) => request("POST", `/api/trainings/${id}/cancel`),
+  models: () => request("GET", "/api/models"),
   fileAddress: (video) => `/api/videos/${video}/file`,
   previewAddress: (video) => `/api/videos/${video}/preview`,
   thumbnailAddress: (video) => `/api/videos/${video}/thumbnail`,
@@ -86,10 +92,11 @@ export function upload(file, name, source, onProgress) {
   return { promise, cancel: () => xhr.abort() };
 }
 
-/** Calls onJob with every change of every job; reconnects by itself. onState(true | false). */
-export function follow(onJob, onState) {
+/** Calls onJob and onTraining with every change of each; reconnects by itself. onState(true | false). */
+export function follow({ onJob, onTraining, onState }) {
   const stream = new EventSource("/api/events");
   stream.addEventListener("job", (event) => onJob(JSON.parse(event.data)));
+  stream.addEventListener("training", (event) => onTraining(JSON.parse(event.data)));
   stream.onopen = () => onState(true);
   stream.onerror = () => onState(false);
   return stream;

@@ -6,7 +6,9 @@ import { ask, openSession, setUpDialogs, setUpMedia, setUpTheme } from "./dialog
 import { byId, bytes, toast } from "./format.js";
 import { setUpKeys } from "./keys.js";
 import { Library } from "./library.js";
+import { chooseModel, showModels } from "./models.js";
 import { Stage } from "./stage.js";
+import { Teaching } from "./teach.js";
 
 const SAMPLE = "sample.mp4";
 
@@ -20,6 +22,17 @@ const stage = new Stage({
   others: () => [...library.videos.values()],
   onLabelled: (id, labels) => library.labelled(id, labels),
 });
+
+const teaching = new Teaching({
+  videos: () => [...library.videos.values()],
+  onUse: (name) => useModel(name).catch((error) => toast(error.message)),
+});
+
+async function useModel(name) {
+  chooseModel(name);
+  showModels(await api.models());
+  toast(`${name} counts from now on.${stage.video ? " Press Recount to see what it makes of this video." : ""}`);
+}
 
 async function home() {
   if (await stage.editor.mayLeave()) leave();
@@ -175,12 +188,15 @@ async function begin() {
   byId("limits").textContent = `Up to ${bytes(limits.max_upload)}${limits.keep_days ? `, kept for ${limits.keep_days} days` : ""}`;
   byId("browse").hidden = !limits.media_root;
   byId("model").textContent = limits.model;
+  byId("model-choice").onchange = (event) => useModel(event.target.value).catch((error) => toast(error.message));
+  showModels(await api.models());
   let begun = false;
-  follow(onJob, (alive) => {
+  const onState = (alive) => {
     byId("connection").hidden = alive;
     if (alive || !begun) catchUp().catch((error) => toast(error.message));
     begun = true;
-  });
+  };
+  follow({ onJob, onTraining: (training) => teaching.update(training), onState });
 }
 
 begin().catch((error) => toast(error.message));

@@ -154,6 +154,7 @@ export class Library {
     byId("remove-failed").hidden = failed === 0;
     byId("remove-failed").textContent = `Remove ${failed} failed`;
     byId("finding").hidden = this.videos.size < FEW && this.kind === "all" && !text;
+    byId("teach-open").hidden = this.videos.size === 0;
     byId("layout").classList.toggle("empty", this.videos.size + this.uploads.size === 0);
     byId("video-total").textContent = this.videos.size ? `· ${this.videos.size}` : "";
   }
