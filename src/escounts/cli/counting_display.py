@@ -20,13 +20,21 @@ def counting_display(what: str) -> Iterator[Callable[[int, int, str], None]]:
     columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         bar = progress.add_task("", total=None)
-        last = time.monotonic()
+        began = last = time.monotonic()
 
         def report(done: int, total: int, name: str) -> None:
             nonlocal last
             progress.update(bar, completed=done, total=total, description=name)
-            if not console.is_terminal and time.monotonic() - last > LINE_EVERY:
-                last = time.monotonic()
-                console.print(f"{done}/{total} {what}  {name}", highlight=False)
+            now = time.monotonic()
+            if not console.is_terminal and now - last > LINE_EVERY:
+                last = now
+                left = f", {time_left(done, total, now - began)} left" if done else ""
+                console.print(f"{done}/{total} {what}{left}  {name}", highlight=False)
 
         yield report
+
+
+def time_left(done: int, total: int, seconds: float) -> str:
+    """How long the rest takes at the pace so far, for a person."""
+    minutes = (total - done) * seconds / done / 60
+    return f"about {minutes / 60:.1f} h" if minutes >= 90 else f"about {max(1, round(minutes))} min"

@@ -1,0 +1,25 @@
+"""Plain progress lines say how long the rest takes."""
+
+from __future__ import annotations
+
+import pytest
+
+from escounts.cli import counting_display
+from escounts.cli.counting_display import time_left
+
+
+def test_time_left_is_told_at_the_pace_so_far() -> None:
+    assert time_left(10, 40, 100.0) == "about 5 min"
+    assert time_left(1, 1000, 60.0) == "about 16.6 h"
+    assert time_left(9, 10, 9.0) == "about 1 min"
+
+
+def test_plain_lines_when_it_is_not_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = iter([0.0, 10.0, 120.0, 130.0])
+    monkeypatch.setattr(counting_display.time, "monotonic", lambda: next(now))
+    with counting_display.counting_display("videos") as report:
+        report(1, 4, "a.mp4")
+        report(2, 4, "b.mp4")
+    assert capsys.readouterr().err.splitlines() == ["2/4 videos, about 2 min left  b.mp4"]
