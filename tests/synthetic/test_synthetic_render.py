@@ -11,11 +11,11 @@ import torch
 
 from escounts.synthetic import ClipBank, Generator, GeneratorConfig, MotionBank
 from escounts.synthetic.actions import Action
+from escounts.synthetic.composition import Composer
 from escounts.synthetic.cycles import CYCLES
 from escounts.synthetic.mechanisms import MECHANISMS, RIPPLE
 from escounts.synthetic.plan import Finish, Plan
 from escounts.synthetic.render import render
-from escounts.synthetic.staging import Stage
 from escounts.synthetic.strokes import draw_strokes
 
 STEADY = GeneratorConfig(
@@ -42,13 +42,13 @@ def check_repeats(frames_TCHW: torch.Tensor, plan: Plan, least: float = 0.02) ->
 
 @pytest.mark.parametrize("name", [*MECHANISMS, RIPPLE])
 def test_mechanisms_repeat_once_a_span(name: str) -> None:
-    stage = Stage(STEADY, None, None)
+    stage = Composer(STEADY, None, None)
     action = Action("mechanism", f"mechanism:{name}:11", "cycle", 12.0, 11, False, 0.5, 0.5, (0.0, 0.0))
     plan = fixed_period(stage, action, 12)
     check_repeats(render([plan], device="cpu", size=64).frames_BTCHW[0], plan)
 
 
-def fixed_period(stage: Stage, action: Action, period: int, length: int = 48) -> Plan:
+def fixed_period(stage: Composer, action: Action, period: int, length: int = 48) -> Plan:
     """The first performance whose tempo is near a whole number of frames, so that frames can be compared."""
     for seed in range(400):
         plan = stage.perform(np.random.default_rng(seed), action, length)
@@ -62,13 +62,13 @@ def fixed_period(stage: Stage, action: Action, period: int, length: int = 48) ->
 def test_exercises_repeat_once_a_span(name: str) -> None:
     way = "cycle" if name in CYCLES else "back"
     action = Action("exercise", f"exercise:{name}:5", way, 12.0, 5, False, 0.5, 0.5, (0.0, 0.0))
-    plan = fixed_period(Stage(STEADY, None, None), action, 12)
+    plan = fixed_period(Composer(STEADY, None, None), action, 12)
     check_repeats(render([plan], device="cpu", size=64).frames_BTCHW[0], plan)
 
 
 def test_alternating_sides_differ_and_cycles_do_not() -> None:
     action = Action("exercise", "exercise:kick:5:alternating", "back", 16.0, 5, True, 0.5, 0.5, (0.0, 0.0))
-    stage = Stage(STEADY, None, None)
+    stage = Composer(STEADY, None, None)
     differs = []
     for seed in range(6):
         plan = replace(stage.perform(np.random.default_rng(seed), action, 64), finish=Finish())
@@ -86,7 +86,7 @@ def test_footage_repeats_once_a_span(clips: ClipBank) -> None:
     row = clips.segments.cycle[0]
     segment = (int(row[0]), int(row[1]), int(row[2]))
     action = Action("clips", "clips:cycle:test", "cycle", 12.0, 4, False, 0.5, 0.5, (0.0, 0.0), segment)
-    plan = fixed_period(Stage(STEADY, clips, None), action, 12)
+    plan = fixed_period(Composer(STEADY, clips, None), action, 12)
     check_repeats(render([plan], device="cpu", size=64, bank_NHWC=clips.on("cpu")).frames_BTCHW[0], plan)
 
 
@@ -94,12 +94,12 @@ def test_motion_repeats_once_a_span(motion: MotionBank) -> None:
     row = motion.segments.cycle[motion.segments.cycle[:, 0] == 1][0]
     segment = (int(row[0]), int(row[1]), int(row[2]))
     action = Action("motion", "motion:cycle:test", "cycle", 12.0, 4, False, 0.5, 0.5, (0.0, 0.0), segment)
-    plan = fixed_period(Stage(STEADY, None, motion), action, 12)
+    plan = fixed_period(Composer(STEADY, None, motion), action, 12)
     check_repeats(render([plan], device="cpu", size=64).frames_BTCHW[0], plan)
 
 
 def test_frozen_negatives_do_not_move() -> None:
-    stage = Stage(STEADY, None, None)
+    stage = Composer(STEADY, None, None)
     action = Action("mechanism", "mechanism:wheel:3", "cycle", 12.0, 3, False, 0.5, 0.5, (0.0, 0.0))
     plans = [stage.negative(np.random.default_rng(seed), action, 16) for seed in range(80)]
     plan = next(plan for plan in plans if plan.kind == "negative:frozen")

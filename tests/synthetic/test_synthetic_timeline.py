@@ -16,10 +16,10 @@ from escounts.synthetic.timeline import (
     SHORTEST,
     Timeline,
     clock_of,
+    clock_without_repetitions,
     draw_period,
     draw_timeline,
     frame_times,
-    stray_clock,
 )
 
 CONFIG = GeneratorConfig()
@@ -80,17 +80,17 @@ def test_subframes_lie_within_their_frame() -> None:
 
 def test_stray_clocks_never_make_a_rhythm() -> None:
     times = frame_times(128, 1, 1.0)
-    once = stray_clock(seeded(2), times, "pass").stray
+    once = clock_without_repetitions(seeded(2), times, "pass").position
     assert once is not None
     steps = np.diff(once)
     assert (steps >= 0).all() or (steps <= 0).all()
-    still = stray_clock(seeded(2), times, "frozen").stray
+    still = clock_without_repetitions(seeded(2), times, "frozen").position
     assert still is not None and np.ptp(still) == 0
     for seed in range(20):
-        walk = stray_clock(seeded(seed), times, "wander").stray
+        walk = clock_without_repetitions(seeded(seed), times, "wander").position
         assert walk is not None and walk.min() >= 0 and walk.max() <= 1
     with pytest.raises(ValueError, match="expected one of"):
-        stray_clock(seeded(0), times, "backwards")
+        clock_without_repetitions(seeded(0), times, "backwards")
 
 
 def test_warped_phase_stays_monotone() -> None:

@@ -26,7 +26,7 @@ def batch_of(spans: list, side_spans: list, sibling: list[int]) -> GeneratedBatc
 def test_one_side_as_exemplar_asks_for_sides() -> None:
     full, sides = [(0.0, 20.0), (20.0, 40.0)], [(0.0, 10.0), (10.0, 20.0), (20.0, 30.0), (30.0, 40.0)]
     batch = batch_of([full], [sides], [-1])
-    config = PixelConfig(side=1.0, wobble=0.0, wobble_cells=0.0)
+    config = PixelConfig(side=1.0, border_jitter=0.0, border_jitter_cells=0.0)
     chosen, units = choose_exemplars(batch, 64, config, np.random.default_rng(0), shots=1)
     assert units == [sides] and chosen.cells_BS[0, 0] == 10.0
     _, zero_shot = choose_exemplars(batch, 64, config, np.random.default_rng(0), shots=0)
@@ -35,7 +35,7 @@ def test_one_side_as_exemplar_asks_for_sides() -> None:
 
 def test_borders_are_marked_with_the_error_that_is_asked_for() -> None:
     batch = batch_of([[(20.0, 24.0)]] * 400, [[]] * 400, [-1] * 400)
-    config = PixelConfig(wobble=0.0, wobble_cells=0.5)
+    config = PixelConfig(border_jitter=0.0, border_jitter_cells=0.5)
     chosen, _ = choose_exemplars(batch, 64, config, np.random.default_rng(0), shots=1)
     lengths = chosen.cells_BS[:, 0].numpy()
     assert abs(lengths.mean() - 4.0) < 0.15 and 0.55 < lengths.std() < 0.85 and lengths.min() >= 1.0
@@ -43,7 +43,7 @@ def test_borders_are_marked_with_the_error_that_is_asked_for() -> None:
 
 def test_exemplar_of_the_sibling_has_no_length() -> None:
     batch = batch_of([[(0.0, 10.0)], [(5.0, 30.0)]], [[], []], [1, 0])
-    config = PixelConfig(other=1.0, wobble=0.0, wobble_cells=0.0)
+    config = PixelConfig(other=1.0, border_jitter=0.0, border_jitter_cells=0.0)
     chosen, _ = choose_exemplars(batch, 64, config, np.random.default_rng(0), shots=1)
     assert chosen.source_BS[:, 0].tolist() == [1, 0]
     assert chosen.cells_BS[:, 0].tolist() == [0.0, 0.0]

@@ -94,8 +94,8 @@ def recorded_action(
 
 def progress(action: Action, clock: Clock) -> Floats:
     """(F,) how far along the motion: 0 at rest; back: 0 → 1 → 0 a repetition; cycle and loop: 0 → 1."""
-    if clock.stray is not None:
-        return clock.stray
+    if clock.position is not None:
+        return clock.position
     phase = np.clip(warp_phase(clock.phase, *action.warp), 0.0, 1.0)
     return there_and_back(phase, action.turn, action.ease) if action.way == "back" else phase
 

@@ -31,7 +31,7 @@ def action_track(
     at = begin + length * along
     fade = np.zeros(len(at))
     other = at.copy()
-    if action.way != "back" and clock.stray is None:
+    if action.way != "back" and clock.position is None:
         # The seam: hard for half of the loops, else faded into the frames before the segment.
         overlap = 0.0 if action.way == "loop" and action.recipe % 2 else 0.08 + 0.17 * (action.recipe % 97) / 97
         closing = (clock.rep >= 0) & (clock.phase > 1 - overlap)
@@ -107,7 +107,7 @@ def cut_track(rng: np.random.Generator, bank: ClipBank, times: Floats) -> Track:
     return at, at.copy(), np.zeros(len(at))
 
 
-def stage_footage(
+def place_footage(
     rng: np.random.Generator,
     config: GeneratorConfig,
     track: Track,

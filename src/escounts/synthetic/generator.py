@@ -8,15 +8,15 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from escounts.synthetic.action_sampling import draw_action
 from escounts.synthetic.actions import Action
-from escounts.synthetic.casting import draw_action
 from escounts.synthetic.clips import ClipBank
+from escounts.synthetic.composition import Composer, another_action
 from escounts.synthetic.config import GeneratorConfig
 from escounts.synthetic.curves import chance, seeded
 from escounts.synthetic.motion import MotionBank
 from escounts.synthetic.plan import Plan
 from escounts.synthetic.render import GeneratedBatch, render
-from escounts.synthetic.staging import Stage, another_action
 
 ACTION, LOOK, PAIRS = 1, 2, 3
 """Independent streams of random numbers: what is done, how it is shown, who is whose sibling."""
@@ -37,7 +37,7 @@ class Generator:
         self.clips = clips
         self.motion = motion
         self.seed = seed
-        self._stage = Stage(self.config, clips, motion)
+        self._composer = Composer(self.config, clips, motion)
 
     def plan(self, index: int, length: int) -> Plan:
         """The video `index` of `length` frames, decided but not drawn. numpy only, a few milliseconds."""
@@ -86,10 +86,10 @@ class Generator:
         draw = rng.random() * max(alone, self.config.negative + self.config.single)
         action = self._action(rng, length)
         if draw < self.config.negative:
-            return self._stage.negative(seeded(self.seed, index, LOOK), action, length)
+            return self._composer.negative(seeded(self.seed, index, LOOK), action, length)
         if draw < self.config.negative + self.config.single:
             return self._perform(action, index, length, single=True)
-        return self._perform(action, index, length, second=another_action(rng, self._stage, action, length))
+        return self._perform(action, index, length, second=another_action(rng, self._composer, action, length))
 
     def _action(self, rng: np.random.Generator, length: int) -> Action:
         return draw_action(rng, self.config, self.clips, self.motion, length)
@@ -106,7 +106,7 @@ class Generator:
     ) -> Plan:
         rng = seeded(self.seed, index, LOOK)
         single = single and action.way != "loop"  # a loop played once does not come back
-        plan = self._stage.perform(rng, action, length, single=single, second=second)
+        plan = self._composer.perform(rng, action, length, single=single, second=second)
         if chance(rng, self.config.reverse) if backwards is None else backwards:
             plan = replace(plan.reversed(), action=action.reversed_name())
         return plan

@@ -88,7 +88,7 @@ def action_poses(
         drift = gap[:, :1].copy()
         drift[..., 1] = 0
         poses = poses - along[:, None, None] * drift
-        if clock.stray is None:
+        if clock.position is None:
             late = np.clip((along - 0.65) / 0.35, 0, 1)
             late = late * late * (3 - 2 * late)
             poses = poses - late[:, None, None] * (gap - drift)

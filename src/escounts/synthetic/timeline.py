@@ -53,7 +53,7 @@ class Clock:
     """What a motion is driven by, for every drawn moment F.
 
     phase: 0..1 within the motion's unit (a side, where sides alternate), 0 at rest. rep: which unit, -1 at
-    rest. side: 0 or 1. stage: BEFORE, DURING, AFTER the repetitions. stray: set where nothing repeats; a
+    rest. side: 0 or 1. stage: BEFORE, DURING, AFTER the repetitions. position: set where nothing repeats; a
     position 0..1 along the motion that replaces the phase.
     """
 
@@ -63,7 +63,7 @@ class Clock:
     side: Ints
     stage: Ints
     units: int
-    stray: Floats | None = None
+    position: Floats | None = None
 
 
 def draw_timeline(
@@ -153,11 +153,11 @@ def clock_of(timeline: Timeline, times: Floats) -> Clock:
     return Clock(times, phase, rep.astype(np.int64), side.astype(np.int64), stage, max(len(units), 1))
 
 
-STRAYS = ("pass", "wander", "frozen")
+WITHOUT_REPETITIONS = ("pass", "wander", "frozen")
 """Ways a motion can go on without repeating."""
 
 
-def stray_clock(rng: np.random.Generator, times: Floats, way: str) -> Clock:
+def clock_without_repetitions(rng: np.random.Generator, times: Floats, way: str) -> Clock:
     """The clock of a video in which nothing repeats: one pass, a walk without rhythm, or a standstill."""
     length = float(times.max() - times.min()) + 1.0
     rest = np.zeros(len(times), dtype=np.int64)
@@ -165,13 +165,15 @@ def stray_clock(rng: np.random.Generator, times: Floats, way: str) -> Clock:
         begin = rng.uniform(-0.2, 0.5) * length
         end = max(begin, 0.0) + rng.uniform(0.2, 1.1) * length
         part = np.clip((times - begin) / (end - begin), 0, 1)
-        stray: Floats = part ** rng.uniform(0.6, 1.7)
+        position: Floats = part ** rng.uniform(0.6, 1.7)
         if chance(rng, 0.5):
-            stray = 1 - stray
+            position = 1 - position
     elif way == "wander":
-        stray = wander(rng, times, log_uniform(rng, 5.0, 0.5 * length + 6.0))
+        position = wander(rng, times, log_uniform(rng, 5.0, 0.5 * length + 6.0))
     elif way == "frozen":
-        stray = np.full(len(times), rng.random())
+        position = np.full(len(times), rng.random())
     else:
-        raise ValueError(f"stray clock {way!r} is unknown, expected one of {', '.join(STRAYS)}")
-    return Clock(times, np.zeros(len(times)), rest - 1, rest, rest, 1, stray)
+        raise ValueError(
+            f"a video without repetitions by {way!r} is unknown, expected one of {', '.join(WITHOUT_REPETITIONS)}"
+        )
+    return Clock(times, np.zeros(len(times)), rest - 1, rest, rest, 1, position)

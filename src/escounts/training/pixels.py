@@ -30,17 +30,17 @@ Rng = np.random.Generator
 
 @dataclass(frozen=True)
 class PixelConfig:
-    """lengths: frames a video, drawn per batch. shots: shares of 0, 1, 2 … exemplars. other: share of exemplars
+    """lengths: frames per video, drawn per batch. shots: shares of 0, 1, 2 … exemplars. other: share of exemplars
     taken from the sibling video where there is one. side: share of alternating videos with an exemplar in which
-    the exemplar is one side, so that each side counts. wobble, wobble_cells: error of an exemplar's borders, as a
-    part of its length and in cells: nobody marks a border to the frame."""
+    the exemplar is one side, so that each side counts. border_jitter, border_jitter_cells: error of an exemplar's
+    borders, as a part of its length and in cells: nobody marks a border to the frame."""
 
     lengths: tuple[int, ...] = (48, 64, 96, 128)
     shots: tuple[float, ...] = (0.5, 0.3, 0.2)
     other: float = 0.35
     side: float = 0.5
-    wobble: float = 0.06
-    wobble_cells: float = 0.8
+    border_jitter: float = 0.06
+    border_jitter_cells: float = 0.8
     validation_batches: int = 6
     validation_length: int = 128
 
@@ -219,8 +219,10 @@ def choose_exemplars(
                 number[row] = 0
                 break
             start, end = whole[rng.integers(len(whole))]
-            wobble = np.hypot((end - start) * config.wobble, config.wobble_cells) * rng.normal(size=2)
-            start, end = start + wobble[0], max(end + wobble[1], start + wobble[0] + 1.0)
+            border_jitter = np.hypot((end - start) * config.border_jitter, config.border_jitter_cells) * rng.normal(
+                size=2
+            )
+            start, end = start + border_jitter[0], max(end + border_jitter[1], start + border_jitter[0] + 1.0)
             source[row, slot], cell[row, slot] = video, exemplar_cells(start, end, length)
             cells[row, slot] = 0.0 if other else end - start
         if sides and number[row] == 0:

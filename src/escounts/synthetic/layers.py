@@ -1,4 +1,4 @@
-"""Performers: a scene's actions and clock become the layers that are drawn in front of the background."""
+"""A scene's actions and clock become the layers that are drawn in front of the background."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from escounts.synthetic.footage import (
     coded_track,
     cut_track,
     passing_track,
-    stage_footage,
+    place_footage,
     with_surroundings,
 )
 from escounts.synthetic.mechanisms import MECHANISMS, RIPPLE, sprite_path
@@ -98,14 +98,16 @@ def clip_layers(
                 np.where(on, later[2], track[2]),
             )
     clock = scene.acts[0].clock
-    footage = stage_footage(rng, config, track, scene.camera, clock, composite=composite, period=scene.period)
+    footage = place_footage(rng, config, track, scene.camera, clock, composite=composite, period=scene.period)
     return Layers(footage=footage)
 
 
 def _track(rng: np.random.Generator, config: GeneratorConfig, clips: ClipBank, act: Act) -> Track:
     track = action_track(rng, config, clips, act.action, act.clock)
     return (
-        track if act.clock.stray is not None else with_surroundings(rng, config, clips, act.action, act.clock, track)
+        track
+        if act.clock.position is not None
+        else with_surroundings(rng, config, clips, act.action, act.clock, track)
     )
 
 
@@ -147,7 +149,7 @@ def figure_layers(
             poses = poses * (1 - late) + _poses(rng, config, motion, act) * late
     poses = sway(rng, config, clock, poses, scene.period)
     during = np.any([act.clock.stage == DURING for act in scene.acts], axis=0)
-    during = during if during.any() and clock.stray is None else np.ones(len(during), dtype=bool)
+    during = during if during.any() and clock.position is None else np.ones(len(during), dtype=bool)
     view = draw_view(rng, poses[during], config=config, times=scene.times, aspect=scene.aspect)
     canvas = Canvas(len(scene.times))
     # Who passes by in a negative has neither rope nor bike.
@@ -168,9 +170,9 @@ def _poses(rng: np.random.Generator, config: GeneratorConfig, motion: MotionBank
     if action.source == "motion":
         assert motion is not None
         poses = action_poses(rng, config, motion, action, clock)
-        return poses if clock.stray is not None else lead_poses(rng, config, motion, action, clock, poses)
+        return poses if clock.position is not None else lead_poses(rng, config, motion, action, clock, poses)
     poses = exercise_track(rng, config, action, clock)
-    if clock.stray is not None:
+    if clock.position is not None:
         return poses
     if motion is not None and chance(rng, 0.6):
         # Before and after an exercise somebody moves as people do.
@@ -238,7 +240,7 @@ def _ripple(look: np.random.Generator, phase: Floats) -> Ripple:
 
 def _approach(rng: np.random.Generator, config: GeneratorConfig, clock: Clock, phase: Floats) -> Floats:
     """Before and after the repetitions a thing stands still, or moves by less than a whole cycle."""
-    if clock.stray is not None:
+    if clock.position is not None:
         return phase
     phase = phase.copy()
     for stage, sign in ((BEFORE, -1.0), (AFTER, 1.0)):

@@ -1,4 +1,4 @@
-"""Staging: an action, a schedule and a look become a plan."""
+"""An action, a schedule and a look become a plan."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from escounts.synthetic.action_sampling import draw_action
 from escounts.synthetic.actions import Action
 from escounts.synthetic.backdrops import draw_backdrop
 from escounts.synthetic.camera import draw_camera
-from escounts.synthetic.casting import draw_action
 from escounts.synthetic.clips import ClipBank
 from escounts.synthetic.config import GeneratorConfig
 from escounts.synthetic.curves import chance, log_uniform
 from escounts.synthetic.cycles import TWO_SIDED
 from escounts.synthetic.finish import draw_finish
 from escounts.synthetic.footage import coded_track, passing_track
-from escounts.synthetic.motion import MotionBank
-from escounts.synthetic.performers import (
+from escounts.synthetic.layers import (
     Act,
     Layers,
     Scene,
@@ -26,8 +25,16 @@ from escounts.synthetic.performers import (
     mechanism_layers,
     sprite_layers,
 )
+from escounts.synthetic.motion import MotionBank
 from escounts.synthetic.plan import Backdrop, Numbers, Plan
-from escounts.synthetic.timeline import Span, Timeline, clock_of, draw_timeline, frame_times, stray_clock
+from escounts.synthetic.timeline import (
+    Span,
+    Timeline,
+    clock_of,
+    clock_without_repetitions,
+    draw_timeline,
+    frame_times,
+)
 
 NEGATIVES = ("pass", "wander", "frozen", "pan", "light")
 """Ways in which nothing repeats; footage and motion capture have two more each."""
@@ -40,7 +47,7 @@ STILL_CAMERA = GeneratorConfig(
 
 
 @dataclass(frozen=True)
-class Stage:
+class Composer:
     """Where actions are performed: the recipe and the banks."""
 
     config: GeneratorConfig
@@ -98,10 +105,12 @@ class Stage:
             ways += MOTION_NEGATIVES
         weights = np.array([getattr(self.config, f"negative_{way}") for way in ways])
         way = str(rng.choice(ways, p=weights / weights.sum()))
-        clock = stray_clock(rng, frame_times(length, 1, 1.0), way if way in ("pass", "wander") else "frozen")
-        if action.way != "back" and clock.stray is not None:
+        clock = clock_without_repetitions(
+            rng, frame_times(length, 1, 1.0), way if way in ("pass", "wander") else "frozen"
+        )
+        if action.way != "back" and clock.position is not None:
             # Half of a cycle is not a return; a whole one would be a repetition.
-            clock = replace(clock, stray=0.5 * clock.stray)
+            clock = replace(clock, position=0.5 * clock.position)
         nothing = Timeline(length, max(action.period, 8.0), ())
         return self._shoot(rng, (Act(action, clock),), nothing, f"negative:{way}", 1, negative=way)
 
@@ -187,12 +196,12 @@ class Stage:
         return Backdrop(lens, frames=np.round(frames).astype(np.int64), ripple=layers.ripple)
 
 
-def another_action(rng: np.random.Generator, stage: Stage, first: Action, length: int) -> Action | None:
+def another_action(rng: np.random.Generator, composer: Composer, first: Action, length: int) -> Action | None:
     """An action to follow the first in the same video, or none where the recipe or the source says no."""
-    if not chance(rng, stage.config.second_action) or first.source not in ("clips", "motion") or first.alternating:
+    if not chance(rng, composer.config.second_action) or first.source not in ("clips", "motion") or first.alternating:
         return None
-    config = replace(stage.config, sprite_from_clip=0.0, alternate_footage=0.0, alternate_figures=0.0)
-    return draw_action(rng, config, stage.clips, stage.motion, length // 2, source=first.source)
+    config = replace(composer.config, sprite_from_clip=0.0, alternate_footage=0.0, alternate_figures=0.0)
+    return draw_action(rng, config, composer.clips, composer.motion, length // 2, source=first.source)
 
 
 def _halves(action: Action, timeline: Timeline) -> tuple[Span, ...]:

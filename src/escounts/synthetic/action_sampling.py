@@ -1,4 +1,4 @@
-"""Casting: drawing the action that is to be repeated, from the sources that are there."""
+"""Drawing the action that is to be repeated, from the sources that are there."""
 
 from __future__ import annotations
 
