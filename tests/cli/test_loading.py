@@ -37,7 +37,10 @@ def test_a_model_that_cannot_be_built_leaves_the_collector_on(frozen: int, monke
 
 def test_count_loads_its_model_so() -> None:
     """In a process of its own: this one has torch already."""
-    code = "import gc; from escounts.cli.count import Job, _load; job = Job('spectral', None, 'cpu', *[None] * 10); "
+    code = (
+        "import gc; from types import SimpleNamespace; from escounts.cli.count import _load; "
+        "job = SimpleNamespace(model='spectral', device='cpu'); "
+    )
     check = subprocess.run(
         [sys.executable, "-c", code + "_load(job); print(gc.get_freeze_count() > 0, gc.isenabled())"],
         capture_output=True,
