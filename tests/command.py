@@ -61,6 +61,7 @@ def as_nobody() -> str:
     # Import first: the checkout may lie where nobody may look.
     return (
         "import difflib, tempfile, escounts.counter, escounts.video, escounts.baselines.spectral\n"
+        "import escounts.zoo.building\n"
         "import escounts.output, escounts.output.finished, escounts.cli.count, escounts.cli.inputs\n"
         f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})\n"
     )

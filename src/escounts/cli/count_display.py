@@ -97,7 +97,8 @@ def table(rows: Sequence[Row]) -> str:
         name = printable(row.video.name)
         name = name if len(name) <= width else name[: width - 1] + "…"
         if row.about is None:
-            lines.append(f"{name:<{width}}  {'failed':>6}  {'':>10}  {row.reason}")
+            reason = printable(row.reason.removeprefix(f"{row.video}: "))
+            lines.append(f"{name:<{width}}  {'failed':>6}  {'':>10}  {reason}")
             continue
         probability = row.about.get("confidence_kind") == "probability"
         confidence = f"{row.about['confidence']:.2f}" if probability else "–"
