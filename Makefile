@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint docs release-test bench wheel clean
+.PHONY: demo test lint docs release-test release-check bench wheel clean
 
 demo: $(VENV)/.demo
 	$(BIN)/escounts count examples/sample.mp4 -o out/demo -f json,png,html --force
@@ -14,6 +14,9 @@ test: $(VENV)/.test
 
 release-test: $(VENV)/.test
 	$(BIN)/python -m pytest -m release
+
+release-check: $(VENV)/.test
+	$(BIN)/python .ci/release_check.py
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check src tests benchmarks

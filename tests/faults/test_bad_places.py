@@ -1,0 +1,94 @@
+"""A full disk, a folder that may not be written to, a clock that jumps, two runs at once, too little memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from command import finish, spawn
+from movies import bouncing, write_movie
+
+COUNT = ("count", "--model", "spectral", "-q")
+
+
+@pytest.fixture(scope="module")
+def videos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("videos")
+    for k in range(3):
+        write_movie(root / f"v{k}.mp4", bouncing(3, 3.0, size=(64, 48)))
+    return root
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 64 kB, where this user may mount one."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(place)], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("only root may mount a small disk")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def counts(folder: Path) -> dict[str, int]:
+    return {path.name: json.loads(path.read_text())["count"] for path in sorted(folder.glob("*.json"))}
+
+
+def test_a_full_disk_and_then_a_read_only_one(small_disk: Path, videos: Path) -> None:
+    """What fits is whole, the rest is reported and printed; with room again the second run completes."""
+    filler = small_disk / "filler"
+    filler.write_bytes(b"x" * 13 * 4096)
+    full = finish(spawn(*COUNT, videos, "-o", small_disk / "out", "-f", "json"), timeout=300)
+    assert full.code == 1 and "Traceback" not in full.err
+    assert "No space left" in full.err
+    assert all(count == 3 for count in counts(small_disk / "out").values())
+    assert not list((small_disk / "out").glob(".*.partial"))
+    filler.unlink()
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    closed = finish(spawn(*COUNT, videos, "-o", small_disk / "out", "-f", "json"), timeout=300)
+    assert closed.code in (1, 2) and "Read-only file system" in closed.err and "Traceback" not in closed.err
+    subprocess.run(["mount", "-o", "remount,rw,size=4m", str(small_disk)], check=True)
+    again = finish(spawn(*COUNT, videos, "-o", small_disk / "out", "-f", "json"), timeout=300)
+    assert again.code == 0, again.err
+    assert counts(small_disk / "out") == {"v0.json": 3, "v1.json": 3, "v2.json": 3}
+
+
+def test_two_runs_on_one_folder(videos: Path, tmp_path: Path) -> None:
+    both = [spawn(*COUNT, videos, "-o", tmp_path, "-f", "json,csv") for _ in range(2)]
+    for process in both:
+        done = finish(process, timeout=300)
+        assert done.code == 0, done.err
+    assert counts(tmp_path) == {"v0.json": 3, "v1.json": 3, "v2.json": 3}
+    assert not list(tmp_path.glob(".*.partial"))
+
+
+@pytest.mark.parametrize("jump", [-3 * 365 * 86400, 3 * 365 * 86400], ids=["three years back", "three years on"])
+def test_a_clock_that_jumps(videos: Path, tmp_path: Path, jump: int) -> None:
+    """Files from another time are neither swept away while somebody writes them nor counted again."""
+    first = finish(spawn(*COUNT, videos, "-o", tmp_path, "-f", "json"), timeout=300)
+    assert first.code == 0, first.err
+    written = {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("*.json")}
+    moved = f"import time; real = time.time; time.time = lambda: real() + {jump}\n"
+    second = finish(spawn(*COUNT, videos, "-o", tmp_path, "-f", "json", before=moved), timeout=300)
+    assert second.code == 0, second.err
+    assert {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("*.json")} == written, "counted again"
+    old = tmp_path / ".left.json.12345678.partial"
+    old.write_bytes(b"half")
+    os.utime(old, (time.time() + abs(jump), time.time() + abs(jump)))  # written "tomorrow"
+    third = finish(spawn(*COUNT, videos, "-o", tmp_path, "-f", "json"), timeout=300)
+    assert third.code == 0 and counts(tmp_path) == {"v0.json": 3, "v1.json": 3, "v2.json": 3}
+
+
+def test_too_little_memory_is_one_line(videos: Path, tmp_path: Path) -> None:
+    large = write_movie(tmp_path / "large.mp4", bouncing(3, 0.5, size=(3840, 2160), rate=10), rate=10)
+    limit = "import escounts.counter, escounts.zoo.building, escounts.output\n"
+    limit += "used = int(open('/proc/self/statm').read().split()[0]) * 4096\n"
+    limit += "resource.setrlimit(resource.RLIMIT_AS, (used + 60 * 2**20,) * 2)\n"
+    done = finish(spawn(*COUNT, large, before=limit), timeout=300)
+    assert done.code == 1 and "Traceback" not in done.err and len(done.err.splitlines()) == 1, done.err
