@@ -25,7 +25,7 @@ from escounts.output.pictures import frames_at, jpeg, telling_times
 from escounts.output.png import ORANGE, draw
 from escounts.output.srt import cues, timestamp
 from escounts.output.text import clock, describe, headline
-from escounts.results import CountResult, DensityMap, ExemplarSpan, Repetition
+from escounts.results import CountResult, DensityMap, ExemplarSpan, Hypothesis, Repetition
 from escounts.video import Video
 
 
@@ -103,6 +103,10 @@ def test_subtitles_count_along(result: CountResult, nothing: CountResult, tmp_pa
 def test_text_says_how_many_when_and_how_sure(result: CountResult, nothing: CountResult) -> None:
     text = describe(result, width=40)
     assert "4 repetitions, confidence 0.83 (model spectral, 0.2 s)" in text
+    alternating = replace(result, unit="cycle", hypotheses=(Hypothesis(4, "cycle", 0.6), Hypothesis(8, "side", 0.4)))
+    assert "4 repetitions (8 if left and right each count), confidence" in headline(alternating)
+    other_way = replace(alternating, unit="side", count=8)
+    assert "8 repetitions (4 if left and right count as one)" in headline(other_way)
     assert "0:02.0 – 0:03.0" in text and max(map(len, text.splitlines()[1:4])) <= 42
     assert "no repetitions" in describe(nothing) and "not sure" in describe(nothing)
     many = replace(result, repetitions=result.repetitions * 10, count=40)

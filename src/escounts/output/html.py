@@ -11,7 +11,7 @@ import numpy as np
 
 from escounts.atomic_files import write_text
 from escounts.output.pictures import frames_at, jpeg, telling_times
-from escounts.output.text import clock, confidence, printable
+from escounts.output.text import clock, confidence, other_unit, printable
 from escounts.results import CountResult
 
 _WIDTH, _HEIGHT = 1000, 220
@@ -32,7 +32,7 @@ def write(result: CountResult, path: Path, *, video: Path | None = None) -> None
             title=escape(f"{printable(Path(result.video).name)}: {result.count} {noun}"),
             name=escape(printable(Path(result.video).name)),
             count=result.count,
-            noun=noun,
+            noun=noun + other_unit(result),
             confidence=confidence(result),
             note=escape(note),
             note_class="" if note else "hidden",

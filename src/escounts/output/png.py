@@ -11,7 +11,7 @@ from escounts.atomic_files import atomic_file
 from escounts.errors import OutputError
 from escounts.extras import install_command
 from escounts.output.pictures import frames_at, telling_times
-from escounts.output.text import clock, confidence, printable
+from escounts.output.text import clock, confidence, other_unit, printable
 from escounts.results import CountResult
 
 TREAD = 0.02
@@ -52,6 +52,7 @@ def draw(figure: Any, result: CountResult, video: Path | None) -> Any:
         _strip(figure, axes, result, times, images, top)
     noun = "repetition" if result.count == 1 else "repetitions"
     figure.text(0.06, 0.93, f"{result.count} {noun}", fontsize=17, weight="bold", color=INK)
+    figure.text(0.06, 0.885, other_unit(result).strip(), fontsize=9.5, color=GREY)
     sure = confidence(result) + (" · not sure" if result.unsure else "")
     about = f"{printable(Path(result.video).name)} · model {result.model} · {sure}"
     figure.text(0.94, 0.935, about, fontsize=9.5, color=GREY, ha="right")
