@@ -251,22 +251,29 @@ def _best(
     before: Sequence[int],
     labelled: Sequence[int],
 ) -> _Recipe:
-    """Of the recipes that keep at least half of what can be gained on videos left out, the one that counts the videos
-    it learnt from best; then the one with the least error on videos left out. Ties go to the later checkpoint."""
+    """Of the recipes that count videos left out better than before, those that count the videos they learnt from
+    right, else nearly right, else all; of them the one with the least error on videos left out. Ties go to the later
+    checkpoint."""
     error = {recipe: Score.of(counts, labelled).error for recipe, counts in left_out.items()}
-    fitted = {recipe: Score.of(counts, labelled).error for recipe, counts in learnt.items()}
-    least = min(error.values())
-    allowed = least + max(Score.of(before, labelled).error - least, 0.0) / 2
-    kept = [recipe for recipe in left_out if error[recipe] <= allowed + 1e-9]
-    return min(kept, key=lambda recipe: (round(fitted[recipe], 6), round(error[recipe], 6), -recipe.step))
+    old = Score.of(before, labelled).error
+    better = [recipe for recipe in left_out if error[recipe] < old] or list(left_out)
+    right = [recipe for recipe in better if learnt[recipe] == labelled]
+    nearly = [recipe for recipe in better if _nearly(learnt[recipe], labelled)]
+    return min(right or nearly or better, key=lambda recipe: (round(error[recipe], 6), -recipe.step))
+
+
+def _nearly(counted: Sequence[int], labelled: Sequence[int]) -> bool:
+    """Whether every count is within one, or a twentieth, of its label."""
+    return all(abs(count - label) <= max(1, label / 20) for count, label in zip(counted, labelled, strict=True))
 
 
 def _report(
     videos: Sequence[LabelledVideo], before: Sequence[int], after: Sequence[int], fitted: Sequence[int]
 ) -> ActionReport:
     labelled, number = [video.count for video in videos], len(videos)
-    score_before, score_after, score_fitted = (Score.of(counts, labelled) for counts in (before, after, fitted))
-    helped = score_after.error < score_before.error and score_fitted.error < score_before.error
+    score_before, score_after = Score.of(before, labelled), Score.of(after, labelled)
+    fits = _nearly(fitted, labelled)
+    helped = score_after.error < score_before.error and fits
     if helped:
         message = (
             f"of {number} videos, each left out in turn, {score_after.right} are counted right (before: "
@@ -275,11 +282,13 @@ def _report(
     elif score_before.right == number:
         message = f"the model counts all {number} videos right already: there is nothing to learn"
     else:
-        message = (
-            f"it did not help: videos left out in turn are counted with a mean error of {score_after.error:.0%} "
-            f"(before: {score_before.error:.0%}), so the old model is kept. Check the labels, or label more videos "
-            "of this one action"
+        why = (
+            f"videos left out in turn are counted with a mean error of {score_after.error:.0%} "
+            f"(before: {score_before.error:.0%})"
+            if fits or score_after.error >= score_before.error
+            else "it still counts the videos it learnt from wrong"
         )
+        message = f"it did not help: {why}, so the old model is kept. Check the labels, or label more videos of this one action"
     rows = zip(videos, before, after, fitted, strict=True)
     outcomes = tuple(VideoOutcome(v.name, v.count, int(b), int(a), int(f)) for v, b, a, f in rows)
     return ActionReport(helped, message, score_before, score_after, outcomes)
