@@ -288,7 +288,7 @@ def _report(
             if fits or score_after.error >= score_before.error
             else "it still counts the videos it learnt from wrong"
         )
-        message = f"it did not help: {why}, so the old model is kept. Check the labels, or label more videos of this one action"
+        message = f"it did not help: {why}, so the old model is kept. Check the labels, or label more of this action"
     rows = zip(videos, before, after, fitted, strict=True)
     outcomes = tuple(VideoOutcome(v.name, v.count, int(b), int(a), int(f)) for v, b, a, f in rows)
     return ActionReport(helped, message, score_before, score_after, outcomes)
