@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,28 @@ def test_labels_are_saved_found_again_and_exported(page: Page, client: Client, s
     page.set_input_files("#import", str(wrong))
     expect(page.locator("#toasts")).to_contain_text("wrong.json is not JSON")
     assert len(spans(page)) == 2
+
+
+def test_labels_go_to_other_tools_and_come_back(page: Page, client: Client, sample: Path, tmp_path: Path) -> None:
+    choose(page, sample)
+    set_mode(page, "correct")
+    page.click("#save-labels")
+    expect(page.locator("#labels-state")).to_contain_text("Saved")
+    with page.expect_download() as boris:
+        page.select_option("#export", "boris")
+    text = Path(boris.value.path()).read_text()
+    assert sample.name in text
+    with page.expect_download() as dataset:
+        page.click("#dataset")
+    with zipfile.ZipFile(dataset.value.path()) as archive:
+        assert {"labels.csv", sample.name} <= {Path(name).name for name in archive.namelist()}
+    other = tmp_path / "other.csv"
+    other.write_text(f"file,start_s,end_s,class\n{sample.name},1.0,2.0,hop\nelsewhere.mp4,1,2,hop\n")
+    page.set_input_files("#import-all", str(other))
+    expect(page.locator("#toasts")).to_contain_text("Labels of 1 video imported. Not here: elsewhere.mp4.")
+    expect(page.locator("#labels-state")).to_have_text("Saved: 1")
+    assert len(spans(page)) == 1
+    expect(page.locator("#action")).to_have_value("hop")
 
 
 @pytest.mark.parametrize(

@@ -41,10 +41,14 @@ def take(page: Page, path: Path) -> None:
     assert path.stat().st_size < 900_000
 
 
-def prepare(page: Page, client: Client, *paths: Path) -> None:
+@pytest.fixture(autouse=True)
+def no_videos(client: Client) -> None:
+    """Deleted before the page is opened: it would ask for pictures of what is being deleted."""
     for video in client.get("/api/videos").json():
         client.delete(f"/api/videos/{video['id']}")
-    page.reload()
+
+
+def prepare(page: Page, *paths: Path) -> None:
     choose(page, *paths)
     if page.locator("#to-videos").is_visible():
         page.click("#to-videos")
@@ -64,7 +68,7 @@ def test_the_page(
 ) -> None:
     size = {"width": 1360, "height": 1260}
     with opened(browser, running[0], color_scheme=scheme, viewport=size) as page:
-        prepare(page, client, sample, other_clip)
+        prepare(page, sample, other_clip)
         if scheme == "dark":
             left, right = spans(page)[4]
             mark(page, left, right)
@@ -82,7 +86,7 @@ def test_the_phone(
 ) -> None:
     size = {"width": 390, "height": 844}
     with opened(browser, running[0], color_scheme="light", viewport=size, device_scale_factor=2) as page:
-        prepare(page, client, sample, other_clip)
+        prepare(page, sample, other_clip)
         page.evaluate("document.getElementById('next').click()")
-        page.evaluate("document.getElementById('screen').scrollIntoView()")
+        page.evaluate("scrollTo(0, 0)")
         take(page, folder / "serve-phone.png")

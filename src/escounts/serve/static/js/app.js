@@ -9,6 +9,7 @@ import { Library } from "./library.js";
 import { chooseModel, showModels } from "./models.js";
 import { Stage } from "./stage.js";
 import { Teaching } from "./teach.js";
+import { setUpTransfer } from "./transfer.js";
 
 const SAMPLE = "sample.mp4";
 
@@ -181,6 +182,13 @@ async function begin() {
     letGo: () => stage.timeline.choose(null),
     help: () => byId("help").click(),
     open: () => stage.video !== null,
+  });
+  setUpTransfer({
+    mayLeave: () => stage.editor.mayLeave(),
+    onImported: async (ids) => {
+      await library.refresh();
+      if (ids.includes(stage.video?.id)) await stage.reload();
+    },
   });
   setUpCamera((blob, name) => library.add(blob, { name, source: "camera" }));
   setUpMedia((video) => library.count(video).catch((error) => toast(error.message)));

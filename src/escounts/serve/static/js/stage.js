@@ -77,6 +77,12 @@ export class Stage {
     await this.showLatest();
   }
 
+  /** Shows the video's newest count and labels again. */
+  async reload() {
+    this.job = null;
+    await this.showLatest();
+  }
+
   #clear(video) {
     this.job = this.result = null;
     showNothing();
