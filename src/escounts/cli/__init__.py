@@ -13,6 +13,7 @@ COMMANDS = {
     "count": "Count the repetitions in videos.",
     "batch": "Count thousands of videos, here or on a Ray cluster, into Parquet.",
     "watch": "Count a camera, a stream or a file while it runs.",
+    "export": "Write a model for other runtimes (ONNX).",
     "models": "What can be loaded, from where, how big, on what it was trained.",
     "doctor": "Versions, device, decoders, weights: what works here.",
     "sample": "Draw the sample video with the project's own generator.",

@@ -24,6 +24,8 @@ def build_model(checkpoint: Path | None, device: str) -> CountingModel:
     """The counting model in a decoder or network checkpoint on a device ("auto", "cpu", "cuda"); None: `spectral`."""
     if checkpoint is None:
         return Spectral()
+    if checkpoint.is_dir():
+        return _exported(checkpoint, device)
     weights = store.describe(checkpoint)
     place = choose_device(device)
     network, metadata = _network(weights, place)
@@ -34,6 +36,16 @@ def build_model(checkpoint: Path | None, device: str) -> CountingModel:
     released = network.config.decoder.window_padding == "released"
     config = RELEASED_WINDOWS if released else PAPER_WINDOWS
     return PaperWindowModel(weights.name, network, device=place, config=config)
+
+
+def _exported(folder: Path, device: str) -> CountingModel:
+    if device not in ("auto", "cpu"):
+        raise ModelError(f"{folder}: an exported model runs on the CPU here; use --device cpu or auto, not {device}")
+    try:
+        from escounts.zoo.onnx_model import build_onnx_model  # noqa: PLC0415 - the extra [onnx]
+    except ImportError as error:
+        raise ModelError(f"{folder} needs ONNX Runtime ({error}); pip install 'escounts[onnx]'") from error
+    return build_onnx_model(folder)
 
 
 def _network(weights: StoredWeights, device: torch.device) -> tuple[Network, dict[str, str]]:

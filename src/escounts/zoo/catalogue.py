@@ -63,6 +63,8 @@ def find(name: str = "default") -> ModelEntry:
     """The entry of that name, or of a checkpoint's path; raises ModelError that lists the known names."""
     if name.endswith(".safetensors") and Path(name).is_file():
         return _own(store.describe(Path(name)))
+    if (Path(name) / "model.json").is_file():
+        return _exported(Path(name))
     models = _all()
     if name == "default":
         name = default_name()
@@ -133,6 +135,20 @@ def _paper_model(name: str, encoder: str, summary: str) -> ModelEntry:
         licence=source.licence,
         checkpoint=store.stored_path(name),
         state=lambda: _state(encoder, store.stored_path(name)),
+    )
+
+
+def _exported(folder: Path) -> ModelEntry:
+    """A folder that `escounts export` wrote."""
+    return ModelEntry(
+        name=str(folder),
+        summary="An exported model, run by ONNX Runtime.",
+        source=str(folder),
+        size_bytes=sum(file.stat().st_size for file in folder.iterdir()),
+        trained_on="what the exported model was trained on",
+        licence="that of the exported model",
+        checkpoint=folder,
+        state=lambda: "ready",
     )
 
 

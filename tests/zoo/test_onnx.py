@@ -1,0 +1,87 @@
+"""The exported model counts as the network does: any length, any number of exemplars. Random weights, tiny."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import torch
+
+import escounts
+from escounts.errors import ModelError
+from escounts.inference.multi_rate import MultiRateModel
+from escounts.nn.lite import LITE_TINY
+from escounts.nn.network import Network
+from escounts.zoo import catalogue
+from escounts.zoo.onnx_export import export_onnx
+from escounts.zoo.onnx_model import build_onnx_model
+
+
+@pytest.fixture(scope="module")
+def model() -> MultiRateModel:
+    torch.manual_seed(0)
+    return MultiRateModel("tiny", Network(LITE_TINY))
+
+
+@pytest.fixture(scope="module")
+def folder(model: MultiRateModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("exported")
+    export_onnx(model, folder)
+    return folder
+
+
+def moving_square(frames: int) -> list[np.ndarray]:
+    images = []
+    for t in range(frames):
+        image = np.full((64, 64, 3), 40, np.uint8)
+        x = int(20 + 15 * np.sin(t / 5))
+        image[20:40, x : x + 12] = 220
+        images.append(image)
+    return images
+
+
+@pytest.mark.parametrize("frames", [23, 431])
+@pytest.mark.parametrize("exemplars", [0, 1, 2])
+def test_the_folder_counts_as_the_network(model: MultiRateModel, folder: Path, frames: int, exemplars: int) -> None:
+    counted = []
+    for each in (model, escounts.load(str(folder)).model):
+        assert isinstance(each, MultiRateModel)
+        encoding = each.encode_images(moving_square(frames))
+        marked = [encoding.encode_exemplar(0.1 * k, 0.6 + 0.1 * k) for k in range(exemplars)]
+        counted.append(encoding.estimate(marked).density.values)
+    np.testing.assert_allclose(counted[1], counted[0], atol=1e-3)
+
+
+def test_lengths_and_numbers_of_exemplars_are_free_and_no_convolution_is_3d(folder: Path) -> None:
+    free = {"images": [0, 1], "tokens": [0, 1], "similarity": [0, 1], "exemplars": [0], "cells": [0]}
+    for name in ("encoder.onnx", "decoder.onnx"):
+        graph = onnx.load(folder / name).graph
+        for value in graph.input:
+            shape = value.type.tensor_type.shape.dim
+            assert [axis for axis, dim in enumerate(shape) if dim.dim_param] == free.get(value.name, [])
+        weights = {tensor.name: len(tensor.dims) for tensor in graph.initializer}
+        convolutions = [weights[node.input[1]] for node in graph.node if node.op_type == "Conv"]
+        assert all(axes <= 4 for axes in convolutions) and (convolutions or name == "decoder.onnx")
+
+
+def test_a_changed_or_missing_file_is_refused(folder: Path, tmp_path: Path) -> None:
+    changed = shutil.copytree(folder, tmp_path / "changed")
+    (changed / "decoder.onnx").write_bytes((folder / "decoder.onnx").read_bytes()[:-1] + b"x")
+    with pytest.raises(ModelError, match="not the file that was exported"):
+        build_onnx_model(changed)
+    (changed / "decoder.onnx").unlink()
+    with pytest.raises(ModelError, match="not a whole exported model"):
+        build_onnx_model(changed)
+    described = json.loads((changed / "model.json").read_text())
+    (changed / "model.json").write_text(json.dumps({**described, "format": "escounts-onnx-9"}))
+    with pytest.raises(ModelError, match="this version reads escounts-onnx-1"):
+        build_onnx_model(changed)
+
+
+def test_a_gpu_is_refused_with_what_to_do(folder: Path) -> None:
+    with pytest.raises(ModelError, match="use --device cpu or auto"):
+        catalogue.build(str(folder), "cuda")
