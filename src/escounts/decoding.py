@@ -33,7 +33,7 @@ among them: they make FFmpeg read files that nobody named."""
 _ATTACHED_PICTURE = 1024
 _LENIENT: dict[str, Any] = {"metadata_errors": "replace"} if int(av.__version__.split(".")[0]) < 19 else {}
 """Titles in broken encodings are nobody's concern; PyAV has no such option any more from version 19 on."""
-_OPTIONS = {
+OPEN_OPTIONS = {
     "protocol_whitelist": "file",
     "format_whitelist": ",".join(CONTAINERS),
     "pattern_type": "none",  # a % in an image's name is a %, and no other files are read for it
@@ -149,7 +149,7 @@ class FileSource:
             # "file:" keeps a colon in a name from being taken for a protocol.
             container = av.open(
                 f"file:{self.path}",
-                options=_OPTIONS,
+                options=OPEN_OPTIONS,
                 **_LENIENT,
             )
         except av.error.ArgumentError as error:
@@ -187,7 +187,7 @@ class FileSource:
         """Read all packets, decode none: where headers do not say how long the video is."""
         last, packets = 0.0, 0
         with self._opened(threads=1) as (container, stream):
-            for packet in _packets(container, stream):
+            for packet in packets(container, stream):
                 if packet.size == 0:
                     continue
                 packets += 1
@@ -250,7 +250,7 @@ def image_files(folder: Path) -> list[Path]:
     return sorted(found, key=lambda entry: [int(p) if p.isdigit() else p for p in re.split(r"(\d+)", entry.name)])
 
 
-def _packets(container: Any, stream: Any) -> Iterator[Any]:
+def packets(container: Any, stream: Any) -> Iterator[Any]:
     """The stream's packets. PyAV raises IndexError at the first packet of a stream that was not there when reading
     began (sound that begins later): reading goes on behind that packet."""
     for _ in range(NEW_STREAMS):
@@ -264,7 +264,7 @@ def _packets(container: Any, stream: Any) -> Iterator[Any]:
 def pictures(container: Any, stream: Any) -> Iterator[Any]:
     """Decoded pictures; damaged packets are skipped, as players do."""
     try:
-        for packet in _packets(container, stream):
+        for packet in packets(container, stream):
             try:
                 yield from packet.decode()
             except av.error.EOFError:

@@ -80,11 +80,13 @@ def _source_of(sound: Sound | None, opened: ExitStack) -> Any | None:
     import av  # noqa: PLC0415 - PyAV: a machine that only trains need not have it
     import av.error  # noqa: PLC0415 - PyAV: a machine that only trains need not have it
 
+    from escounts.decoding import OPEN_OPTIONS  # noqa: PLC0415 - PyAV, too
+
     if sound is None:
         return None
     try:
         for trial in (True, False):  # the first packets say whether it works, into a file that nobody keeps
-            source = opened.enter_context(av.open(f"file:{sound.video}", options={"protocol_whitelist": "file"}))
+            source = opened.enter_context(av.open(f"file:{sound.video}", options=OPEN_OPTIONS))
             if not source.streams.audio:
                 return None
             if trial:
@@ -107,12 +109,14 @@ def _copied(source: Any, sound: Sound, target: Any) -> Iterator[Any]:
 def _packets(source: Any, audio: Any, copy: Any, first: float, last: float) -> Iterator[Any]:
     import av.error  # noqa: PLC0415 - PyAV: a machine that only trains need not have it
 
+    from escounts.decoding import packets  # noqa: PLC0415 - PyAV, too
+
     shift = round(first / audio.time_base)
     written = None
     try:
         if first > 1.0:
             source.seek(shift, stream=audio)
-        for packet in source.demux(audio):
+        for packet in packets(source, audio):
             stamped = packet.size > 0 and packet.pts is not None and packet.dts is not None
             if not stamped or _seconds(packet) < first or (written is not None and packet.dts <= written):
                 continue
