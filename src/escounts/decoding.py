@@ -187,7 +187,7 @@ class FileSource:
         """Read all packets, decode none: where headers do not say how long the video is."""
         last, packets = 0.0, 0
         with self._opened(threads=1) as (container, stream):
-            for packet in packets(container, stream):
+            for packet in stream_packets(container, stream):
                 if packet.size == 0:
                     continue
                 packets += 1
@@ -250,7 +250,7 @@ def image_files(folder: Path) -> list[Path]:
     return sorted(found, key=lambda entry: [int(p) if p.isdigit() else p for p in re.split(r"(\d+)", entry.name)])
 
 
-def packets(container: Any, stream: Any) -> Iterator[Any]:
+def stream_packets(container: Any, stream: Any) -> Iterator[Any]:
     """The stream's packets. PyAV raises IndexError at the first packet of a stream that was not there when reading
     began (sound that begins later): reading goes on behind that packet."""
     for _ in range(NEW_STREAMS):
@@ -264,7 +264,7 @@ def packets(container: Any, stream: Any) -> Iterator[Any]:
 def pictures(container: Any, stream: Any) -> Iterator[Any]:
     """Decoded pictures; damaged packets are skipped, as players do."""
     try:
-        for packet in packets(container, stream):
+        for packet in stream_packets(container, stream):
             try:
                 yield from packet.decode()
             except av.error.EOFError:

@@ -109,14 +109,14 @@ def _copied(source: Any, sound: Sound, target: Any) -> Iterator[Any]:
 def _packets(source: Any, audio: Any, copy: Any, first: float, last: float) -> Iterator[Any]:
     import av.error  # noqa: PLC0415 - PyAV: a machine that only trains need not have it
 
-    from escounts.decoding import packets  # noqa: PLC0415 - PyAV, too
+    from escounts.decoding import stream_packets  # noqa: PLC0415 - PyAV, too
 
     shift = round(first / audio.time_base)
     written = None
     try:
         if first > 1.0:
             source.seek(shift, stream=audio)
-        for packet in packets(source, audio):
+        for packet in stream_packets(source, audio):
             stamped = packet.size > 0 and packet.pts is not None and packet.dts is not None
             if not stamped or _seconds(packet) < first or (written is not None and packet.dts <= written):
                 continue
