@@ -133,8 +133,10 @@ def test_the_new_model_is_chosen_by_its_name(page: Page, client: Client, other_c
     lessons.tell(error=None, report=None, remaining_s=None)
     page.reload()
     expect(page.locator("#verdict-done")).to_be_visible()
-    page.click("#teach-open")
     lessons.end(helped=True)
+    page.reload()
+    expect(page.locator("#verdict-done")).to_be_visible()
+    page.click("#teach-open")  # it ended while nobody looked: what it did is still there
     page.get_by_role("button", name="Count with my-bounce from now on").click(timeout=10_000)
     expect(page.locator("#teach-dialog")).to_be_hidden()
     expect(page.locator("#model-choice")).to_have_value("my-bounce")

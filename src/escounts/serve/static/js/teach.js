@@ -33,7 +33,7 @@ export class Teaching {
     byId("teach-dialog").showModal();
     try {
       const [latest] = await api.trainings();
-      this.#show(latest?.state === "running" || latest?.id === this.training?.id ? latest : null);
+      this.#show(latest && latest.state !== "cancelled" ? latest : null);
     } catch (error) {
       this.#problem(error.message);
     }
