@@ -1,0 +1,79 @@
+"""A batch of a million hours on paper: N machines, slow ones, machines that are taken away, a store with limits.
+
+    python benchmarks/million_hours.py
+
+Inputs are the constants below: one is measured here (the cost of counting), the others are assumptions to be changed.
+Prints a table of how long it takes, what it costs, and what is full first.
+"""
+
+from __future__ import annotations
+
+import heapq
+
+import numpy as np
+
+HOURS = 1_000_000
+SECONDS_PER_VIDEO = 300.0
+SPREAD = 0.9
+"""Lengths of videos are log-normal around the mean with this sigma."""
+COST = 0.15
+"""Processor seconds per second of 720p30 with `lite`: between slow (0.10) and fast motion (0.21), measured, without
+the second that loading takes (docs/models/lite.md)."""
+COST_SPREAD = 0.4
+CORES = 16
+MEGABITS = 3.0
+"""Of a video: what has to be fetched."""
+STORE_GIGABITS, NODE_GIGABITS = 400.0, 10.0
+PUTS = 3500.0
+"""Rows per second that one folder of an object store takes."""
+SLOW_SHARE, SLOWNESS = 0.03, 3.0
+TAKEN_PER_HOUR, AWAY_HOURS = 0.02, 0.1
+SAMPLE = 25
+"""Videos simulated per slot; the rest is more of the same."""
+
+
+def simulate(nodes: int, *, seed: int = 0) -> tuple[float, float, dict[str, float]]:
+    """Hours in all, core-hours, and the share of its limit that each part is used at."""
+    random = np.random.default_rng(seed)
+    slots = nodes * CORES // 2  # a process per two cores
+    videos = slots * SAMPLE
+    length = SECONDS_PER_VIDEO * random.lognormal(-(SPREAD**2) / 2, SPREAD, videos)
+    work = length * COST / 2 * random.lognormal(-(COST_SPREAD**2) / 2, COST_SPREAD, videos)
+    slow = np.where(random.random(nodes) < SLOW_SHARE, SLOWNESS, 1.0)
+    fetched = length * MEGABITS / 1000  # gigabits
+    wanted = slots * fetched.mean() / work.mean()  # gigabits per second if fetching took no time
+    share = min(1.0, STORE_GIGABITS / wanted, NODE_GIGABITS * nodes / wanted)
+    fetch = np.maximum(0.0, work * (1 / share - 1)) + fetched / NODE_GIGABITS
+    free = [(0.0, slot) for slot in range(slots)]
+    heapq.heapify(free)
+    spent = 0.0
+    for video in np.argsort(-work):  # longest first: the last one to end is a short one
+        begin, slot = heapq.heappop(free)
+        takes = work[video] * slow[slot % nodes] + fetch[video]
+        lost = 0.0
+        while random.random() < takes / 3600 * TAKEN_PER_HOUR:  # what was under way is begun again elsewhere
+            lost += takes * random.random() + AWAY_HOURS * 3600
+        spent += 2 * (takes + lost)
+        heapq.heappush(free, (begin + takes + lost, slot))
+    ends = np.array([end for end, _ in free])
+    scale = HOURS * 3600 / length.sum()
+    hours = (ends.mean() * scale + (ends.max() - ends.mean())) / 3600
+    rows = videos * scale / (hours * 3600)
+    full = {"cores": min(1.0, work.sum() / (work + fetch).sum()), "store": wanted * share / STORE_GIGABITS}
+    return hours, spent * scale / 3600, {**full, "rows": rows / PUTS}
+
+
+def main() -> None:
+    """Print the table."""
+    print("| machines | hours | core-hours | waiting for the store | store's bandwidth | rows written |")
+    print("|---|---|---|---|---|---|")
+    for nodes in (10, 100, 1000, 5000):
+        hours, cores, full = simulate(nodes)
+        print(
+            f"| {nodes:,} | {hours:,.0f} | {cores:,.0f} | {1 - full['cores']:.0%} | {full['store']:.0%} "
+            f"| {full['rows']:.0%} |"
+        )
+
+
+if __name__ == "__main__":
+    main()
