@@ -25,7 +25,7 @@ from escounts.evaluation.evaluating import evaluate_model, evaluate_named
 from escounts.evaluation.released import released_truth
 from escounts.evaluation.table_spec import EvalSpec
 from escounts.nn.decoder import PAPER, Decoder
-from escounts.nn.encoders import build_encoder
+from escounts.nn.encoders.registry import build_encoder
 from escounts.training.predictions import load_predictions
 from escounts.zoo.checkpoint import save_decoder, write_checkpoint
 
