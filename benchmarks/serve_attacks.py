@@ -34,8 +34,8 @@ from footage import replace_section
 from serve import HEADERS, Server, clip, counted, send
 
 RESULTS = Path(__file__).parent / "results" / "serve_attacks.json"
-LONGEST = 240.0
-"""Seconds an attack may take before it is called a hang."""
+LONGEST = 600.0
+"""Seconds after which a count that has not ended is called lost."""
 
 
 @dataclass(frozen=True)

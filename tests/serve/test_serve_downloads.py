@@ -57,6 +57,7 @@ def test_another_correction_replaces_the_drawing(client: Client, service: Servic
         client.put(f"/api/videos/{counted['video']}/labels", json={"spans": spans})
         drawn.append(fetch(client, counted, "png"))
     assert drawn[0] != drawn[1]
+    assert list((service.settings.renders / ".matplotlib").glob("fontlist*")), "made once, not by every worker"
     assert len(list(service.settings.renders.glob(f"{counted['id']}.corrected-*.png"))) == 1
 
 

@@ -105,6 +105,8 @@ def run(connection: Connection, options: WorkerOptions) -> None:
     if hasattr(os, "nice"):
         os.nice(5)  # the page answers first
     if options.scratch is not None:
+        # matplotlib keeps its list of fonts here; without a folder that it may write to, every worker makes it anew
+        os.environ["MPLCONFIGDIR"] = os.path.join(options.scratch, ".matplotlib")
         confine([Path(options.scratch)])  # what this machine cannot confine, `escounts doctor` says
     worker = Worker(connection, options)
     try:
