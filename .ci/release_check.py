@@ -71,9 +71,13 @@ def packages(place: Path, tools: str) -> list[Row]:
     """Wheel and sdist: the same bytes twice, and both count the sample in an empty environment."""
     committed = subprocess.run(["git", "log", "-1", "--format=%ct"], cwd=ROOT, capture_output=True, text=True)
     epoch = {"SOURCE_DATE_EPOCH": committed.stdout.strip() or "1700000000"}
+    source = place / "source"  # what is committed, and nothing that lies about beside it
+    source.mkdir()
+    archive = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, capture_output=True, check=True)
+    subprocess.run(["tar", "x", "-C", str(source)], input=archive.stdout, check=True)
     digests = []
     for turn in ("first", "second"):
-        run(tools, "-m", "build", "--outdir", str(place / turn), str(ROOT), env=epoch)
+        run(tools, "-m", "build", "--outdir", str(place / turn), str(source), env=epoch)
         digests.append(
             {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (place / turn).iterdir()}
         )
