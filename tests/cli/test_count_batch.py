@@ -139,6 +139,12 @@ def test_an_interrupt_that_looks_like_one_files_failure_ends_the_batch(three: li
     assert done.code == 130 and "interrupted" in done.err and "c.mp4" not in done.out + done.err
 
 
+def _children() -> set[int]:
+    """Processes that this one has spawned."""
+    found = subprocess.run(["pgrep", "-P", str(os.getpid()), "-f", "spawn_main"], capture_output=True, text=True)
+    return set(map(int, found.stdout.split()))
+
+
 def test_a_process_that_dies_takes_one_video_with_it(three: list[Path], tmp_path: Path) -> None:
     """Killed from outside, as the system does when memory runs out."""
     from escounts.cli.count_jobs import Task, side_by_side
@@ -146,11 +152,11 @@ def test_a_process_that_dies_takes_one_video_with_it(three: list[Path], tmp_path
     long = write_movie(tmp_path / "long.mp4", bouncing(300, 600.0, size=(320, 240), rate=10))
     tasks = [Task(v, v.stem, (), 0.0, None, False, False, "auto", None, ()) for v in (long, three[0], three[2])]
     outcomes = {}
+    earlier = _children()  # of tests before this one in the same process
     counting = side_by_side("spectral", "cpu", tasks, jobs=2)
     task, done = next(counting)
     outcomes[task.name] = done
-    children = subprocess.run(["pgrep", "-P", str(os.getpid()), "-f", "spawn_main"], capture_output=True, text=True)
-    os.kill(min(map(int, children.stdout.split())), 9)
+    os.kill(min(_children() - earlier), 9)
     outcomes |= {task.name: done for task, done in counting}
     assert len(outcomes) == 3 and sum(done.result is not None for done in outcomes.values()) == 2
     assert "its process died (code -9)" in next(d.failure or "" for d in outcomes.values() if d.failure)

@@ -144,7 +144,7 @@ def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path: Path, monkeypatch: 
 
 
 def test_not_a_store(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no token store"):
+    with pytest.raises(DataError, match="is not a token store"):
         TokenStore(tmp_path)
     (tmp_path / token_module.LAYOUT).write_text("{")
     with pytest.raises(DataError, match="cannot be read"):

@@ -315,6 +315,7 @@ def tiny_runner(make: Callable[[Table], TableRunner]) -> Callable[[Table], Table
     return made
 
 
+@pytest.mark.release  # minutes of training
 def test_quick_table_on_generated_videos(tmp_path: Path) -> None:
     """The whole chain: draw, encode, train both decoders, print; at least 30 % below the mean count."""
     table = replace(TABLES["3a"], rows=(*TABLES["3a"].rows, *TABLES["rivals"].rows[-2:]))

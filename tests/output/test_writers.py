@@ -307,7 +307,7 @@ def _twice(picture: Path, folder: Path) -> Path:
 def test_advice_is_something_not_done_yet(result: CountResult, nothing: CountResult) -> None:
     shown = replace(result, unsure=True)
     assert "not sure: look at it (" in headline(shown), "an exemplar was given already"
-    assert "give an exemplar" in headline(replace(shown, exemplars=()))
+    assert "mark one with --exemplar" in headline(replace(shown, exemplars=()))
     assert "--assume-repeats" in headline(replace(nothing, exemplars=()))
 
 
