@@ -76,11 +76,10 @@ async function onHistory() {
 
 /** An event of the stream. */
 async function onJob(job) {
-  if (!library.videos.has(job.video)) {
-    await library.refresh().catch(() => {});
-    return;
-  }
-  if (!library.update(job)) return;
+  const known = library.videos.has(job.video);
+  if (!known) await library.refresh().catch(() => {});
+  // While a new video's list was on its way it may have been opened: what this event says still has to be shown.
+  if (!library.update(job) && known) return;
   stage.prompt.offer([...library.videos.values()]);
   if (job.video === stage.video?.id && !stage.result) await stage.showLatest();
 }
