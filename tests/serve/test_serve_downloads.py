@@ -105,8 +105,12 @@ def test_a_labelled_video_never_expires(tmp_path: Path, clips: dict[int, Path]) 
     with service_running(tmp_path, devices=()) as (address, service), Client(address) as client:
         labelled, bare = (client.send_video(clips[5])["id"] for _ in range(2))
         with sqlite3.connect(service.settings.database) as connection:
-            connection.execute("UPDATE videos SET expires = 1, duration = 4.0")
+            connection.execute("UPDATE videos SET duration = 4.0")
         assert client.put(f"/api/videos/{labelled}/labels", json={"spans": SAID}).status_code == 200
+        with sqlite3.connect(
+            service.settings.database
+        ) as connection:  # after the labels: the service tidies up by itself
+            connection.execute("UPDATE videos SET expires = 1")
         service.maintain()
         assert [video["id"] for video in client.get("/api/videos").json()] == [labelled]
         assert (service.settings.videos / f"{labelled}.mp4").exists()
