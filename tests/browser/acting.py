@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import Browser, Page, Route, expect
+from serving import eventually
 
+# Milliseconds for everything that is waited for: a slow machine that others use is not a fault of the page.
 PATIENCE = 60_000
+expect.set_options(timeout=PATIENCE)
 
 
 class opened:
@@ -17,6 +20,7 @@ class opened:
     def __init__(self, browser: Browser, address: str, **options: Any) -> None:
         settings = {"viewport": {"width": 1440, "height": 960}, "accept_downloads": True, **options}
         self.context = browser.new_context(**settings)
+        self.context.set_default_timeout(PATIENCE)
         self.context.grant_permissions(["camera"], origin=address)
         self.page = self.context.new_page()
         self.address = address
@@ -46,13 +50,13 @@ def choose(page: Page, *paths: Path) -> None:
     page.set_input_files("#file", [str(path) for path in paths])
     for path in paths:
         card = page.locator(".video-card", has_text=path.name).first
-        expect(card).to_have_attribute("data-state", "done", timeout=PATIENCE)
+        expect(card).to_have_attribute("data-state", "done")
     shown(page)
 
 
 def shown(page: Page) -> int:
     """The big number, once it is there."""
-    expect(page.locator("#verdict-done")).to_be_visible(timeout=PATIENCE)
+    expect(page.locator("#verdict-done")).to_be_visible()
     return int(page.inner_text("#total"))
 
 
@@ -90,7 +94,7 @@ def recount(page: Page) -> int:
     """Press Recount and wait for the time it took to be stated."""
     page.evaluate("document.getElementById('recount-time').textContent = ''")
     page.click("#recount")
-    expect(page.locator("#recount-time")).to_contain_text("in ", timeout=PATIENCE)
+    expect(page.locator("#recount-time")).to_contain_text("in ")
     return shown(page)
 
 
@@ -105,6 +109,11 @@ def answer_with(page: Page, **changes: Any) -> None:
         route.fulfill(response=answer, json=document)
 
     page.route(re.compile(r"/api/jobs(/[0-9a-f]{32})?(\?unit=\w+)?$"), changed)
+
+
+def length(page: Page) -> float:
+    """Seconds of the open video, once the player knows them: before that it neither plays nor seeks."""
+    return float(eventually(lambda: page.evaluate("document.getElementById('player').duration || 0")))
 
 
 def time_now(page: Page) -> float:

@@ -140,6 +140,6 @@ def test_the_printed_address_lets_in(browser: Browser, locked: str) -> None:
 
 def test_a_file_no_browser_plays_is_shown_as_a_copy(page: Page, still_clip: Path) -> None:
     choose(page, still_clip)
-    eventually(lambda: page.evaluate("document.getElementById('player').videoWidth > 0"), 30)
+    eventually(lambda: page.evaluate("document.getElementById('player').videoWidth > 0"))
     expect(page.locator("#unplayable")).to_be_hidden()
     assert shown(page) >= 0

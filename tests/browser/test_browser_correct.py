@@ -136,7 +136,7 @@ def test_labels_go_to_other_tools_and_come_back(page: Page, client: Client, samp
 )
 def test_downloads(page: Page, sample: Path, name: str, magic: bytes) -> None:
     choose(page, sample)
-    with page.expect_download(timeout=60_000) as download:
+    with page.expect_download() as download:
         page.click(f"#downloads [data-format={name}]")
     content = Path(download.value.path()).read_bytes()
     assert content.lower().startswith(magic.lower())
@@ -150,6 +150,8 @@ def test_downloads(page: Page, sample: Path, name: str, magic: bytes) -> None:
 
 def test_deleting_asks_and_forgets(page: Page, client: Client, sample: Path) -> None:
     choose(page, sample)
+    expect(page.locator("img.there")).to_be_visible()  # a picture still on its way would be missed, and logged
+    expect(page.locator(".tl-film i").first).to_be_attached()
     page.click("#delete-video")
     page.get_by_role("button", name="Keep", exact=True).click()
     assert len(client.get("/api/videos").json()) == 1

@@ -9,7 +9,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from acting import answer_with, choose, open_card, shown, spans, time_now
+from acting import answer_with, choose, length, open_card, shown, spans, time_now
 from playwright.sync_api import Page, expect
 from serving import Client, eventually
 
@@ -39,7 +39,7 @@ def test_a_video_is_dropped(page: Page, sample: Path) -> None:
         }""",
         [content, "dropped.mp4"],
     )
-    expect(page.locator("#verdict-name")).to_have_text("dropped.mp4", timeout=60_000)
+    expect(page.locator("#verdict-name")).to_have_text("dropped.mp4")
     assert shown(page) > 0
 
 
@@ -49,7 +49,7 @@ def test_a_file_on_the_server_is_chosen(page: Page) -> None:
     expect(page.locator("#media")).to_contain_text("No videos")
     page.fill("#media-filter", "server")
     page.get_by_role("button", name="on the server.mp4").click()
-    expect(page.locator("#verdict-name")).to_have_text("on the server.mp4", timeout=60_000)
+    expect(page.locator("#verdict-name")).to_have_text("on the server.mp4")
     assert shown(page) > 0
     expect(page.locator("#kept")).to_contain_text("belongs to the server")
 
@@ -57,13 +57,13 @@ def test_a_file_on_the_server_is_chosen(page: Page) -> None:
 def test_a_recording_of_the_webcam_is_counted(page: Page, client: Client) -> None:
     page.click("#record")
     page.click("#camera-start")
-    expect(page.locator("#camera-clock")).to_contain_text(re.compile(r"0:0[23]"), timeout=20_000)
+    expect(page.locator("#camera-clock")).to_contain_text(re.compile(r"0:0[2-9]|0:[1-5]"))
     page.click("#camera-stop")
-    expect(page.locator("#verdict-name")).to_contain_text("Recording", timeout=60_000)
+    expect(page.locator("#verdict-name")).to_contain_text("Recording")
     shown(page)
     video = client.get("/api/videos").json()[0]
     assert video["source"] == "camera"
-    assert 1.0 < video["duration"] < 20.0
+    assert 1.0 < video["duration"] < 60.0
 
 
 def test_counting_shows_progress_and_is_cancelled(page: Page, client: Client, sample: Path) -> None:
@@ -75,7 +75,7 @@ def test_counting_shows_progress_and_is_cancelled(page: Page, client: Client, sa
         expect(card).to_have_attribute("data-state", "running")
         expect(page.locator("#busy-text")).to_contain_text("Counting")
         card.get_by_role("button", name="Cancel counting").click()
-        expect(card).to_have_attribute("data-state", "cancelled", timeout=20_000)
+        expect(card).to_have_attribute("data-state", "cancelled")
         expect(page.locator("#verdict-problem")).to_have_text("This count was cancelled.")
     finally:
         if client.worker_pid() == pid:
@@ -86,7 +86,7 @@ def test_an_upload_shows_progress_and_is_cancelled(page: Page, client: Client, t
     large = tmp_path / "large.mp4"
     large.write_bytes(bytes(3_000_000))
     session = page.context.new_cdp_session(page)
-    conditions = {"offline": False, "latency": 0, "downloadThroughput": -1, "uploadThroughput": 300_000}
+    conditions = {"offline": False, "latency": 0, "downloadThroughput": -1, "uploadThroughput": 100_000}
     session.send("Network.emulateNetworkConditions", conditions)
     page.set_input_files("#file", str(large))
     card = page.locator(".video-card.uploading")
@@ -101,25 +101,23 @@ def test_a_bad_file_says_why(page: Page, tmp_path: Path) -> None:
     bad = tmp_path / "letter.mp4"
     bad.write_text("Dear video,")
     page.set_input_files("#file", str(bad))
-    expect(page.locator(".video-card", has_text="letter.mp4")).to_have_attribute(
-        "data-state", "failed", timeout=30_000
-    )
+    expect(page.locator(".video-card", has_text="letter.mp4")).to_have_attribute("data-state", "failed")
     expect(page.locator("#verdict-problem")).to_contain_text("letter.mp4")
 
 
 def test_the_count_runs_up_as_it_plays(page: Page, sample: Path) -> None:
     choose(page, sample)
-    total = len(spans(page))
+    total, duration = len(spans(page)), length(page)
     assert page.inner_text("#tally-now") == "0"
     page.click("#player")
     expect(page.locator("#play")).to_have_attribute("aria-label", "Pause")
     begin = float(page.evaluate("parseFloat(document.querySelector('.tl-playhead').style.left)"))
-    eventually(lambda: page.inner_text("#tally-now") not in ("", "0"), 20)
+    eventually(lambda: page.inner_text("#tally-now") not in ("", "0"))
     page.keyboard.press(" ")
     expect(page.locator("#play")).to_have_attribute("aria-label", "Play")
     now = float(page.evaluate("parseFloat(document.querySelector('.tl-playhead').style.left)"))
     assert now > begin
-    position = time_now(page) / float(page.evaluate("document.getElementById('player').duration"))
+    position = time_now(page) / duration
     past = sum(end <= position + 1e-3 for _, end in spans(page))
     assert abs(int(page.inner_text("#tally-now")) - past) <= 1
     assert page.inner_text("#tally-all") == f"of {total}"
@@ -129,18 +127,18 @@ def test_spans_are_clicked_and_keys_move(page: Page, sample: Path) -> None:
     choose(page, sample)
     regions = page.locator(".region.rep")
     edges = spans(page)
-    duration = float(page.evaluate("document.getElementById('player').duration"))
+    duration = length(page)
     regions.nth(2).click()
     assert abs(time_now(page) - edges[2][0] * duration) < 0.1
     page.keyboard.press("n")
-    eventually(lambda: abs(time_now(page) - edges[3][0] * duration) < 0.1, 5)
+    eventually(lambda: abs(time_now(page) - edges[3][0] * duration) < 0.1)
     page.keyboard.press("p")
-    eventually(lambda: abs(time_now(page) - edges[2][0] * duration) < 0.15, 5)
+    eventually(lambda: abs(time_now(page) - edges[2][0] * duration) < 0.15)
     before = time_now(page)
     page.keyboard.press("ArrowRight")
-    eventually(lambda: abs(time_now(page) - before - 1) < 0.1, 5)
+    eventually(lambda: abs(time_now(page) - before - 1) < 0.1)
     page.keyboard.press("Shift+ArrowLeft")
-    eventually(lambda: abs(time_now(page) - before - 0.9) < 0.1, 5)
+    eventually(lambda: abs(time_now(page) - before - 0.9) < 0.1)
     assert page.locator(".region.rep.now").count() <= 1
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from acting import choose, open_card, opened, set_mode, time_now
+from acting import choose, length, open_card, opened, set_mode, time_now
 from playwright.sync_api import Browser, Page, expect
 from serving import Client, eventually
 
@@ -47,7 +47,8 @@ def test_on_a_phone_the_video_is_on_top_the_timeline_next_the_facts_last(
         assert [box["y"] for box in tops if box] == sorted(box["y"] for box in tops if box)
         inside(page, ".timeline", 844)
         page.evaluate("scrollTo(0, 600)")
-        page.wait_for_timeout(200)
+        eventually(lambda: page.evaluate("scrollY > 0"))
+        page.evaluate("new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)))")
         inside(page, "#screen", 844)
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
         page.evaluate("scrollTo(0, 0)")
@@ -76,17 +77,18 @@ def test_a_vertical_swipe_over_the_timeline_scrolls(
 ) -> None:
     with opened(browser, running[0], **PHONE) as page:
         choose(page, sample)
+        length(page)
         for mode in ("watch", "mark", "correct"):
             page.evaluate("scrollTo(0, 0)")
             set_mode(page, mode)
             before = time_now(page)
             swipe(page, ".tl-track", 0, -300)
-            eventually(lambda: page.evaluate("scrollY > 150"), 10)
+            eventually(lambda: page.evaluate("scrollY > 150"))
             assert page.locator(".exemplar-chip").count() == 0
             assert time_now(page) == before, "it does not move the picture"
             expect(page.locator("#labels-state")).to_have_text("")
         page.evaluate("scrollTo(0, 0)")
         set_mode(page, "watch")
         swipe(page, ".tl-track", 90, 0)
-        eventually(lambda: time_now(page) > before + 1, 10)
+        eventually(lambda: time_now(page) > before + 1)
         assert page.evaluate("scrollY") == 0, "a horizontal one moves the picture"

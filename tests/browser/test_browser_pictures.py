@@ -53,7 +53,7 @@ def prepare(page: Page, *paths: Path) -> None:
     if page.locator("#to-videos").is_visible():
         page.click("#to-videos")
     open_card(page, paths[0].name)
-    eventually(lambda: page.evaluate("document.getElementById('player').readyState >= 2"), 20)
+    eventually(lambda: page.evaluate("document.getElementById('player').readyState >= 2"))
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -33,7 +33,7 @@ def test_one_repetition_is_marked_and_counted_like(page: Page, client: Client, s
     assert abs(exemplar["start"] / duration - left) < 0.01
     assert abs(exemplar["end"] / duration - right) < 0.01
     said = [page.inner_text("#recount-time")]
-    while not re.fullmatch(r"in \d+ ms", said[-1]) and len(said) < 4:  # others may be busy on this machine
+    while not re.fullmatch(r"in \d+ ms", said[-1]) and len(said) < 9:  # others may be busy on this machine
         recount(page)
         said.append(page.inner_text("#recount-time"))
     assert re.fullmatch(r"in \d+ ms", said[-1]), f"under a second, was {said}"
@@ -157,7 +157,7 @@ def test_an_exemplar_is_borrowed_from_another_video(
     lender = next(v for v in client.get("/api/videos").json() if v["name"] == other_clip.name)
     fourth = client.job(lender["job"]["id"])["result"]["repetitions"][3]
     shows = "const v = document.getElementById('borrow-video'); return v.currentTime"
-    eventually(lambda: fourth["start"] - 0.1 <= page.evaluate(f"() => {{ {shows} }}") <= fourth["end"] + 0.1, 10)
+    eventually(lambda: fourth["start"] - 0.1 <= page.evaluate(f"() => {{ {shows} }}") <= fourth["end"] + 0.1)
     page.click("#borrow-use")
     chip = page.locator(".exemplar-chip")
     expect(chip).to_contain_text(other_clip.name)

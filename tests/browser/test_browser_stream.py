@@ -50,10 +50,11 @@ def test_a_count_that_ends_before_the_list_is_there_is_shown(
         client.ended(video["job"]["id"])
         expect(page.locator("#verdict-name")).to_have_text(sample.name)
         late = {**video, "duration": None, "job": {**video["job"], "state": "running", "progress": 0.1}}
+        eventually(lambda: page.wait_for_timeout(20) or held)
         held[0].fulfill(json=[] if known == "nothing" else [late])
         card = page.locator(".video-card", has_text=sample.name)
-        expect(card).to_have_attribute("data-state", "done", timeout=10_000)
-        expect(page.locator("#verdict-done")).to_be_visible(timeout=10_000)
+        expect(card).to_have_attribute("data-state", "done")
+        expect(page.locator("#verdict-done")).to_be_visible()
         page.wait_for_timeout(300)
         assert card.get_attribute("data-state") == "done", "the late answer does not undo it"
         assert shown(page) == client.job(video["job"]["id"])["count"]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from acting import choose, recount, shown
 from playwright.sync_api import Page, Route, expect
-from serving import Client
+from serving import Client, eventually
 
 VIDEOS = [
     {"video": "1", "name": "one.mp4", "labelled": 8, "before": 4, "after": 8, "fitted": 8},
@@ -91,6 +91,12 @@ def labelled(page: Page, client: Client, other_clip: Path) -> None:
     shown(page)
 
 
+def label_third(client: Client) -> None:
+    """The last of the three, so that there are enough."""
+    third = next(video for video in client.get("/api/videos").json() if video["name"] == "third.mp4")
+    label(client, third["id"])
+
+
 def begin(page: Page, name: str = "my-bounce") -> None:
     page.fill("#teach-name", name)
     page.click("#teach-start")
@@ -101,8 +107,7 @@ def test_it_is_taught_with_three_labelled_videos(page: Page, client: Client, lab
     page.click("#teach-open")
     expect(page.locator("#teach-total")).to_have_text("2 labelled videos; 1 more needed")
     expect(page.locator("#teach-start")).to_be_disabled()
-    third = next(video for video in client.get("/api/videos").json() if video["name"] == "third.mp4")
-    label(client, third["id"])
+    label_third(client)
     page.reload()
     page.click("#teach-open")
     expect(page.locator("#teach-videos li")).to_have_text(["third.mp4 · 2", "second.mp4 · 2", "bounce.mp4 · 2"])
@@ -112,11 +117,9 @@ def test_it_is_taught_with_three_labelled_videos(page: Page, client: Client, lab
     begin(page)
     expect(page.locator("#teach-busy")).to_be_visible()
     lessons.tell(stage="checking", progress=0.8, remaining_s=12)
-    expect(page.locator("#teach-stage")).to_have_text(
-        "my-bounce: leaving each video out once, 80 % 12 s left", timeout=10_000
-    )
+    expect(page.locator("#teach-stage")).to_have_text("my-bounce: leaving each video out once, 80 % 12 s left")
     lessons.end(helped=True)
-    expect(page.locator("#teach-done")).to_be_visible(timeout=10_000)
+    expect(page.locator("#teach-done")).to_be_visible()
     (_, asked) = lessons.asked[0]
     assert (asked["name"], asked["replace"], len(asked["videos"])) == ("my-bounce", False, 3)
     expect(page.locator("#teach-message")).to_have_text("Of 2 videos 1 is counted right (before: 0).")
@@ -137,7 +140,7 @@ def test_the_new_model_is_chosen_by_its_name(page: Page, client: Client, other_c
     page.reload()
     expect(page.locator("#verdict-done")).to_be_visible()
     page.click("#teach-open")  # it ended while nobody looked: what it did is still there
-    page.get_by_role("button", name="Count with my-bounce from now on").click(timeout=10_000)
+    page.get_by_role("button", name="Count with my-bounce from now on").click()
     expect(page.locator("#teach-dialog")).to_be_hidden()
     expect(page.locator("#model-choice")).to_have_value("my-bounce")
     expect(page.locator("#toasts")).to_contain_text("my-bounce counts from now on. Press Recount")
@@ -161,13 +164,13 @@ def test_the_new_model_is_chosen_by_its_name(page: Page, client: Client, other_c
 
 def test_what_did_not_help_is_not_offered(page: Page, client: Client, labelled: None) -> None:
     lessons = Lessons(page)
+    label_third(client)
     page.reload()
     page.click("#teach-open")
-    page.evaluate("document.getElementById('teach-start').disabled = false")
     begin(page)
     expect(page.locator("#teach-busy")).to_be_visible()
     lessons.end(helped=False)
-    expect(page.locator("#teach-done")).to_be_visible(timeout=10_000)
+    expect(page.locator("#teach-done")).to_be_visible()
     expect(page.locator("#teach-use")).to_be_hidden()
     lessons.training = None
     page.click("#teach-again")
@@ -176,21 +179,21 @@ def test_what_did_not_help_is_not_offered(page: Page, client: Client, labelled: 
 
 def test_training_is_cancelled(page: Page, client: Client, labelled: None) -> None:
     lessons = Lessons(page)
+    label_third(client)
     page.reload()
     page.click("#teach-open")
-    page.evaluate("document.getElementById('teach-start').disabled = false")
     begin(page)
     page.click("#teach-cancel")
-    expect(page.locator("#teach-form")).to_be_visible(timeout=10_000)
+    expect(page.locator("#teach-form")).to_be_visible()
     assert lessons.asked[-1][0] == "cancel"
 
 
 def test_a_model_taught_before_is_replaced_only_when_asked(page: Page, client: Client, labelled: None) -> None:
     lessons = Lessons(page)
     lessons.models.append({"name": "my-bounce", "summary": "", "own": True, "default": False})
+    label_third(client)
     page.reload()
     page.click("#teach-open")
-    page.evaluate("document.getElementById('teach-start').disabled = false")
     begin(page)
     page.get_by_role("button", name="Keep it").click()
     assert lessons.asked == []
@@ -198,3 +201,46 @@ def test_a_model_taught_before_is_replaced_only_when_asked(page: Page, client: C
     page.get_by_role("button", name="Replace it").click()
     expect(page.locator("#teach-busy")).to_be_visible()
     assert lessons.asked[0][1]["replace"] is True
+
+
+def test_a_training_that_failed_before_its_start_was_answered_is_not_shown_as_running(
+    page: Page, client: Client, labelled: None
+) -> None:
+    lessons = Lessons(page)
+    label_third(client)
+    held: list[Route] = []
+    page.route(
+        "**/api/trainings", lambda route: held.append(route) if route.request.method == "POST" else route.fallback()
+    )
+    page.reload()
+    page.click("#teach-open")
+    begin(page)
+    eventually(lambda: page.wait_for_timeout(20) or held)
+    lessons.training = {"id": "7", "name": "my-bounce", "state": "running", "stage": None, "progress": 0.0}
+    lessons.tell(error=None, report=None, remaining_s=None)
+    started = lessons.training
+    lessons.tell(state="failed", error="its process ended with SIGKILL")
+    expect(page.locator("#teach-problem")).to_have_text("its process ended with SIGKILL")
+    silent: list[Route] = []
+    page.route(
+        "**/api/events", lambda route: silent.append(route)
+    )  # nothing more is told, so that what is shown now stays
+    eventually(lambda: page.wait_for_timeout(20) or silent)
+    with page.expect_response("**/api/trainings"):
+        held[0].fulfill(status=202, json=started)
+    page.wait_for_timeout(200)
+    expect(page.locator("#teach-busy")).to_be_hidden()
+    expect(page.locator("#teach-problem")).to_be_visible()
+
+
+def test_what_was_left_out_stays_left_out_when_a_training_fails(page: Page, client: Client, labelled: None) -> None:
+    lessons = Lessons(page)
+    label_third(client)
+    page.reload()
+    page.click("#teach-open")
+    page.locator("#teach-videos input").first.uncheck()
+    lessons.training = {"id": "7", "name": "my-bounce", "state": "failed", "stage": None, "progress": 0.0}
+    lessons.tell(error="too few", report=None, remaining_s=None)
+    expect(page.locator("#teach-problem")).to_have_text("too few")
+    expect(page.locator("#teach-videos input").first).not_to_be_checked()
+    expect(page.locator("#teach-start")).to_be_disabled()

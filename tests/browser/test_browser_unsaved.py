@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from acting import choose, open_card, set_mode, shown, spans
 from playwright.sync_api import Dialog, Page, expect
-from serving import Client
+from serving import Client, eventually
 
 QUESTION = "Save your corrections?"
 
@@ -43,7 +43,9 @@ def test_leaving_asks_first(page: Page, client: Client, sample: Path, other_clip
     dialog.get_by_role("button", name="Keep correcting").click()
     expect(page.locator("#verdict-name")).to_have_text(sample.name)
     assert len(spans(page)) == left, "nothing is lost"
-    page.wait_for_timeout(100)
+    here = client.get("/api/videos").json()
+    place = "#video=" + next(video["id"] for video in here if video["name"] == sample.name)
+    eventually(lambda: page.evaluate("location.hash") == place)  # "back" is taken back
     LEAVING[way](page)
     dialog.get_by_role("button", name="Save labels").click()
     expect(page.locator(".video-card", has_text=sample.name).locator(".tag.labelled")).to_be_visible()

@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 import httpx
@@ -28,14 +29,27 @@ from escounts.serve.worker import hide_paths
 
 KIND = {"Content-Type": "video/mp4"}
 JSON = {"Content-Type": "application/json"}
+LIMITS: dict[str, Any] = {
+    "host": "0.0.0.0",
+    "token": "open sesame",
+    "devices": (),
+    "max_body": 2000,
+    "max_connections": 12,
+    "max_guesses": 5,
+}
 
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Service]]:
     """A service with tight limits, no worker and a token."""
-    options = {"host": "0.0.0.0", "token": "open sesame", "devices": (), "max_body": 2000}
-    limits = {"max_connections": 12, "request_seconds": 0.6, "max_guesses": 5}
-    with service_running(tmp_path_factory.mktemp("small"), **options, **limits) as (address, service):
+    with service_running(tmp_path_factory.mktemp("small"), **LIMITS) as (address, service):
+        yield address, service
+
+
+@pytest.fixture(scope="module")
+def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Service]]:
+    """The same, and it waits for a request hardly at all: for tests in which that is what is waited for."""
+    with service_running(tmp_path_factory.mktemp("hasty"), **LIMITS, request_seconds=0.6) as (address, service):
         yield address, service
 
 
@@ -81,27 +95,27 @@ def test_a_large_body_of_a_stranger_is_not_read(small: tuple[str, Service]) -> N
 @pytest.mark.parametrize(
     "sent", [b"", b"GET / HTT", b"GET / HTTP/1.1\r\nHost: x\r\n"], ids=["nothing", "half a line", "half a head"]
 )
-def test_a_request_that_never_comes_is_timed_out(small: tuple[str, Service], sent: bytes) -> None:
-    with connect(small[0]) as connection:
+def test_a_request_that_never_comes_is_timed_out(hasty: tuple[str, Service], sent: bytes) -> None:
+    with connect(hasty[0]) as connection:
         connection.sendall(sent)
         assert b" 408 " in answer(connection)
 
 
 @pytest.mark.parametrize("path", ["/api/session", "/api/videos"])
-def test_a_body_that_stalls_is_timed_out(small: tuple[str, Service], path: str) -> None:
+def test_a_body_that_stalls_is_timed_out(hasty: tuple[str, Service], path: str) -> None:
     head = f"POST {path} HTTP/1.1\r\nHost: x\r\nX-Escounts: 1\r\nAuthorization: Bearer open sesame\r\n"
-    with connect(small[0]) as connection:
+    with connect(hasty[0]) as connection:
         connection.sendall(head.encode() + b"Content-Type: video/mp4\r\nContent-Length: 900\r\n\r\nxx")
         received = answer(connection)
     assert b" 408 " in received
     assert b"too slowly" in received
-    assert not list(small[1].settings.videos.glob("*.part"))
+    assert not list(hasty[1].settings.videos.glob("*.part"))
 
 
-def test_a_body_that_trickles_is_timed_out(small: tuple[str, Service]) -> None:
+def test_a_body_that_trickles_is_timed_out(hasty: tuple[str, Service]) -> None:
     head = b"POST /api/session HTTP/1.1\r\nHost: x\r\nX-Escounts: 1\r\nContent-Length: 900\r\n\r\n"
     began = time.monotonic()
-    with connect(small[0]) as connection:
+    with connect(hasty[0]) as connection:
         connection.sendall(head)
         connection.settimeout(0.1)
         received = b""

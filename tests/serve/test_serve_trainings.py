@@ -108,7 +108,9 @@ def test_what_is_ended_leaves_nothing_behind(
     assert after["error"] == (None if end == "cancel" else "its process ended with SIGKILL")
     assert not [path for path in store.store_folder().glob("*") if "short" in path.name or training in path.name]
     assert client.post("/api/trainings", json={"name": "short"}).status_code == 202, "the next one may begin"
-    client.post(f"/api/trainings/{client.get('/api/trainings').json()[0]['id']}/cancel")
+    second = client.get("/api/trainings").json()[0]["id"]
+    client.post(f"/api/trainings/{second}/cancel")
+    assert ended(client, second)["state"] == "cancelled"
 
 
 def test_too_few_labels_and_bad_names_are_refused(teaching: tuple[Client, Service], halves: dict[str, int]) -> None:

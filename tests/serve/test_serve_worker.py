@@ -73,7 +73,8 @@ def test_memory_past_the_limit_is_an_error_in_the_worker_alone() -> None:
     assert done.stdout.strip() == "refused", done.stderr
 
 
-def test_progress_is_reported_seldom_and_cancels() -> None:
+def test_progress_is_reported_seldom_and_cancels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("escounts.serve.worker.time", SimpleNamespace(monotonic=lambda: 100.0))
     ours, theirs = Pipe()
     worker = Worker(theirs, OPTIONS)
     progress = worker._progress("job")

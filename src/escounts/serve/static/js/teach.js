@@ -13,6 +13,8 @@ export class Teaching {
     this.videos = videos;
     this.onUse = onUse;
     this.training = null;
+    this.heard = 0; // events so far: an answer that was on its way when one came is older than it
+    this.dismissed = null; // the id of the training whose report was put away with "Train again"
     byId("teach-fewest").textContent = FEWEST;
     byId("teach-open").onclick = () => this.open();
     byId("teach-form").onsubmit = (event) => {
@@ -20,7 +22,10 @@ export class Teaching {
       this.#start(byId("teach-name").value.trim()).catch((error) => this.#problem(error.message));
     };
     byId("teach-cancel").onclick = () => api.cancelTraining(this.training.id).catch((error) => this.#problem(error.message));
-    byId("teach-again").onclick = () => this.#show(null);
+    byId("teach-again").onclick = () => {
+      this.dismissed = this.training.id;
+      this.#show(null);
+    };
     byId("teach-name").oninput = () => this.#problem(null);
     byId("teach-videos").onchange = () => this.#countChosen();
     byId("teach-use").onclick = () => {
@@ -29,11 +34,14 @@ export class Teaching {
     };
   }
 
+  /** What is known is shown at once; what the server says of the newest training follows. */
   async open() {
     byId("teach-dialog").showModal();
+    this.#show(this.training);
     try {
+      const { heard } = this;
       const [latest] = await api.trainings();
-      this.#show(latest && latest.state !== "cancelled" ? latest : null);
+      if (heard === this.heard) this.#show(latest && !this.#isOver(latest) ? latest : null);
     } catch (error) {
       this.#problem(error.message);
     }
@@ -46,14 +54,21 @@ export class Teaching {
       ["replace", "Replace it", "danger"], ["", "Keep it", ""],
     ])) === "replace";
     if (taken && !replace) return;
-    this.#show(await api.train({ name, videos: this.#chosen(), replace }));
+    const started = await api.train({ name, videos: this.#chosen(), replace });
+    if (this.training?.id !== started.id) this.#show(started); // else the stream was quicker, and knows more
+  }
+
+  /** Ended, and there is nothing of it left to show. */
+  #isOver({ id, state }) {
+    return state === "cancelled" || (id === this.dismissed && state !== "running");
   }
 
   /** An event of the stream: how far it is, also while the dialog is closed. */
   update(training) {
     if (this.training && training.id !== this.training.id && training.state !== "running") return;
+    this.heard += 1;
     const ended = this.training?.state === "running" && training.state !== "running";
-    this.#show(training.state === "cancelled" ? null : training);
+    this.#show(this.#isOver(training) ? null : training);
     if (ended && !byId("teach-dialog").open && training.state !== "cancelled") {
       toast(`${training.name}: ${training.report?.message ?? training.error}`);
     }
@@ -79,11 +94,13 @@ export class Teaching {
     }
   }
 
+  /** All labelled videos, checked but for those that the person has left out. */
   #showLabelled() {
     const labelled = this.videos().filter((video) => video.labelled);
+    const leftOut = new Set([...byId("teach-videos").querySelectorAll("input:not(:checked)")].map((box) => box.value));
     byId("teach-videos").replaceChildren(
       ...labelled.map((video) => {
-        const box = element("input", { type: "checkbox", value: video.id, checked: true });
+        const box = element("input", { type: "checkbox", value: video.id, checked: !leftOut.has(video.id) });
         return element("li", {}, element("label", { class: "check", title: video.name }, box, `${video.name} · ${video.labelled_count}`));
       }),
     );
