@@ -331,3 +331,55 @@ def test_the_mean_of_two_runs_is_calibrated_and_counts(escounts, mine: Path, tmp
     assert not (tmp_path / "no").exists()
     assert Calibration.from_json(metadata["calibration"]).gate_sharpness == 2.0
     assert escounts("count", mine / "v0.mp4", "--model", out).code == 0
+
+
+@pytest.fixture(scope="module")
+def by_side(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three bouncing blocks; every half is labelled, in a labels.csv and as BORIS exports it."""
+    root = tmp_path_factory.mktemp("sides")
+    rows, events = ["file,start_s,end_s"], ["Observation id,Media file,Behavior,Behavior type,Start (s),Stop (s)"]
+    for count in (4, 5, 6):
+        write_movie(root / f"bounce{count}.mp4", bouncing(count, 0.9 * count))
+        for half in range(2 * count):
+            span = f"{0.45 * half:.3f},{0.45 * (half + 1):.3f}"
+            rows.append(f"bounce{count}.mp4,{span}")
+            events.append(f"1,C:\\clips\\bounce{count}.mp4,bounce,STATE,{span}")
+        events.append(f"1,C:\\clips\\bounce{count}.mp4,look,STATE,0,1")
+    (root / "labels.csv").write_text("\n".join(rows) + "\n")
+    (root / "events.csv").write_text("\n".join(events) + "\n")
+    return root
+
+
+def test_an_own_action_is_taught_by_one_command_and_counted_by_its_name(  # type: ignore[no-untyped-def]
+    escounts, by_side: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ESCOUNTS_CACHE", str(tmp_path))
+    taught = escounts("train", "folder", "--root", by_side, "--as", "my-bounce", "--device", "cpu")
+    assert taught.code == 0, taught.err
+    lines = taught.out.splitlines()
+    assert lines[0].split() == ["labelled", "before", "left", "out", "learnt"]
+    table = [line.split() for line in lines[1:4]]
+    assert [(row[0], row[1], row[3]) for row in table] == [("8", "4", "8"), ("10", "5", "10"), ("12", "6", "12")]
+    assert lines[4].startswith("it helped: with each of the 3 videos left out in turn, ")
+    assert lines[5] == "count with it: escounts count --model my-bounce VIDEO"
+    counted = escounts("count", by_side / "bounce5.mp4", "--model", "my-bounce", "--device", "cpu")
+    assert "bounce5.mp4: 10 repetitions, agreement" in counted.out and "sure" not in counted.out, counted.err
+    assert "my-bounce: ready" in escounts("models").out
+    again = escounts("train", "folder", "--root", by_side, "--as", "my-bounce", "--device", "cpu")
+    assert again.code == 2 and "there is a model called 'my-bounce' already" in again.err
+
+
+def test_labels_of_another_tool_teach_in_one_command(  # type: ignore[no-untyped-def]
+    escounts, by_side: Path, tmp_path: Path
+) -> None:
+    events = by_side / "events.csv"
+    several = escounts("train", "folder", "--labels", events, "--out", tmp_path / "own")
+    assert several.code == 2 and "'bounce', 'look'; say which one is meant" in several.err
+    taught = escounts(
+        "train", "folder", "--labels", events, "--only", "bounce", "--out", tmp_path / "own", "--device", "cpu"
+    )
+    assert taught.code == 0 and "it helped" in taught.out, taught.err
+    assert (tmp_path / "own" / "best.safetensors").is_file()
+    elsewhere = escounts("train", "folder", "--labels", events, "--only", "bounce", "--root", tmp_path, "--as", "x")
+    assert elsewhere.code == 2 and "0 usable videos, and at least 3 are needed; left out: " in elsewhere.err
+    assert "bounce4.mp4" in elsewhere.err

@@ -121,7 +121,13 @@ _dataset_command("ovr", ("ovr-ego4d", "ovr-kinetics"))
 
 
 @command.command()
-@click.option("--root", type=PATH, required=True, help="Your videos, with a labels.csv.")
+@click.option("--root", type=PATH, help="Your videos, with a labels.csv (default: the folder of --labels).")
+@click.option(
+    "--labels", type=PATH, help="A label file of BORIS, ELAN, Label Studio, or a CSV, in place of that one."
+)
+@click.option(
+    "--only", metavar="ACTION", help="Which behaviour, tier or label of it is meant, when there are several."
+)
 @click.option("--as", "name", metavar="NAME", help="Name of the new model: `escounts count --model NAME`.")
 @click.option(
     "--replace", "replace_old", is_flag=True, help="Write over a model of that name that was taught before."
@@ -132,7 +138,9 @@ _dataset_command("ovr", ("ovr-ego4d", "ovr-kinetics"))
 @click.option("--tokens", type=PATH, help="Where to keep those tokens (default: in the run's folder).")
 @_run_options
 def folder(
-    root: Path,
+    root: Path | None,
+    labels: Path | None,
+    only: str | None,
     name: str | None,
     replace_old: bool,
     out: Path | None,
@@ -149,9 +157,18 @@ def folder(
     """
     if (name is None) == (out is None):
         raise click.UsageError("give the new model a name with --as NAME, or a folder with --out")
+    if labels is not None and root is None:
+        root = labels.parent
+    if root is None:
+        raise click.UsageError("give the folder of your videos with --root, or a label file with --labels")
     if not whole_decoder and initial != "none":
-        _teach(root, name, out, initial, options["device"], replace_old=replace_old)
+        path = out / "best.safetensors" if out is not None else own_model_path(str(name), replace_old=replace_old)
+        _teach(root, path, str(name or path), labels=labels, only=only, initial=initial, device=options["device"])
         return
+    if labels is not None:
+        raise click.UsageError(
+            "--whole-decoder and --init none read ROOT/labels.csv; make it with `escounts data import`"
+        )
     if out is None:
         raise click.UsageError("--whole-decoder and --init none train for long and need a folder: --out RUN")
 
@@ -163,16 +180,11 @@ def folder(
         click.echo(f"count with it: escounts count --model {out / 'best.safetensors'} VIDEO")
 
 
-def _teach(root: Path, name: str | None, out: Path | None, initial: str, device: str, *, replace_old: bool) -> None:
-    """Learn the action of a folder and print what it did, video by video."""
-    path = out / "best.safetensors" if out is not None else own_model_path(str(name), replace_old=replace_old)
+def _teach(root: Path, path: Path, called: str, **how: Any) -> None:
+    """Learn the action of labelled videos, as `learn_folder` does, and print what it did, video by video."""
     with counting_display("per cent") as display:
         report, problems = learn_folder(
-            root,
-            path,
-            initial=initial,
-            device=device,
-            progress=lambda stage, share: display(round(100 * share), 100, stage),
+            root, path, progress=lambda stage, share: display(round(100 * share), 100, stage), **how
         )
     _say_problems(problems)
     click.echo(f"{'labelled':>9s} {'before':>7s} {'left out':>9s} {'learnt':>7s}")
@@ -180,7 +192,7 @@ def _teach(root: Path, name: str | None, out: Path | None, initial: str, device:
         click.echo(f"{video.labelled:9d} {video.before:7d} {video.after:9d} {video.fitted:7d}  {video.name}")
     click.echo(report.message)
     if report.helped:
-        click.echo(f"count with it: escounts count --model {name or path} VIDEO")
+        click.echo(f"count with it: escounts count --model {called} VIDEO")
 
 
 def _say_problems(problems: Iterable[Problem]) -> None:

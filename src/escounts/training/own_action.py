@@ -16,7 +16,8 @@ from typing import Any, Literal
 import torch
 
 from escounts.counter import Counter, EncodedVideo
-from escounts.datasets.annotations import Problem, Span
+from escounts.datasets.annotation_formats import LabelledFile, label_file_format, read_labels
+from escounts.datasets.annotations import Problem, Span, overlap_problem
 from escounts.datasets.registry import load_dataset
 from escounts.errors import DataError, ModelError
 from escounts.inference.multi_rate import MultiRateModel
@@ -155,16 +156,34 @@ def learn_folder(
     root: Path,
     out: Path,
     *,
+    labels: Path | None = None,
+    only: str | None = None,
     initial: str = "default",
     device: str = "auto",
     progress: Progress | None = None,
 ) -> tuple[ActionReport, list[Problem]]:
-    """Learn the action of your own videos under `root` (labels.csv; a split called test is left alone), as
-    `learn_action` does; the report, and what was odd or left out.
+    """Learn the action of your own videos under `root`, as `learn_action` does; the report, and what was odd or left
+    out. A split called test is left alone.
+
+    labels: a file of an annotation tool, or a table of labels.csv's form, instead of the labels.csv of the root.
+    only: the behaviour, tier or label of it that is meant.
 
     >>> report, problems = learn_folder(Path("mine"), own_model_path("my-squats"))
     """
-    dataset = load_dataset("folder", root)
+    videos, problems = _labelled_videos(root, labels, only)
+    unusable = [str(problem) for problem in problems if problem.unusable]
+    if len(videos) < FEWEST and unusable:
+        raise DataError(
+            f"{len(videos)} usable videos, and at least {FEWEST} are needed; left out: {'; '.join(unusable)}"
+        )
+    return learn_action(videos, out, initial=initial, device=device, progress=progress), problems
+
+
+def _labelled_videos(root: Path, labels: Path | None, only: str | None) -> tuple[list[LabelledVideo], list[Problem]]:
+    """The videos to learn from with their labels, and what is odd or missing."""
+    if labels is not None and label_file_format(labels) != "csv":
+        return _of_annotation_tool(root, read_labels(labels, only=only))
+    dataset = load_dataset("folder", labels or root)
     videos, problems = [], list(dataset.problems)
     for video in dataset.videos:
         path = dataset.locate(root, video)
@@ -172,7 +191,20 @@ def learn_folder(
             problems.append(Problem(video.split, video.name, "no such video", unusable=True))
         elif video.split != "test":
             videos.append(LabelledVideo(video.name, path, video.count, video.spans))
-    return learn_action(videos, out, initial=initial, device=device, progress=progress), problems
+    return videos, problems
+
+
+def _of_annotation_tool(root: Path, files: Iterable[LabelledFile]) -> tuple[list[LabelledVideo], list[Problem]]:
+    videos, problems = [], []
+    for file in files:
+        path = root / file.file
+        if not path.is_file():
+            problems.append(Problem("train", file.file, f"no such video in {root}", unusable=True))
+        elif (overlap := overlap_problem(file.spans)) is not None:
+            problems.append(Problem("train", file.file, overlap, unusable=True))
+        else:
+            videos.append(LabelledVideo(file.file, path, len(file.spans), file.spans))
+    return videos, problems
 
 
 class _EncodedLabels:
@@ -276,8 +308,9 @@ def _report(
     helped = score_after.error < score_before.error and fits
     if helped:
         message = (
-            f"of {number} videos, each left out in turn, {score_after.right} are counted right (before: "
-            f"{score_before.right}); the mean error went from {score_before.error:.0%} to {score_after.error:.0%}"
+            f"it helped: with each of the {number} videos left out in turn, {score_after.right} of {number} "
+            f"{'is' if score_after.right == 1 else 'are'} counted right (before: {score_before.right}), and the mean "
+            f"error goes from {score_before.error:.0%} to {score_after.error:.0%}"
         )
     elif score_before.right == number:
         message = f"the model counts all {number} videos right already: there is nothing to learn"

@@ -13,7 +13,16 @@ from typing import Literal
 from escounts.datasets.annotation_formats import boris, elan, label_studio, plain_csv
 from escounts.datasets.annotation_formats.labelled_file import LabelError, LabelledFile
 
-__all__ = ["FORMATS", "Format", "LabelError", "LabelledFile", "guess_format", "read_labels", "write_labels"]
+__all__ = [
+    "FORMATS",
+    "Format",
+    "LabelError",
+    "LabelledFile",
+    "guess_format",
+    "label_file_format",
+    "read_labels",
+    "write_labels",
+]
 
 Format = Literal["csv", "boris", "boris-tabular", "elan", "label-studio"]
 LARGEST = 64 * 2**20
@@ -56,16 +65,25 @@ def read_labels(
     path: Path, *, format: Format | None = None, only: str | None = None, fps: float | None = None
 ) -> list[LabelledFile]:
     """Labels of a file. format: None guesses it. only: a behaviour, tier or label. fps: where frames are counted."""
-    try:
-        if path.stat().st_size > LARGEST:
-            raise LabelError(f"{path} is larger than the {LARGEST // 2**20} MiB that are read")
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise LabelError(f"{path} cannot be read as text: {error}") from error
+    text = _text(path)
     try:
         return FORMATS[format or guess_format(path.name, text)].read(text, only, fps)
     except LabelError as error:
         raise LabelError(f"{path}: {error}") from error
+
+
+def label_file_format(path: Path) -> Format:
+    """Which tool's a label file is."""
+    return guess_format(path.name, _text(path))
+
+
+def _text(path: Path) -> str:
+    try:
+        if path.stat().st_size > LARGEST:
+            raise LabelError(f"{path} is larger than the {LARGEST // 2**20} MiB that are read")
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise LabelError(f"{path} cannot be read as text: {error}") from error
 
 
 def write_labels(videos: Sequence[LabelledFile], format: Format) -> dict[str, str]:
