@@ -6,6 +6,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
+
+# A busy machine is not a fault of what is tested.
+settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy machine")
 
 # Sums depend on how many threads share them, and the suite runs in two processes on two cores.
 torch.set_num_threads(1)
