@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from escounts.hypotheses import LIVE, nearest_unit, possible_counts, unit_certainty
+from escounts.hypotheses import LIVE, known_unit, possible_counts, unit_certainty
 
 
 def test_a_motion_of_two_sides_is_answered_by_cycles_with_sides_beside_it() -> None:
@@ -40,8 +40,9 @@ def test_a_count_is_not_surer_than_its_unit() -> None:
 )
 def test_a_count_between_two_units_goes_to_the_nearer_one(counted: float, expected: float) -> None:
     """Speed rope: 94 cycles, 188 sides; a count within 15 % of a unit is left as the exemplar has it."""
-    assert nearest_unit(counted, 94.0, between=0.15) == pytest.approx(expected)
+    assert known_unit(counted, 94.0, certainty=0.8) == pytest.approx(expected)
 
 
 def test_without_a_count_to_compare_with_the_exemplar_decides() -> None:
-    assert nearest_unit(12.0, 0.0, between=0.15) == 12.0
+    assert known_unit(12.0, 0.0, certainty=0.8) == 12.0
+    assert known_unit(139.0, 94.0, certainty=0.2) == 139.0

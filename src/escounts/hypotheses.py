@@ -17,6 +17,13 @@ LIVE = 0.15
 LEAST = 0.01
 """Less probable answers are not listed."""
 
+SHORT_EXEMPLAR = 0.45
+"""Seconds below which a mark that is a frame off changes an exemplar's length by much …"""
+BETWEEN_UNITS = 0.15
+"""… and a count this far, in log, from half, once and twice the one without it follows the mark, not the motion …"""
+SEEN_WITHOUT, FEW = 0.4, 3.0
+"""… if that count is at least this certain, and this large."""
+
 
 def possible_counts(cycles: float, *, repeats: float, alternates: float) -> tuple[Hypothesis, ...]:
     """What a video may hold, the most useful first.
@@ -46,13 +53,13 @@ def unit_certainty(hypotheses: tuple[Hypothesis, ...]) -> float:
     return live[0] / sum(live) if len(live) > 1 else 1.0
 
 
-def nearest_unit(counted: float, without: float, *, between: float) -> float:
-    """The count with an exemplar, put to half, once or twice the count without it where it lies between them.
+def known_unit(counted: float, without: float, *, certainty: float) -> float:
+    """The count with a SHORT_EXEMPLAR, put to half, once or twice the count without it where it lies between them.
 
-    between: how far from the nearest, in log, a count lies in between. A mark that is a frame off makes a repetition
-    of seven frames a seventh longer: its length alone must not decide.
+    certainty: of the count without. A mark that is a frame off makes a repetition of seven frames a seventh longer:
+    its length alone must not decide.
     """
-    if counted <= 0 or without <= 0:
+    if certainty < SEEN_WITHOUT or without < FEW or counted <= 0:
         return counted
     nearest = min((0.5 * without, without, 2 * without), key=lambda unit: abs(math.log(counted / unit)))
-    return nearest if abs(math.log(counted / nearest)) > between else counted
+    return nearest if abs(math.log(counted / nearest)) > BETWEEN_UNITS else counted

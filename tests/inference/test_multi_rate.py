@@ -1,6 +1,6 @@
 """The default model's estimation: views, windows, exemplars, ranges. Random weights: arithmetic, not accuracy."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from escounts.errors import ExemplarError, ModelError
 from escounts.inference import multi_rate as seconds
 from escounts.inference import views
 from escounts.inference.multi_rate import MultiRateModel
-from escounts.inference.multi_rate_encoding import MultiRateEncoding
+from escounts.inference.multi_rate_encoding import MultiRateEncoding, MultiRateExemplar
 from escounts.inference.pool import InferencePool
 from escounts.inference.views import BASE_RATE, CHUNK, View, ViewEncoder, WindowStore
 from escounts.nn.lite import LITE_TINY
@@ -285,11 +285,25 @@ def test_a_short_exemplar_between_two_units_is_put_to_one(monkeypatch: pytest.Mo
     tiny = MultiRateModel("tiny", Network(LITE_TINY), views=(View(1),), fast_views=())
     encoding = tiny.encode_images(moving_square(240))
     frames = np.ones(240, np.float32)
-    seen = [Evidence(30.0, frames * 94 / 240, frames, frames)]
-    short = encoding.encode_exemplar(1.0, 1.3)
-    put = encoding._in_a_known_unit(frames * np.float32(139 / 240), [short], seen, 94.0)
-    assert put.sum() == pytest.approx(188, rel=1e-3)
-    long = encoding.encode_exemplar(1.0, 1.6)
-    assert encoding._in_a_known_unit(frames * np.float32(139 / 240), [long], seen, 94.0).sum() == pytest.approx(
-        139, rel=1e-3
-    )
+
+    def evidence(exemplars: Sequence[MultiRateExemplar] = (), **_: object) -> list[Evidence]:
+        return [Evidence(30.0, frames * np.float32((139 if exemplars else 94) / 240), frames, frames)]
+
+    monkeypatch.setattr(encoding, "evidence", evidence)
+    short, long = encoding.encode_exemplar(1.0, 1.3), encoding.encode_exemplar(1.0, 1.6)
+    assert encoding.estimate([short]).density.count == pytest.approx(188, rel=1e-3)
+    assert encoding.estimate([long]).density.count == pytest.approx(139, rel=1e-3)
+
+
+def test_no_repetitions_where_only_the_codec_changes_the_picture(model: MultiRateModel) -> None:
+    moving = moving_square(240)
+    pulse = np.tile(np.repeat(np.uint8([0, 9]), 8), 15)[:, None, None, None]
+    frozen = np.concatenate([moving, moving[-1:].repeat(240, 0) + pulse])
+    encoding = model.encode_images(frozen)
+    estimate = encoding.estimate()
+    after = round((240 / BASE_RATE + 2.0) * BASE_RATE)
+    assert estimate.density.values[:240].sum() > 0 and not estimate.density.values[after:].any()
+    assert encoding.encode_exemplar(1.0, 2.0).moves and not encoding.encode_exemplar(12.0, 12.5).moves
+    marked = encoding.estimate([encoding.encode_exemplar(12.0, 12.5)])
+    assert marked.density.values[after:].any(), "who marks a faint repetition sees one"
+    assert encoding.estimate(assume_repeats=True).density.values[after:].any()

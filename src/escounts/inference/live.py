@@ -61,6 +61,7 @@ class LiveEncoding(MultiRateEncoding):
     def push(self, image: Image) -> None:
         """The next base frame, (S, S, 3) RGB. One that is equal to the last costs next to nothing."""
         self.frames += 1
+        self.meter.push(image)
         for view in self._views:
             view.push(image)
 
@@ -84,6 +85,7 @@ class LiveEncoding(MultiRateEncoding):
             raise ValueError(f"{seconds} s are {frames} frames; {divisors} must divide them")
         self.start += frames / BASE_RATE
         self.frames -= frames
+        self.meter.forget(frames)
         for view in self._views:
             view.forget(frames // view.view.divisor)
         self._renew_windows()

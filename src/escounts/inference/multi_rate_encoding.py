@@ -21,9 +21,10 @@ from torch import Tensor
 from escounts.confidence import Evidence, choose_views, is_zero
 from escounts.counting_model import Progress
 from escounts.errors import ExemplarError
-from escounts.hypotheses import nearest_unit, possible_counts, unit_certainty
+from escounts.hypotheses import SHORT_EXEMPLAR, known_unit, possible_counts, unit_certainty
 from escounts.inference.pool import InferencePool
 from escounts.inference.repetition_scores import Looks, SpanEvidence, score
+from escounts.inference.stillness import MotionMeter
 from escounts.inference.views import BASE_RATE, Image, View, ViewEncoder, Window, WindowStore
 from escounts.nn.decoder import ExemplarKeysValues
 from escounts.nn.heads import HeadOutput, RateHeadConfig, read_periods
@@ -44,13 +45,6 @@ TEMPO_SPREAD = 0.35
 """How far a video's repetitions differ in length from the marked one, in log: a few tens of per cent. It settles what
 the decoder leaves open, mostly whether one side is meant or both."""
 
-SHORT_EXEMPLAR = 0.45
-"""Seconds below which a mark that is a frame off changes an exemplar's length by much …"""
-BETWEEN_UNITS = 0.15
-"""… and a count this far, in log, from half, once and twice the one without it follows the mark, not the motion …"""
-SEEN_WITHOUT = 0.4
-"""… if that count is at least this certain."""
-
 Array = npt.NDArray[np.float32]
 
 
@@ -58,12 +52,14 @@ Array = npt.NDArray[np.float32]
 class MultiRateExemplar:
     """An exemplar: its tokens at every view where it fits, (16, H, W, C), and how long it lasts in seconds.
 
-    video: what it was cut from; its length counts only there, another video has its own tempo.
+    video: what it was cut from; its length counts only there, another video has its own tempo. moves: by more than
+    compression does.
     """
 
     tokens: dict[View, Tensor]
     seconds: float
     video: object
+    moves: bool = True
 
 
 class MultiRateEncoding:
@@ -86,6 +82,7 @@ class MultiRateEncoding:
         self.video = object() if video is None else video
         self.store = WindowStore(decoder.grid, decoder.channels)
         self.windows: dict[View, list[Window]] = {}
+        self.meter = MotionMeter()
         self.frames = 0
         self.end = start
         self._asked: list[View] = []
@@ -122,11 +119,14 @@ class MultiRateEncoding:
     def _encode(self, views: Sequence[View], progress: Progress | None) -> None:
         model = self.model
         frames, kept = 0, self.store.cells
+        meter = self.meter if self.frames else MotionMeter()  # once, however often it is read
         try:
             with InferencePool(model.device) as cores:
                 encoders = [ViewEncoder(model.network, view, self.store, cores) for view in views]
                 for image in self._read(progress):
                     frames += 1
+                    if not self.frames:
+                        meter.push(image)
                     for encoder in encoders:
                         encoder.push(image)
                 for encoder in encoders:
@@ -135,7 +135,7 @@ class MultiRateEncoding:
         except BaseException:
             self.store.forget_after(kept)  # cancelled, or the video broke: nobody will ask for these windows
             raise
-        self.frames, self.end = frames, self.start + frames / BASE_RATE
+        self.frames, self.end, self.meter = frames, self.start + frames / BASE_RATE, meter
         self.windows = self.windows | windows
 
     @torch.inference_mode()
@@ -160,7 +160,8 @@ class MultiRateEncoding:
             tokens[view] = self.store.read([window], self.model.device).tokens_BTHWC[0, cells]
         if not tokens:
             raise ExemplarError(f"exemplar {start:g}-{end:g} s is too long; mark one repetition only")
-        return MultiRateExemplar(tokens, end - start, self.video)
+        moves = bool(self.meter.moving(*self._frames(start, end)).any())
+        return MultiRateExemplar(tokens, end - start, self.video, moves)
 
     @torch.inference_mode()
     def estimate(
@@ -181,7 +182,10 @@ class MultiRateEncoding:
         if exemplars:
             without = self.evidence(first=first, last=last)
             zero_shot_count = float(choose_views(without, BASE_RATE, calibration, repeats=assume_repeats)[0].sum())
-            density = self._in_a_known_unit(density, exemplars, without, zero_shot_count)
+            if all(self._same_video(one) and one.seconds < SHORT_EXEMPLAR for one in exemplars):
+                seen = max(view.certainty() for view in without)
+                counted = max(float(density.sum()), 1e-6)
+                density *= np.float32(known_unit(counted, zero_shot_count, certainty=seen) / counted)
         confidence, details = calibration.confidence(
             evidence, density, chosen, BASE_RATE, zero_shot_count=zero_shot_count
         )
@@ -207,18 +211,6 @@ class MultiRateEncoding:
         hypotheses = possible_counts(float(density.sum()), repeats=repeats, alternates=alternates)
         confidence = min(estimate.confidence, 1.0 if nothing else unit_certainty(hypotheses))
         return replace(estimate, confidence=confidence, unit="cycle", hypotheses=hypotheses)
-
-    def _in_a_known_unit(
-        self, density: Array, exemplars: Sequence[MultiRateExemplar], without: Sequence[Evidence], zero_shot: float
-    ) -> Array:
-        """The density with exemplars of this video that last a few frames only, put to a unit that is seen without
-        them where it lies between two."""
-        counted = float(density.sum())
-        short = all(self._same_video(one) and one.seconds < SHORT_EXEMPLAR for one in exemplars)
-        seen = max(view.certainty() for view in without) >= SEEN_WITHOUT and zero_shot >= 3
-        if not (short and seen and counted > 0):
-            return density
-        return density * np.float32(nearest_unit(counted, zero_shot, between=BETWEEN_UNITS) / counted)
 
     def _scores(
         self,
@@ -335,6 +327,9 @@ class MultiRateEncoding:
                         stitcher.add(stack[row], window.start, triangle(window.cells))
         density, *others = (stitcher.result() for stitcher in stitchers)
         on_base = [_on_base(values, view, first, last) for values in (density / view.divisor, *others)]
+        if not assume_repeats and all(exemplar.moves for exemplar in exemplars):
+            moving = self.meter.moving(first, last)
+            on_base[:2] = [values * moving for values in on_base[:2]]  # no repetitions where nothing moves
         return Evidence(view.rate, *on_base)
 
     def _maps(

@@ -48,7 +48,7 @@ class FeatureEncoding(MultiRateEncoding):
     def __init__(self, encoding: MultiRateEncoding, model: MultiRateModel, features: dict[int, Tensor]) -> None:
         super().__init__(model, lambda _: (), start=encoding.start, video=encoding.video)
         self.store, self.windows = encoding.store, encoding.windows
-        self.frames, self.end = encoding.frames, encoding.end
+        self.frames, self.end, self.meter = encoding.frames, encoding.end, encoding.meter
         self.features = features
         model.encode_views(self)
 

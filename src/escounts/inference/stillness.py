@@ -1,0 +1,73 @@
+"""Whether anything in the picture moves by more than a codec makes of a still one.
+
+A codec refreshes a photograph at every key frame, and a network that looks for returning change may take that for a
+rhythm. But compression changes the brightest details of a picture by a few levels only; a motion uncovers something
+else. Measured over half a second on 128 × 128 pixels: what the most changed thousandth of the pixels changes by at
+least is up to 29 levels in 70 photographs through seven codec settings (15 in dark ones), and 61 or more half of the
+time in each of 134 real clips that repeat.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+
+import numpy as np
+import numpy.typing as npt
+
+from escounts.inference.views import BASE_RATE, Image
+
+EVERY = 3
+"""Base frames between two looks."""
+LAG = 5
+"""Looks between the two pictures that are compared: half a second."""
+LEAST_LEVELS, OF_CONTRAST = 10.0, 0.1
+"""A pixel has changed when it differs by so many levels of 255, and this part of the picture's own range more."""
+LEAST_PIXELS = 1 / 1000
+"""Share of the pixels that must have changed."""
+REACH = 1.0
+"""Seconds before and after a change that it stands for: a slow motion pauses where it turns."""
+
+
+class MotionMeter:
+    """Takes base frames one by one and says near which of them something moved."""
+
+    def __init__(self) -> None:
+        self._seen = 0
+        self._looks: deque[Image] = deque(maxlen=LAG + 1)
+        self._moved: list[int] = []  # frames at which something had moved since LAG looks before
+
+    def push(self, image: Image) -> None:
+        """The next base frame, (S, S, 3) RGB."""
+        if self._seen % EVERY == 0:
+            self._looks.append(image)
+            if len(self._looks) > LAG and has_moved(self._looks[0], image):
+                self._moved.append(self._seen)
+        self._seen += 1
+
+    def forget(self, frames: int) -> None:
+        """Count frames from so many later on."""
+        kept = bisect_left(self._moved, frames - round(REACH * BASE_RATE))
+        self._moved = [moved - frames for moved in self._moved[kept:]]
+        self._seen -= frames
+
+    def moving(self, first: int, last: int) -> npt.NDArray[np.bool_]:
+        """Of frames first..last, whether something moves near each."""
+        reach, moved = round(REACH * BASE_RATE), np.array(self._moved, dtype=np.int64)
+        frames = np.arange(first, last)
+        # What had moved at a frame moved in the half second before it.
+        begin = np.searchsorted(moved, frames - reach)
+        end = np.searchsorted(moved, frames + reach + LAG * EVERY, side="right")
+        near: npt.NDArray[np.bool_] = end > begin
+        return near
+
+
+def has_moved(before: Image, after: Image) -> bool:
+    """Whether two pictures differ by more than compression makes them."""
+    if before is after:
+        return False
+    one, other = before[..., 1].astype(np.int16), after[..., 1].astype(np.int16)
+    low, high = np.percentile(other[::8, ::8], (1, 99))
+    change = np.abs(other - one)
+    changed = np.count_nonzero(change > LEAST_LEVELS + OF_CONTRAST * (high - low))
+    return bool(changed >= LEAST_PIXELS * change.size)

@@ -1,0 +1,62 @@
+"""What moves, and what only a codec changes."""
+
+import numpy as np
+import pytest
+
+from escounts.inference.stillness import MotionMeter, has_moved
+from escounts.inference.views import BASE_RATE
+from escounts.synthetic.coded import StillRecipe, coded_still
+
+
+def photograph(contrast: float = 1.0) -> np.ndarray:
+    """Edges, slopes and grain, as in a street."""
+    rng = np.random.default_rng(3)
+    picture = np.linspace(30, 200, 160)[:, None] * np.ones(160)
+    for _ in range(40):
+        y, x = rng.integers(0, 140, 2)
+        picture[y : y + rng.integers(4, 40), x : x + rng.integers(4, 40)] = rng.integers(0, 255)
+    picture = picture[..., None] + rng.normal(0, 6, (160, 160, 3))
+    return np.uint8((picture * contrast + 8).clip(0, 255))
+
+
+@pytest.mark.parametrize("contrast", [1.0, 0.3])
+@pytest.mark.parametrize("codec", ["libx264", "mpeg4", "mpeg2video", "libvpx-vp9"])
+def test_a_coded_photograph_does_not_move(codec: str, contrast: float) -> None:
+    recipe = StillRecipe(codec, height=240, rate=30, gop=12, quality=0.9, fade=0.0, clock=False, seed=4)
+    frames = coded_still(photograph(contrast), recipe, size=128, seconds=4)
+    assert (frames[1:] != frames[:-1]).any(), "the codec does change it"
+    meter = MotionMeter()
+    for frame in frames:
+        meter.push(frame)
+    assert not meter.moving(0, len(frames)).any()
+
+
+@pytest.mark.parametrize("contrast", [1.0, 0.25])
+def test_a_small_thing_that_moves_is_seen(contrast: float) -> None:
+    scene = np.uint8(photograph()[:128, :128] * contrast)
+    meter = MotionMeter()
+    for number in range(150):
+        frame = scene.copy()
+        x = int(60 + 30 * np.sin(number / 10))
+        frame[60:68, x : x + 8] = np.uint8(250 * contrast)
+        meter.push(frame)
+    assert meter.moving(0, 150).all()
+
+
+def test_it_says_where() -> None:
+    scene = photograph()[:128, :128]
+    moved = scene.copy()
+    moved[40:60, 40:60] = 255 - moved[40:60, 40:60]
+    meter = MotionMeter()
+    for number in range(600):
+        meter.push(moved if 300 <= number < 330 else scene)
+    moving = meter.moving(0, 600)
+    assert moving[285:345].all() and not moving[:250].any() and not moving[400:].any()
+    meter.forget(270)
+    assert np.array_equal(meter.moving(0, 330), moving[270:])
+
+
+def test_the_same_picture_costs_nothing() -> None:
+    scene = photograph()
+    assert not has_moved(scene, scene)
+    assert BASE_RATE == 30.0, "looks and lag are given in base frames"
