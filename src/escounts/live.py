@@ -25,7 +25,7 @@ from escounts.inference.multi_rate_encoding import MultiRateExemplar
 from escounts.inference.running_count import RunningCount
 from escounts.inference.views import BASE_RATE, Image
 from escounts.results import DensityMap, Estimate, ExemplarSpan, Repetition
-from escounts.stream import FrameStream, Gap
+from escounts.stream import FrameStream, Gap, PushedFrames
 from escounts.video import Frame
 
 INTERVAL = 0.5
@@ -38,7 +38,8 @@ FILLED = 2.0
 """Seconds of missing frames during which the last one is taken to stand still; a longer hole is a gap."""
 
 Source = str | os.PathLike[str] | int | Iterable[Frame]
-"""A camera's number, an address, a file; or frames with their time from a program's own camera."""
+"""A camera's number, an address, a file; or frames with their time from a program's own camera (`PushedFrames` drops
+those that come too fast)."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ class LiveCounter:
         self._estimate: Estimate | None = None
         self._image: Image | None = None
         self._updated = 0.0
-        self._cost = 0.0
+        self._cost = self._finished = 0.0  # of the newest estimate, in seconds of this machine
         self._marked: list[ExemplarSpan] = []
         self._lock = threading.Lock()
 
@@ -95,6 +96,11 @@ class LiveCounter:
         """How far the source has been seen, in seconds."""
         encoding = self._encoding
         return 0.0 if encoding is None else encoding.start + encoding.frames / BASE_RATE
+
+    @property
+    def density(self) -> DensityMap | None:
+        """The newest estimate of what is remembered, the last two minutes at most; None before there is one."""
+        return None if self._estimate is None else self._estimate.density
 
     def push(self, frame: Frame) -> list[LiveEvent]:
         """The next frame; what it brought about. Frames that are missing are filled with the last one."""
@@ -113,8 +119,8 @@ class LiveCounter:
         if missing >= 0:  # a frame that comes more often than the base rate is not needed
             self._encoding.push(frame.image)
         self._image = frame.image
-        busy = self._cost / BUSY_SHARE if self.now else 0.0
-        if self.time - self._updated >= max(INTERVAL, busy) - 1e-6:
+        rested = self.now is None or time.perf_counter() - self._finished >= self._cost * (1 / BUSY_SHARE - 1)
+        if rested and self.time - self._updated >= INTERVAL - 1e-6:
             events += self._update()
         return events
 
@@ -165,7 +171,8 @@ class LiveCounter:
             self.count.make_final(estimate.density, round(BLOCK * BASE_RATE))
             self._encoding.forget(BLOCK)
         self._updated = self.time
-        self._cost = time.perf_counter() - began
+        self._finished = time.perf_counter()
+        self._cost = self._finished - began
         return events or [self._event("update")]
 
     def _estimated(self) -> Estimate:
@@ -228,8 +235,11 @@ class Watch:
     def __init__(self, source: Source, counter: LiveCounter, *, speed: float) -> None:
         self._counter = counter
         size = counter.model.network.encoder.spec.size
-        self._stream: FrameStream | None = None
-        if isinstance(source, (str, os.PathLike, int)):
+        self._stream: FrameStream | PushedFrames | None = None
+        if isinstance(source, PushedFrames):
+            self._stream = source
+            counter.now = source.now
+        elif isinstance(source, (str, os.PathLike, int)):
             self._stream = FrameStream(source, size=(size, size), rate=BASE_RATE, speed=speed)
             if speed < float("inf"):
                 counter.now = self._stream.now
@@ -255,6 +265,11 @@ class Watch:
     def time(self) -> float:
         """How far the source has been seen, in seconds."""
         return self._counter.time
+
+    @property
+    def density(self) -> DensityMap | None:
+        """The newest estimate of the last two minutes; see `LiveCounter.density`."""
+        return self._counter.density
 
     def mark(self, start: float, end: float) -> None:
         """From now on count what is like the stretch between two times of the source; see `LiveCounter.mark`."""

@@ -42,6 +42,59 @@ class Gap:
     reason: str
 
 
+class PushedFrames:
+    """Frames that a program brings itself, in its own time; those that nobody takes within a second are dropped.
+
+    >>> frames = PushedFrames()  # one thread: for event in escounts.watch(frames): ...
+    >>> frames.push(Frame(time, image))  # another one, as they come; frames.end() when none is left
+    """
+
+    def __init__(self, *, rate: float = 30.0) -> None:
+        """rate: frames per second that are expected."""
+        self.dropped = 0
+        self._room = max(1, round(QUEUED * rate))
+        self._waiting: deque[Frame] = deque()
+        self._changed = threading.Condition()
+        self._over = False
+        self._began: float | None = None
+
+    def push(self, frame: Frame) -> None:
+        """The next frame; dropped where those before it still wait."""
+        with self._changed:
+            if self._began is None:
+                self._began = time.monotonic() - frame.time
+            if len(self._waiting) < self._room:
+                self._waiting.append(frame)
+                self._changed.notify_all()
+            else:
+                self.dropped += 1
+
+    def end(self) -> None:
+        """No more frames come; those that wait are still taken."""
+        with self._changed:
+            self._over = True
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """No more frames are wanted."""
+        with self._changed:
+            self._waiting.clear()
+        self.end()
+
+    def now(self) -> float:
+        """The time on the clock of the frames' times."""
+        return 0.0 if self._began is None else time.monotonic() - self._began
+
+    def __iter__(self) -> Iterator[Frame]:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting or self._over)
+                if not self._waiting:
+                    return
+                frame = self._waiting.popleft()
+            yield frame
+
+
 class FrameStream:
     """Iterates over the frames of a source at a fixed rate, and over the gaps in it.
 
@@ -221,4 +274,4 @@ def _as_video_error(name: str, error: Exception) -> BaseException:
     return error
 
 
-__all__ = ["FrameStream", "Gap", "StreamSource"]
+__all__ = ["FrameStream", "Gap", "PushedFrames", "StreamSource"]

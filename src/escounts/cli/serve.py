@@ -68,6 +68,10 @@ def default_data() -> Path:
 @click.option("--trash-days", type=click.FloatRange(0), default=3.0, show_default=True, help="Keep what was deleted.")
 @click.option("--rebuild", is_flag=True, help="Make a damaged or lost database anew from the files, then serve.")
 @click.option("--job-seconds", type=click.FloatRange(1), default=1800.0, show_default=True, help="Time for a job.")
+@click.option("--max-live", type=click.IntRange(1), default=2, show_default=True, help="Live counts at once.")
+@click.option(
+    "--live-seconds", type=click.FloatRange(10), default=1800.0, show_default=True, help="For a live count."
+)
 @click.option("--worker-memory", type=size, default="6G", show_default=True, help="Memory for a job.")
 def command(
     host: str,
@@ -89,6 +93,8 @@ def command(
     trash_days: float,
     rebuild: bool,
     job_seconds: float,
+    max_live: int,
+    live_seconds: float,
     worker_memory: int,
 ) -> None:
     """Serve a page where a video is dropped, counted and corrected; the same address is a REST service."""
@@ -114,6 +120,8 @@ def command(
         keep_days=keep_days,
         trash_days=trash_days,
         job_seconds=job_seconds,
+        max_live=max_live,
+        live_seconds=live_seconds,
         worker_memory=worker_memory,
     )
     serve(settings, rebuild=rebuild)

@@ -21,13 +21,14 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from escounts.errors import EscountsError
-from escounts.serve import download_api, job_api, label_api, training_api, video_api
+from escounts.serve import download_api, job_api, label_api, live_api, training_api, video_api
 from escounts.serve.api_page import api_page
 from escounts.serve.body_limits import BodyLimits
 from escounts.serve.data_folder import DISK_RESERVE, DataFolder
 from escounts.serve.database import Database, VideoRow
 from escounts.serve.events import EventHub
 from escounts.serve.jobs import JobRunner
+from escounts.serve.live_sessions import LiveSessions
 from escounts.serve.media import Library, UploadError
 from escounts.serve.schemas import Health
 from escounts.serve.security import Guard, GuessLimit
@@ -54,6 +55,7 @@ class Service:
     library: Library
     runner: JobRunner
     trainings: Trainings
+    live: LiveSessions
     folder: DataFolder
     guesses: GuessLimit
     unknown_files: list[str]
@@ -73,7 +75,8 @@ class Service:
         guesses = GuessLimit(settings.max_guesses)
         unknown = folder.unknown_files(database.videos(limit=-1))
         trainings = Trainings(database, hub, seconds=settings.job_seconds)
-        service = cls(settings, database, hub, library, runner, trainings, folder, guesses, unknown)
+        live = LiveSessions(settings)
+        service = cls(settings, database, hub, library, runner, trainings, live, folder, guesses, unknown)
         return service
 
     def delete(self, video: VideoRow) -> None:
@@ -135,6 +138,7 @@ def create_app(settings: Settings) -> FastAPI:
         service.runner.start()
         yield
         service.hub.close()
+        service.live.stop()
         service.trainings.stop()
         service.runner.stop()
         service.database.close()
@@ -161,6 +165,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.include_router(download_api.router)
     app.include_router(label_api.router)
     app.include_router(training_api.router)
+    app.include_router(live_api.router)
 
     @app.get("/healthz", tags=["service"], response_model=Health)
     def healthz() -> Health:
@@ -193,6 +198,7 @@ def _metrics(service: Service) -> str:
         "escounts_worker_crashes_total": tally.crashes,
         "escounts_job_timeouts_total": tally.timeouts,
         "escounts_workers_ready": sum(worker["ready"] for worker in service.runner.workers()),
+        "escounts_live_counts": service.live.running,
         "escounts_listeners": service.hub.listeners,
     }
     return "\n".join([*lines, *(f"{name} {value}" for name, value in values.items())]) + "\n"

@@ -32,6 +32,8 @@ class Settings:
     keep_days: float = 7.0
     trash_days: float = 3.0
     job_seconds: float = 1800.0
+    max_live: int = 2
+    live_seconds: float = 1800.0
     cancel_seconds: float = 3.0
     worker_memory: int = 6 * GIBIBYTE
     cache_memory: int = GIBIBYTE

@@ -11,9 +11,12 @@ export class ApiError extends Error {
   }
 }
 
-async function request(method, path, body) {
-  const options = { method, headers: { ...GUARD }, credentials: "same-origin" };
-  if (body !== undefined) {
+async function request(method, path, body, more = {}) {
+  const options = { method, headers: { ...GUARD }, credentials: "same-origin", ...more };
+  if (body instanceof Blob) {
+    options.headers["Content-Type"] = "application/octet-stream";
+    options.body = body;
+  } else if (body !== undefined) {
     options.headers["Content-Type"] = "application/json";
     options.body = JSON.stringify(body);
   }
@@ -61,6 +64,11 @@ export const api = {
   train: (lesson) => request("POST", "/api/trainings", lesson),
   cancelTraining: (id) => request("POST", `/api/trainings/${id}/cancel`),
   models: () => request("GET", "/api/models"),
+  beginLive: () => request("POST", "/api/live", { model: chosenModel() }),
+  live: (id) => request("GET", `/api/live/${id}`),
+  sendFrames: (id, frames) => request("POST", `/api/live/${id}/frames`, frames),
+  markLive: (id, start, end) => request("POST", `/api/live/${id}/exemplars`, { start, end }),
+  endLive: (id) => request("DELETE", `/api/live/${id}`, undefined, { keepalive: true }), // also while the page is left
   fileAddress: (video) => `/api/videos/${video}/file`,
   previewAddress: (video) => `/api/videos/${video}/preview`,
   thumbnailAddress: (video) => `/api/videos/${video}/thumbnail`,

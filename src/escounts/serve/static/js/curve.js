@@ -3,12 +3,13 @@
 const MOST_POINTS = 1600;
 const TOP = 96;
 
-/** density: { start, step, values }. Cells are pooled by their maximum when there are too many to draw. */
-export function curvePath(density, duration) {
+/** density: { start, step, values }. Cells are pooled by their maximum when there are too many to draw. least: what the
+ * top stands for at least, so that next to nothing looks like it. */
+export function curvePath(density, duration, least = 0) {
   const { start, step, values } = density;
   if (!values.length || !(duration > 0)) return "";
   const pool = Math.ceil(values.length / MOST_POINTS);
-  const top = peak(values);
+  const top = Math.max(peak(values), least);
   const points = [];
   for (let first = 0; first < values.length; first += pool) {
     const cells = values.slice(first, first + pool);

@@ -1,0 +1,203 @@
+"""The process of one live session: pictures come in over a pipe, the count goes out as it changes.
+
+It is confined like the workers that open videos, and counts with the engine of `escounts watch`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from escounts.errors import EscountsError, VideoError
+from escounts.sandbox import confine
+from escounts.serve.worker import hide_paths, limit_memory
+
+if TYPE_CHECKING:
+    from escounts.live import LiveEvent, Watch
+    from escounts.results import DensityMap
+    from escounts.stream import PushedFrames
+    from escounts.video import Frame
+
+SHOWN = 30.0
+"""Seconds of the density and of the repetitions that a report holds."""
+POOLED = 3
+"""Cells of the density that are added up for it: a tenth of a second."""
+MAX_PIXELS = 1920 * 1080
+"""Of one picture."""
+
+
+@dataclass(frozen=True)
+class LiveOptions:
+    """What a session may do. memory in bytes; scratch: the only folder it may write to."""
+
+    model: str
+    device: str
+    memory: int
+    threads: int | None
+    scratch: str
+    assume_repeats: bool = False
+
+
+def run(connection: Connection, options: LiveOptions) -> None:
+    """Entry point of the process.
+
+    Reports ("ready", model), ("state", dict) …, then ("ended", dict) or ("failed", why).
+    Takes ("frames", [(seconds, JPEG bytes)]), ("mark", (start, end)) and ("end", None).
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    confine([Path(options.scratch)])  # what this machine cannot confine, `escounts doctor` says
+    try:
+        _Session(connection, options).serve()
+    except Exception as error:
+        _report(connection, "failed", _explain(error, options))
+
+
+class _Session:
+    """Reads the pipe in one thread and counts in another, so that what comes too fast is dropped and not queued."""
+
+    def __init__(self, connection: Connection, options: LiveOptions) -> None:
+        import torch  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
+
+        from escounts.counter import load  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
+        from escounts.live import watch  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
+        from escounts.stream import PushedFrames  # noqa: PLC0415 - here alone: the server's process never opens a picture
+
+        if options.threads is not None:
+            torch.set_num_threads(options.threads)
+        counter = load(options.model, device=options.device)
+        self._connection, self._options = connection, options
+        self._frames: PushedFrames = PushedFrames()
+        self._watch: Watch = watch(self._frames, model=counter, assume_repeats=options.assume_repeats)
+        if not torch.cuda.is_available():
+            limit_memory(options.memory)
+        network: Any = getattr(counter.model, "network", None)
+        self._pictures = JpegReader(network.encoder.spec.size)
+        self._spans: dict[str, deque[LiveEvent]] = {kind: deque() for kind in ("repetition", "gap", "exemplar")}
+        self._problem: str | None = None
+        _report(connection, "ready", counter.model.name)
+
+    def serve(self) -> None:
+        """Until the session is ended, or the server is gone."""
+        threading.Thread(target=self._count, name="count", daemon=True).start()
+        while True:
+            try:
+                command, argument = self._connection.recv()
+            except (EOFError, OSError):
+                os._exit(0)
+            if command == "frames":
+                for seconds, data in argument:
+                    self._frames.push(self._pictures.read(seconds, data))
+            elif command == "mark":
+                try:
+                    self._watch.mark(*argument)
+                    self._problem = None
+                except EscountsError as error:
+                    self._problem = str(error)
+            else:
+                self._frames.end()
+
+    def _count(self) -> None:
+        kind = "state"
+        try:
+            for event in self._watch:
+                if event.kind in self._spans:
+                    self._spans[event.kind].append(event)
+                kind = "ended" if event.kind == "end" else "state"
+                _report(self._connection, kind, self._state(event))
+        except Exception as error:
+            _report(self._connection, "failed", _explain(error, self._options))
+        os._exit(0)
+
+    def _state(self, event: LiveEvent) -> dict[str, Any]:
+        """What is known now, of the last seconds: whoever misses one report misses nothing."""
+        for spans in self._spans.values():
+            while spans and (spans[0].end or 0.0) < event.time - SHOWN:
+                spans.popleft()
+        stretches = {
+            f"{kind}s": [{"start": _rounded(each.start), "end": _rounded(each.end)} for each in spans]
+            for kind, spans in self._spans.items()
+        }
+        names = ("time", "open", "rate", "confidence")
+        return {
+            **{name: _rounded(getattr(event, name)) for name in names},
+            "count": event.count,
+            "dropped": event.dropped,
+            "problem": self._problem,
+            "density": shown_density(self._watch.density),
+            **stretches,
+        }
+
+
+class JpegReader:
+    """JPEG pictures, one by one, as the model wants them."""
+
+    def __init__(self, size: int) -> None:
+        import av  # noqa: PLC0415 - here alone: the server's process never opens a picture
+
+        from escounts.video import FrameConverter  # noqa: PLC0415 - here alone: the server's process never opens a picture
+
+        self._codec: Any = av.CodecContext.create("mjpeg", "r")
+        self._codec.thread_count = 1
+        self._codec.options = {"max_pixels": str(MAX_PIXELS)}
+        self._packet = av.Packet
+        self._broken = av.error.FFmpegError
+        self._convert = FrameConverter((size, size), 0)
+
+    def read(self, seconds: float, data: bytes) -> Frame:
+        """One picture and its time; VideoError where it is not one."""
+        from escounts.video import Frame  # noqa: PLC0415 - here alone: the server's process never opens a picture
+
+        try:
+            pictures = self._codec.decode(self._packet(data))
+        except (self._broken, ValueError) as error:
+            raise VideoError(f"the frame at {seconds:.2f} s is not a JPEG picture that can be read") from error
+        if len(pictures) != 1:
+            raise VideoError(f"the frame at {seconds:.2f} s holds {len(pictures)} pictures; send one JPEG each")
+        return Frame(seconds, self._convert(pictures[0]))
+
+
+def shown_density(density: DensityMap | None) -> dict[str, Any]:
+    """The last seconds of a density map, in fewer cells: repetitions in each, as in a result's document."""
+    if density is None:
+        return {"start": 0.0, "step": 0.1, "values": []}
+    step = density.step * POOLED
+    first = max(0, len(density.values) - round(SHOWN / step) * POOLED) // POOLED * POOLED
+    cells = list(_pooled([float(value) for value in density.values[first:]]))
+    start = density.start + first * density.step
+    return {"start": _rounded(start), "step": round(step, 6), "values": [round(value, 4) for value in cells]}
+
+
+def _pooled(values: list[float]) -> Iterator[float]:
+    for first in range(0, len(values) - POOLED + 1, POOLED):
+        yield sum(values[first : first + POOLED])
+
+
+def _rounded(value: float | None) -> float:
+    return round(value or 0.0, 3)
+
+
+def _report(connection: Connection, kind: str, value: object) -> None:
+    try:
+        connection.send((kind, value))
+    except OSError:
+        os._exit(0)  # the server is gone
+
+
+def _explain(error: Exception, options: LiveOptions) -> str:
+    """One line for a person, never a traceback."""
+    text = hide_paths(" ".join(str(error).split()))
+    if isinstance(error, EscountsError):
+        return text
+    if isinstance(error, MemoryError) or "allocate memory" in text:
+        return f"it needs more memory than the {options.memory / 2**30:.1f} GiB it may use"
+    traceback.print_exception(error, file=sys.stderr)
+    return f"{type(error).__name__}: {text}"
