@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from escounts.datasets import folder, ovr
+from escounts.datasets import folder, ovr, quva
 from escounts.datasets.annotations import Dataset, Problem, VideoAnnotation, assemble, checked
 from escounts.datasets.registry import check_files, load_dataset
 from escounts.errors import DataError
@@ -167,7 +168,32 @@ def test_ovr_stretches_become_pseudo_labels(tmp_path: Path) -> None:
     assert {problem.name for problem in dataset.problems} == {"def_1.000", "entry 2", "split lists"}
 
 
-def test_ovr_takes_the_official_lists_or_says_which_is_missing(tmp_path: Path) -> None:
+def test_ovr_splits_are_stated_by_the_stretches(tmp_path: Path) -> None:
+    stretch = {"start_time": 0.5, "end_time": 9.5, "count": 6, "description": "Jumping", "duration": 10.0}
+    entries = [
+        {"video_id": "abc", "ovr_annotations": [{**stretch, "split": "train"}]},
+        {"video_id": "def", "ovr_annotations": [{**stretch, "split": "val"}, {**stretch, "split": "val"}]},
+    ]
+    (tmp_path / "ovr_kinetics_release.json").write_text(json.dumps(entries))
+    dataset = ovr.load(tmp_path, source="kinetics")
+    assert dataset.rows == {"train": 1, "valid": 1}
+    assert [(video.name, video.file) for video in dataset.split("valid")] == [("def", "def.mp4"), ("def#2", "def.mp4")]
+
+
+def test_quva_as_it_is_published(tmp_path: Path) -> None:
+    (tmp_path / "annotations").mkdir()
+    np.save(tmp_path / "annotations" / "000_rope_beach.npy", np.array([13, 26, 40]))
+    (tmp_path / "annotations" / "._000_rope_beach.npy").write_bytes(b"\0\5\x16\7")
+    (tmp_path / "videos").mkdir()
+    (tmp_path / "videos" / "000_rope_beach.mp4").touch()
+    dataset = quva.load(tmp_path, frame_rate=lambda path: 29.0)
+    (video,) = dataset.split("test")
+    assert not dataset.problems and (video.name, video.action, video.count) == ("000_rope_beach", "rope_beach", 3)
+    assert video.spans == ((0.0, 13 / 29), (13 / 29, 26 / 29), (26 / 29, 40 / 29))
+    assert dataset.locate(tmp_path, video) == tmp_path / "videos" / "000_rope_beach.mp4"
+
+
+def test_ovr_takes_lists_or_says_which_are_missing(tmp_path: Path) -> None:
     stretch = [{"start_time": 1.0, "end_time": 4.0, "count": 3, "description": "stirring"}]
     entries = [{"video_id": name, "timestamp_sec": 5, "ovr_annotations": stretch} for name in ("abc", "def")]
     (tmp_path / "ovr_ego4d_release.json").write_text(json.dumps(entries))

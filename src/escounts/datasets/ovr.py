@@ -27,8 +27,9 @@ VIDEO_FOLDERS = ("video/{split}/{file}", "videos/{split}/{file}", "{split}/{file
 def load(root: Path, *, source: Source = "ego4d") -> Dataset:
     """OVR from `ovr_<source>_release.json` in the root; clips are `<video_id>_<second>.mp4`, 10 s long.
 
-    The published file states no splits. They come from lists beside it, `ovr_<source>_train.txt` and so on, one
-    video_id (or clip) in a line; without them every clip is in the split `unsplit`, and the missing list is named.
+    A clip's split is stated by its stretches (or by the clip). Where a release states none, it comes from lists of
+    your own beside it, `ovr_<source>_train.txt` and so on, one video_id (or clip) in a line; without them the clip is in
+    the split `unsplit`, and the missing lists are named.
     """
     path = root if root.is_file() else root / f"ovr_{source}_release.json"
     found: list[VideoAnnotation | Problem] = []
@@ -48,7 +49,7 @@ def load(root: Path, *, source: Source = "ego4d") -> Dataset:
 
 
 def _lists(folder: Path, source: Source) -> dict[str, str]:
-    """Video or clip → split, from the official lists that are there."""
+    """Video or clip → split, from the lists that are there."""
     found: dict[str, str] = {}
     for split in ("train", "valid", "val", "test"):
         path = folder / f"ovr_{source}_{split}.txt"
@@ -59,8 +60,10 @@ def _lists(folder: Path, source: Source) -> dict[str, str]:
 
 def _split(entry: Mapping[str, Any], listed: Mapping[str, str]) -> str:
     """The split of a clip: as stated, as listed, or none."""
-    if entry.get("split"):
-        return SPLIT_NAMES.get(str(entry["split"]), str(entry["split"]))
+    stretches = entry.get("ovr_annotations") or []
+    stated = next((part["split"] for part in (entry, *stretches) if part.get("split")), None)
+    if stated is not None:
+        return SPLIT_NAMES.get(str(stated), str(stated))
     video, second = str(entry.get("video_id")), entry.get("timestamp_sec")
     clip = f"{video}_{float(second):.3f}" if second is not None else video
     return listed.get(clip) or listed.get(video) or UNSPLIT

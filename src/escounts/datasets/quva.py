@@ -1,6 +1,7 @@
 """QUVA Repetition: 100 videos, each with a `.npy` of the frames at which its repetitions end.
 
-The dataset is for testing only: every video is in the split `test`.
+As published: `QUVARepetitionDataset/videos/000_rope_beach.mp4` and `annotations/000_rope_beach.npy`, whole numbers, as
+many as there are repetitions. The dataset is for testing only: every video is in the split `test`.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ def load(root: Path, *, frame_rate: FrameRate | None = None) -> Dataset:
 
     A video repeats from its first frame on: the first repetition starts at 0, each following one at the end before.
     """
-    folder = next((root / name for name in LABEL_FOLDERS if any((root / name).glob("*.npy"))), None)
+    folder = next((root / name for name in LABEL_FOLDERS if _label_files(root / name)), None)
     if folder is None:
         looked = ", ".join(str(root / name) for name in LABEL_FOLDERS)
         raise DataError(f"no QUVA annotations (NAME.npy); looked in {looked}")
-    files = sorted(folder.glob("*.npy"))
+    files = _label_files(folder)
     found = [_video(path, root, frame_rate or video_fps) for path in files]
     return assemble("quva", found, {"test": len(files)}, published=PUBLISHED, video_folders=VIDEO_FOLDERS)
 
@@ -42,6 +43,11 @@ def video_fps(path: Path) -> float:
     from escounts.video import Video  # noqa: PLC0415 - PyAV: reading labels without videos needs none
 
     return float(Video(path).info.fps)
+
+
+def _label_files(folder: Path) -> list[Path]:
+    """The annotations of a folder, without the `._NAME` files that macOS put into the published archive."""
+    return sorted(path for path in folder.glob("*.npy") if not path.name.startswith("."))
 
 
 def _video(path: Path, root: Path, frame_rate: FrameRate) -> VideoAnnotation | Problem:
