@@ -242,6 +242,9 @@ def test_encode_states_the_disk_and_resumes(escounts, mine: Path, tmp_path: Path
     estimate = escounts(*arguments, "--estimate")
     assert "7 videos: about" in estimate.out
     assert "the released code's layout, float32 14×14 at stride 16" in estimate.out
+    assert "about 1 min on this machine, by the first seconds of one of them" in estimate.out
+    nowhere = escounts(*arguments, "--videos", tmp_path, "--estimate")
+    assert f"none of them is under {tmp_path}: how long it takes is not known" in nowhere.out
     assert not list(tmp_path.iterdir())
     first = escounts(*arguments)
     assert first.code == 0, first.err

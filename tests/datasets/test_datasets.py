@@ -10,6 +10,7 @@ import pytest
 
 from escounts.datasets import folder, ovr, quva
 from escounts.datasets.annotations import Dataset, Problem, VideoAnnotation, assemble, checked
+from escounts.datasets.labels import load_labels, save_labels
 from escounts.datasets.registry import check_files, load_dataset
 from escounts.errors import DataError
 
@@ -168,6 +169,18 @@ def test_ovr_stretches_become_pseudo_labels(tmp_path: Path) -> None:
     assert {problem.name for problem in dataset.problems} == {"def_1.000", "entry 2", "split lists"}
 
 
+def test_a_table_of_counts_may_state_lengths_sets_and_one_marked_repetition(tmp_path: Path) -> None:
+    (tmp_path / "dev.csv").write_text(
+        "file,set,count,duration_s,exemplar_start_s,exemplar_end_s\ndev/a.mp4,rope,4,8.0,2.5,4.25\nb.mp4,rope,2,3.0,,\n"
+    )
+    dataset = folder.load(tmp_path / "dev.csv")  # no video is opened: there is none
+    first, second = dataset.split("all")
+    assert (first.action, first.count, first.duration, first.exemplars) == ("rope", 4, 8.0, ((2.5, 4.25),))
+    assert second.exemplars == ((0.0, 1.5), (1.5, 3.0))
+    save_labels(tmp_path, dataset)
+    assert load_labels(tmp_path, "folder").videos == dataset.videos
+
+
 def test_ovr_splits_are_stated_by_the_stretches(tmp_path: Path) -> None:
     stretch = {"start_time": 0.5, "end_time": 9.5, "count": 6, "description": "Jumping", "duration": 10.0}
     entries = [
@@ -177,7 +190,10 @@ def test_ovr_splits_are_stated_by_the_stretches(tmp_path: Path) -> None:
     (tmp_path / "ovr_kinetics_release.json").write_text(json.dumps(entries))
     dataset = ovr.load(tmp_path, source="kinetics")
     assert dataset.rows == {"train": 1, "valid": 1}
-    assert [(video.name, video.file) for video in dataset.split("valid")] == [("def", "def.mp4"), ("def#2", "def.mp4")]
+    assert [(video.name, video.file) for video in dataset.split("valid")] == [
+        ("def", "def.mp4"),
+        ("def#2", "def.mp4"),
+    ]
 
 
 def test_quva_as_it_is_published(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from escounts.datasets import encoding
 from escounts.datasets.annotations import Dataset, VideoAnnotation, assemble
 from escounts.datasets.encoders import open_encoder
 from escounts.datasets.encoding import disk_need, encode_dataset, encode_video, layout_for, spread
+from escounts.datasets.encoding_plan import EncodingPlan
 from escounts.errors import DataError, ModelError, VideoError
 from escounts.nn.encoders.interface import Encoder, EncoderSpec
 
@@ -48,6 +49,21 @@ def ramp(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("ramp") / "ramp.mp4"
     write_movie(path, levels(150, step=1), rate=30)
     return path
+
+
+def test_the_time_it_takes_is_measured_on_the_first_seconds(ramp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = MeanLevel()
+    layout = layout_for(encoder.spec, "x", shifts=4, exemplars=2)
+    videos = [
+        annotation("absent.mp4", duration=5.0),
+        annotation("ramp.mp4", duration=5.0, spans=((1.0, 2.0), (2.0, 3.0), (3.0, 4.0))),
+    ]
+    plan = EncodingPlan(assemble("folder", videos, {"train": 2}), ramp.parent, encoder, layout, ramp, None)
+    clock = iter([10.0, 13.0])
+    monkeypatch.setattr("time.perf_counter", lambda: next(clock))
+    # 3 s for the three windows of one offset; 10 windows of four offsets for each video, and two exemplars.
+    assert plan.seconds() == pytest.approx(3.0 / 3 * (10 + 12))
+    assert replace(plan, videos=ramp.parent / "nowhere").seconds() is None
 
 
 def test_cells_are_the_frames_they_stand_for(ramp: Path) -> None:

@@ -172,8 +172,27 @@ def test_models_that_count_files(escounts: Escounts, tmp_path: Path, monkeypatch
     assert "folder all: 2 of 2 videos scored" in said.out
     rows = load_predictions(tmp_path / "tables/models/spectral/folder-all-0-none-K4.csv")
     assert [(row.name, row.rounded) for row in rows] == [("a.mp4", 4), ("b.mp4", 5)]
-    table = escounts("evaluate", "spectral", "--data", "folder", "--root", root / "labels.csv")
+    document = tmp_path / "found.json"
+    table = escounts(
+        "evaluate",
+        "spectral",
+        "--data",
+        "folder",
+        "--root",
+        root / "labels.csv",
+        "--shots",
+        "0,1",
+        "--json",
+        document,
+    )
     assert table.code == 0, "a table of the same form, the videos beside it"
+    found = json.loads(document.read_text())
+    assert found["model"]["name"] == "spectral"
+    assert [(one["shots"], one["exemplars"]) for one in found["evaluations"]] == [(0, "none"), (1, "same")]
+    zero = found["evaluations"][0]
+    assert zero["coverage"]["scored"] == 2 and zero["metrics"]["mae"]["value"] == 0
+    assert zero["by_action"] == [{"name": "mine", "videos": 2, "rmse": 0, "mae": 0, "obz": 1, "obo": 1}]
+    assert [(row["name"], row["count"]) for row in zero["videos"]] == [("a.mp4", 4), ("b.mp4", 5)]
     for arguments, message in (
         (("spectral", "--data", "folder"), "give its folder with --root"),
         (("nobody", "--data", "folder", "--root", root), "unknown model 'nobody'"),
@@ -309,3 +328,52 @@ def test_open_set_and_benchmark_share_their_tokens(tmp_path: Path) -> None:
         assert found.coverage.short == f"{videos}/{videos}"
     with pytest.raises(DataError, match="no labels of ucfrep"):
         evaluate_named(str(tmp_path / "m.safetensors"), "ucfrep", tokens=tmp_path / "tokens")
+
+
+SECONDS = (
+    "video_id,class,kinetics_start,kinetics_end,repetition_start,repetition_end,count\nabc,jump,17,21,17.0,21.0,4\n"
+)
+FRAMES = "video_id,counts,num_frames\nabc_0.00000_4.00000.mp4,4,100\n"
+WORKOUT = "type,name,count,L1,L2,L3,L4,fps\nsquat,w.mp4,2,0,50,50,100,25\n"
+STRETCH = "name,counts,num_frames,start_frame,end_frame,L1,L2,L3,L4\nUCF-101/Squat/v.avi,2,100,1,100,1,51,51,101\n"
+CLIPS = [{"video_id": "abc", "ovr_annotations": [{"start_time": 0, "end_time": 4, "count": 4, "split": "test"}]}]
+EGO_CLIPS = [{**CLIPS[0], "timestamp_sec": 7.5}]
+
+AS_THE_HELP_SAYS = {
+    # dataset: label files and the video
+    "repcount": ({f"annotation/{s}.csv": WORKOUT for s in ("train", "valid", "test")}, "video/test/w.mp4"),
+    "repcount-open": (
+        {f"{folder}/{s}.csv": WORKOUT for folder in ("annotation", "open_set") for s in ("train", "valid", "test")},
+        "video/test/w.mp4",
+    ),
+    "countix": ({f"{s}.csv": SECONDS for s in ("train", "val", "test")}, "abc_000017_000021.mp4"),
+    "countix-frames": ({f"{s}.csv": FRAMES for s in ("train", "val", "test")}, "abc_0.00000_4.00000.mp4"),
+    "countix-av": ({f"{s}.csv": SECONDS for s in ("train", "val", "test")}, "abc_000017_000021.mp4"),
+    "ucfrep": ({f"{s}.csv": STRETCH for s in ("train", "val")}, "UCF-101/Squat/v.avi"),
+    "ovr-ego4d": ({"ovr_ego4d_release.json": json.dumps(EGO_CLIPS)}, "abc_7.500.mp4"),
+    "ovr-kinetics": ({"ovr_kinetics_release.json": json.dumps(CLIPS)}, "abc.mp4"),
+}
+
+
+@pytest.fixture(scope="module")
+def four_bounces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_movie(
+        tmp_path_factory.mktemp("four") / "four.mp4", bouncing(4, 4.0, size=(64, 48), rate=25), rate=25
+    )
+
+
+@pytest.mark.parametrize("name", AS_THE_HELP_SAYS)
+def test_every_dataset_is_evaluated_from_the_files_that_the_help_names(
+    name: str, escounts: Escounts, tmp_path: Path, four_bounces: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    labels, place = AS_THE_HELP_SAYS[name]
+    for file, text in {**labels, place: ""}.items():
+        (tmp_path / name / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name / file).write_text(text)
+    shutil.copy(four_bounces, tmp_path / name / place)
+    said = escounts("evaluate", "spectral", "--data", name, "--root", name, "--shots", "0,1")
+    assert said.code == 0, said.err
+    split = "valid" if name == "ucfrep" else "test"
+    assert said.out.count(f"{name} {split}: 1 of 1 videos scored") == 2, said.out
+    assert "MAE" in said.out

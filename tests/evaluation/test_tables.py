@@ -198,11 +198,24 @@ def identities(table: Table, runner: TableRunner) -> dict[tuple[object, ...], li
                 made = runner.identity(cells)
                 if not isinstance(made, Unavailable):
                     found.setdefault((group, *made), []).append(row.labels)
+            elif cells.model is not None:
+                found.setdefault((group, cells.model, cells.spec), []).append(row.labels)
     return found
 
 
 def layout_of(encoder: str, every: int) -> TokenLayout:
     return replace(LAYOUT, encoder=encoder, identity=f"weights of {encoder}", channels=768, grid=(6, 6), every=every)
+
+
+@pytest.mark.parametrize("name", ["1a", "1b", "1c", "2", "4", "11", "text", "localisation", "ovr"])
+def test_lite_has_its_row_beside_every_published_number_it_can_be_asked_for(name: str) -> None:
+    groups = {
+        (place, cells.spec.dataset)
+        for row in TABLES[name].rows
+        for place, cells in enumerate(row.cells)
+        if cells.model == "lite"
+    }
+    assert len(groups) == len(TABLES[name].groups), "one dataset for each group of columns"
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -36,5 +36,10 @@ def counting_display(what: str) -> Iterator[Callable[[int, int, str], None]]:
 
 def time_left(done: int, total: int, seconds: float) -> str:
     """How long the rest takes at the pace so far, for a person."""
-    minutes = (total - done) * seconds / done / 60
-    return f"about {minutes / 60:.1f} h" if minutes >= 90 else f"about {max(1, round(minutes))} min"
+    return f"about {duration_text((total - done) * seconds / done)}"
+
+
+def duration_text(seconds: float) -> str:
+    """Minutes or hours, for a person."""
+    minutes = seconds / 60
+    return f"{minutes / 60:.1f} h" if minutes >= 90 else f"{max(1, round(minutes))} min"

@@ -1,4 +1,4 @@
-"""`escounts encode`: a dataset's videos into a token store; resumable, disk use stated before it starts."""
+"""`escounts encode`: a dataset's videos into a token store; resumable, disk and time stated before it starts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from escounts.cli.counting_display import counting_display
+from escounts.cli.counting_display import counting_display, duration_text
 from escounts.datasets.encoding_plan import plan_encoding
 from escounts.datasets.registry import DATASETS
 from escounts.nn.device import choose_device
@@ -29,7 +29,7 @@ PATH = click.Path(path_type=Path)
               help="Of a video's last window: its last frame, or the released code's mean colour.")  # fmt: skip
 @click.option("--split", "splits", multiple=True, help="Only these splits.")
 @click.option("--device", default="auto", show_default=True)
-@click.option("--estimate", is_flag=True, help="Only say how much disk it takes.")
+@click.option("--estimate", is_flag=True, help="Only say how much disk and time it takes.")
 def command(dataset: str, root: Path, tokens: Path, device: str, estimate: bool, **options: Any) -> None:
     """Encode DATASET once, for training and evaluation. A stopped run goes on when called again.
 
@@ -41,6 +41,11 @@ def command(dataset: str, root: Path, tokens: Path, device: str, estimate: bool,
         f"{len(plan.wanted)} videos: about {_gb(need.store)} of tokens, {_gb(need.exemplars)} of it exemplars "
         f"(the released code's layout, float32 14×14 at stride 16: {_gb(need.released)})"
     )
+    seconds = plan.seconds()
+    if seconds is None:
+        click.echo(f"none of them is under {plan.videos}: how long it takes is not known")
+    else:
+        click.echo(f"about {duration_text(seconds)} on this machine, by the first seconds of one of them")
     if estimate:
         return
     with counting_display("videos") as progress:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import click
 
+from escounts import __version__
+from escounts.atomic_files import write_text
 from escounts.cli.counting_display import counting_display
 from escounts.datasets.registry import DATASETS
 from escounts.evaluation.evaluating import evaluate_named
-from escounts.evaluation.report import group_report, metric_report
+from escounts.evaluation.report import evaluation_document, group_report, metric_report
 from escounts.evaluation.table_spec import EvalSpec
 from escounts.nn.device import choose_device
 
@@ -17,10 +20,16 @@ SOURCES = ("same", "other")
 PATH = click.Path(path_type=Path)
 
 
-@click.command()
+def _places() -> str:
+    """What the folder of each dataset holds, for the help."""
+    lines = [f"  {name:15s} {entry.files}" for name, entry in DATASETS.items()]
+    return "\b\nWhat --root holds:\n" + "\n".join(lines)
+
+
+@click.command(epilog=_places())
 @click.argument("model")
 @click.option("--data", "dataset", type=click.Choice(list(DATASETS)), help="Default: what a run was trained on.")
-@click.option("--root", type=PATH, help="The dataset's folder with labels and videos.")
+@click.option("--root", type=PATH, help="The dataset's folder with labels and videos; see below.")
 @click.option("--videos", type=PATH, help="Folder with the videos, when not the root.")
 @click.option(
     "--tokens", type=PATH, default=Path("tokens"), show_default=True, help="Stored tokens, used where they fit."
@@ -42,6 +51,9 @@ PATH = click.Path(path_type=Path)
 )
 @click.option("--out", type=PATH, help="Where predictions go (default: RUN/predictions, or tables/models/MODEL).")
 @click.option("--format", "form", type=click.Choice(["csv", "parquet"]), default="csv", show_default=True)
+@click.option(
+    "--json", "document", type=PATH, help="Also write metrics, results by action and every count to a file."
+)
 @click.option("--groups", is_flag=True, help="Also by count, repetition length, duration and action.")
 @click.option("--device", default="auto", show_default=True)
 def command(
@@ -59,6 +71,7 @@ def command(
     checkpoint: str,
     out: Path | None,
     form: str,
+    document: Path | None,
     groups: bool,
     device: str,
 ) -> None:
@@ -68,12 +81,17 @@ def command(
     \b
     escounts evaluate lite --data quva --root QUVA/
     escounts evaluate spectral --data folder --root mine/
-    escounts evaluate runs/a --shots 0,1,2,3 --exemplars same,other
+    escounts evaluate lite --data ucfrep --root UCF/ --shots 0,1,2,3 --exemplars same,other
+    escounts evaluate runs/a --groups
     escounts evaluate escounts-repcount --data repcount --root RepCount/ --released
 
-    Videos are read one by one, or their stored tokens where there are any. One row per video is kept as soon as it is
-    counted: a stopped evaluation goes on when the same command is given again, and any number can be recomputed. What
-    could not be scored is named.
+    The authors' decoder needs its files first: `escounts weights add repcount_trained.pyth`, and the encoder's, which
+    `escounts models` names.
+
+    Videos are read one by one, or their stored tokens where there are any (`escounts encode` stores them). One row
+    per video is kept as soon as it is counted: a stopped evaluation goes on when the same command is given again, and
+    any number can be recomputed. What could not be scored is named. `escounts data check DATASET --root FOLDER` says
+    beforehand what is there and what is missing; `escounts table` prints published numbers beside these.
     """
     if released and (shots != "0" or shifts != 4):
         raise click.UsageError("--released counts zero-shot with its own two shifts; leave out --shots and --shifts")
@@ -108,6 +126,10 @@ def command(
             click.echo(metric_report(evaluation.rows))
         if groups and evaluation.rows:
             click.echo(group_report(evaluation.rows))
+    if document is not None:
+        about = {"name": model, "identity": dict(found[0].model), "escounts": __version__}
+        write_text(document, json.dumps(evaluation_document(about, found), indent=1) + "\n")
+        click.echo(f"wrote {document}")
 
 
 def _whole(text: str) -> list[int]:

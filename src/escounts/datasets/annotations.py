@@ -40,7 +40,8 @@ class VideoAnnotation:
     and end of each repetition in seconds. fps: raw frame rate if the labels state it. duration: seconds of the
     annotated stretch if stated. split: train, valid or test. pseudo: spans are an even division, not labels.
     begin: second of the file at which the stretch starts. footage: what it was cut from, when files do not tell.
-    problems: what is odd about it.
+    marked: repetitions that were marked to be shown as exemplars, where these are not all of them. problems: what is
+    odd about it.
     """
 
     name: str
@@ -54,12 +55,13 @@ class VideoAnnotation:
     pseudo: bool = False
     begin: float = 0.0
     footage: str = ""
+    marked: tuple[Span, ...] = ()
     problems: tuple[str, ...] = ()
 
     @property
     def exemplars(self) -> tuple[Span, ...]:
-        """Spans that can serve as exemplars: those that last."""
-        return tuple(span for span in self.spans if span[1] > span[0])
+        """Spans that can serve as exemplars: those that were marked for it, else all that last."""
+        return self.marked or tuple(span for span in self.spans if span[1] > span[0])
 
     @property
     def repetition_length(self) -> float | None:

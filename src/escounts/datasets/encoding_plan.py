@@ -1,22 +1,37 @@
-"""A dataset's encoding, planned before anything long starts: which videos, which tokens, how much disk."""
+"""A dataset's encoding, planned before anything long starts: which videos, which tokens, how much disk,
+how long."""
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from escounts.datasets.annotations import Dataset, Problem, VideoAnnotation
 from escounts.datasets.encoders import open_encoder, store_path
-from escounts.datasets.encoding import DiskNeed, Progress, disk_need, encode_dataset, layout_for
+from escounts.datasets.encoding import (
+    ASSUMED_FPS,
+    ASSUMED_SECONDS,
+    DiskNeed,
+    Progress,
+    disk_need,
+    encode_dataset,
+    encode_video,
+    layout_for,
+)
 from escounts.datasets.labels import save_labels
 from escounts.datasets.registry import load_dataset
 from escounts.datasets.tokens import TokenLayout, TokenStore
+from escounts.errors import VideoError
 from escounts.nn.encoders.interface import Encoder
 
 PAPER_POOL = 6
 """Side of the grid to which the tokens of the paper's encoders are pooled, as in the released code."""
+PROBE_SECONDS = 8.0
+"""Of the video by which the time is estimated."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +55,25 @@ class EncodingPlan:
         """How much disk it takes."""
         return disk_need(self.wanted, self.layout)
 
+    def seconds(self) -> float | None:
+        """How long it takes on this machine, by the first seconds of a video that is here; None without one."""
+        for video in self.wanted:
+            path = self.dataset.locate(self.videos, video)
+            if path is None:
+                continue
+            whole = video.duration or ASSUMED_SECONDS
+            part = replace(video, duration=min(whole, PROBE_SECONDS), spans=(), marked=())
+            layout = replace(self.layout, offsets=self.layout.offsets[:1])
+            began = time.perf_counter()
+            try:
+                encoded = encode_video(path, part, self.encoder, layout)
+            except VideoError:
+                continue
+            measured = _windows(encoded.duration, video.fps or ASSUMED_FPS, layout)
+            wanted = sum(_wanted_windows(other, self.layout) for other in self.wanted)
+            return (time.perf_counter() - began) * wanted / measured
+        return None
+
     def run(self, progress: Progress | None = None) -> tuple[TokenStore, list[Problem]]:
         """Encode what is not there yet: the store, and every video that was left out with the reason."""
         store, problems = encode_dataset(
@@ -47,6 +81,17 @@ class EncodingPlan:
         )
         save_labels(self.path, self.dataset)
         return store, problems
+
+
+def _wanted_windows(video: VideoAnnotation, layout: TokenLayout) -> float:
+    """Windows of a video at every offset, and one for each exemplar that is encoded alone."""
+    exemplars = min(len(video.exemplars), layout.exemplars) if layout.fps is None else 0
+    return _windows(video.duration or ASSUMED_SECONDS, video.fps or ASSUMED_FPS, layout) + exemplars
+
+
+def _windows(seconds: float, fps: float, layout: TokenLayout) -> float:
+    cells = seconds / layout.step(fps)
+    return sum(max(1.0, math.ceil((cells - offset) / layout.window_cells)) for offset in layout.offsets)
 
 
 def plan_encoding(

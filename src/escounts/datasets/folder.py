@@ -2,7 +2,9 @@
 
 Two forms, told apart by their columns. One row a repetition: `file, start_s, end_s` (and `class`, `split`). One
 row a video: `file, count` (and `class`, `split`), when nobody marked the times; repetitions are then an even
-division. A video with no repetition is a row with empty start and end, or count 0.
+division. Such a row may state `duration_s`, so that the video need not be opened for it, and one marked repetition,
+`exemplar_start_s` and `exemplar_end_s`. A video with no repetition is a row with empty start and end, or count 0.
+`set` is taken for `class` where there is none.
 """
 
 from __future__ import annotations
@@ -99,12 +101,21 @@ def _counted(
         yield Problem(split, file, f"count {rows[0]['count']!r} is not a whole number", unusable=True)
         return
     path = root / file
-    if not path.exists():
+    seconds = number(rows[0], "duration_s") if "duration_s" in rows[0] else None
+    if seconds is None and not path.exists():
         yield Problem(split, file, "no such video", unusable=True)
         return
-    seconds = duration(path)
+    seconds = duration(path) if seconds is None else seconds
     spans = tuple(pseudo_spans(int(count), 0.0, seconds))
-    yield _video(file, rows, split, int(count), spans, seconds=seconds, pseudo=True)
+    yield _video(file, rows, split, int(count), spans, seconds=seconds, pseudo=True, marked=_marked(rows[0]))
+
+
+def _marked(row: Row) -> tuple[Span, ...]:
+    """The one repetition that a row of counts may mark."""
+    if not {"exemplar_start_s", "exemplar_end_s"} <= row.keys():
+        return ()
+    start, end = number(row, "exemplar_start_s"), number(row, "exemplar_end_s")
+    return ((start, end),) if start is not None and end is not None and 0 <= start < end else ()
 
 
 def _video(
@@ -116,9 +127,10 @@ def _video(
     *,
     seconds: float | None = None,
     pseudo: bool = False,
+    marked: tuple[Span, ...] = (),
     problems: tuple[str, ...] = (),
 ) -> VideoAnnotation:
-    action = (rows[0].get("class") or "").strip() or "mine"
+    action = (rows[0].get("class") or rows[0].get("set") or "").strip() or "mine"
     return VideoAnnotation(
         name=file,
         file=file,
@@ -129,6 +141,7 @@ def _video(
         duration=seconds,
         split=split,
         pseudo=pseudo,
+        marked=marked,
         problems=problems,
     )
 

@@ -54,5 +54,7 @@ def load_labels(folder: Path, name: str | None = None) -> Dataset:
 
 
 def _video(values: Mapping[str, Any]) -> VideoAnnotation:
-    spans = tuple((float(start), float(end)) for start, end in values["spans"])
-    return VideoAnnotation(**{**values, "spans": spans, "problems": tuple(values["problems"])})
+    spans, marked = (
+        tuple((float(start), float(end)) for start, end in values.get(name, ())) for name in ("spans", "marked")
+    )
+    return VideoAnnotation(**{**values, "spans": spans, "marked": marked, "problems": tuple(values["problems"])})

@@ -28,8 +28,8 @@ def load(root: Path, *, source: Source = "ego4d") -> Dataset:
     """OVR from `ovr_<source>_release.json` in the root; clips are `<video_id>_<second>.mp4`, 10 s long.
 
     A clip's split is stated by its stretches (or by the clip). Where a release states none, it comes from lists of
-    your own beside it, `ovr_<source>_train.txt` and so on, one video_id (or clip) in a line; without them the clip is in
-    the split `unsplit`, and the missing lists are named.
+    your own beside it, `ovr_<source>_train.txt` and so on, one video_id (or clip) in a line; without them the clip is
+    in the split `unsplit`, and the missing lists are named.
     """
     path = root if root.is_file() else root / f"ovr_{source}_release.json"
     found: list[VideoAnnotation | Problem] = []

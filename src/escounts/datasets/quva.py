@@ -1,7 +1,7 @@
 """QUVA Repetition: 100 videos, each with a `.npy` of the frames at which its repetitions end.
 
-As published: `QUVARepetitionDataset/videos/000_rope_beach.mp4` and `annotations/000_rope_beach.npy`, whole numbers, as
-many as there are repetitions. The dataset is for testing only: every video is in the split `test`.
+As published: `QUVARepetitionDataset/videos/000_rope_beach.mp4` and `annotations/000_rope_beach.npy`, one whole
+number per repetition. The dataset is for testing only: every video is in the split `test`.
 """
 
 from __future__ import annotations

@@ -14,35 +14,69 @@ from escounts.errors import DataError, VideoError
 
 @dataclass(frozen=True)
 class DatasetEntry:
-    """A dataset that has a name. test: the split its published numbers are of. tokens: the dataset whose token store
-    it shares, being another division of the same videos with the same repetitions."""
+    """A dataset that has a name. files: labels and videos under its folder. test: the split its published numbers are
+    of. tokens: the dataset whose token store it shares, being another division of the same videos with the same
+    repetitions."""
 
     summary: str
+    files: str
     load: Callable[[Path], Dataset]
     test: str = "test"
     tokens: str | None = None
 
 
 DATASETS: Mapping[str, DatasetEntry] = {
-    "repcount": DatasetEntry("RepCount-A, workouts, times of every repetition", repcount.load),
+    "repcount": DatasetEntry(
+        "RepCount-A, workouts, times of every repetition",
+        "annotation/{train,valid,test}.csv, video/SPLIT/NAME.mp4",
+        repcount.load,
+    ),
     "repcount-open": DatasetEntry(
         "RepCount-A, actions of train and test apart",
+        "open_set/{train,valid,test}.csv beside annotation/, the same videos",
         lambda root: repcount.load(root, open_set=True),
         tokens="repcount",
     ),
-    "countix": DatasetEntry("Countix, the dataset's own tables in seconds", countix.load),
+    "countix": DatasetEntry(
+        "Countix, the dataset's own tables in seconds",
+        "{train,val,test}.csv, Kinetics clips ID_000017_000027.mp4",
+        countix.load,
+    ),
     "countix-frames": DatasetEntry(
-        "Countix as the paper's authors cut it, in frames", lambda root: countix.load(root, form="frames")
+        "Countix as the paper's authors cut it, in frames",
+        "{train,val,test}.csv, segments ID_1.50000_3.23333.mp4",
+        lambda root: countix.load(root, form="frames"),
     ),
     "countix-av": DatasetEntry(
-        "Countix-AV, the part whose sound repeats too", lambda root: countix.load(root, form="av")
+        "Countix-AV, the part whose sound repeats too", "as countix", lambda root: countix.load(root, form="av")
     ),
-    "ucfrep": DatasetEntry("UCFRep, stretches of UCF-101", ucfrep.load, test="valid"),
-    "ovr-ego4d": DatasetEntry("OVR-Ego4D, ten-second egocentric clips", ovr.load),
-    "ovr-kinetics": DatasetEntry("OVR-Kinetics, ten-second clips", lambda root: ovr.load(root, source="kinetics")),
-    "quva": DatasetEntry("QUVA Repetition, 100 videos to test on, ends of repetitions", quva.load),
-    "folder": DatasetEntry("your own videos with a labels.csv", folder.load, test="valid"),
-    "synthetic": DatasetEntry("generated repetitions, in the form of RepCount", synthetic_set.load),
+    "ucfrep": DatasetEntry(
+        "UCFRep, stretches of UCF-101", "{train,val}.csv, UCF-101/CLASS/NAME.avi", ucfrep.load, test="valid"
+    ),
+    "ovr-ego4d": DatasetEntry(
+        "OVR-Ego4D, ten-second egocentric clips", "ovr_ego4d_release.json, clips VIDEO_SECOND.mp4", ovr.load
+    ),
+    "ovr-kinetics": DatasetEntry(
+        "OVR-Kinetics, ten-second clips",
+        "ovr_kinetics_release.json, clips VIDEO.mp4",
+        lambda root: ovr.load(root, source="kinetics"),
+    ),
+    "quva": DatasetEntry(
+        "QUVA Repetition, 100 videos to test on, ends of repetitions",
+        "annotations/NAME.npy, videos/NAME.mp4",
+        quva.load,
+    ),
+    "folder": DatasetEntry(
+        "your own videos with a labels.csv",
+        "labels.csv with file,count or file,start_s,end_s, and the videos; or such a table itself",
+        folder.load,
+        test="valid",
+    ),
+    "synthetic": DatasetEntry(
+        "generated repetitions, in the form of RepCount",
+        "what `escounts data make synthetic` wrote",
+        synthetic_set.load,
+    ),
 }
 
 

@@ -37,12 +37,13 @@ Progress = Callable[[int, int, str], None]
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What one evaluation found. path: its predictions on disk."""
+    """What one evaluation found. path: its predictions on disk. model: everything that decides the model's counts."""
 
     spec: EvalSpec
     rows: tuple[Prediction, ...]
     coverage: Coverage
     path: Path
+    model: Mapping[str, Any]
 
 
 def evaluate_model(
@@ -100,13 +101,13 @@ def evaluate_model(
     for spec, file, mine, absent in zip(specs, files, rows, missing, strict=True):
         coverage = Coverage(dataset.name, split, len(videos), len(mine), absent)
         file.finish(mine, coverage)
-        found.append(Evaluation(spec, tuple(row for _, row in mine), coverage, file.path))
+        found.append(Evaluation(spec, tuple(row for _, row in mine), coverage, file.path, model.identity))
     return found
 
 
 def labels_digest(videos: Sequence[VideoAnnotation]) -> str:
     """A hash of what people say about some videos: other labels make other figures."""
-    told = [(v.name, v.file, v.action, v.count, v.spans, v.begin, v.duration, v.split) for v in videos]
+    told = [(v.name, v.file, v.action, v.count, v.spans, v.marked, v.begin, v.duration, v.split) for v in videos]
     return digest_of({"videos": told})
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,6 +13,9 @@ from escounts.evaluation.groups import GroupResult, by_action, by_count, by_dura
 from escounts.evaluation.localisation import localise
 from escounts.metrics import evaluate, off_by_curve
 from escounts.training.predictions import Prediction, true_counts
+
+if TYPE_CHECKING:
+    from escounts.evaluation.evaluating import Evaluation
 
 NAMES = {
     "rmse": "RMSE",
@@ -61,3 +67,35 @@ def _table(groups: Sequence[GroupResult]) -> str:
     for g in groups:
         lines.append(f"    {g.name:24s} {g.videos:6d} {g.rmse:7.3f} {g.mae:7.3f} {g.obz:7.3f} {g.obo:7.3f}")
     return "\n".join(lines)
+
+
+def evaluation_document(model: Mapping[str, Any], found: Sequence[Evaluation]) -> dict[str, Any]:
+    """Evaluations of one model as JSON types: metrics with intervals, results by action, and every count.
+
+    model: what the document says of it. A metric of no video is null.
+    """
+    return {"model": dict(model), "evaluations": [_document(evaluation) for evaluation in found]}
+
+
+def _document(evaluation: Evaluation) -> dict[str, Any]:
+    rows, spec = evaluation.rows, evaluation.spec
+    scores = evaluate(true_counts(rows), np.array([row.predicted for row in rows])) if rows else {}
+    return {
+        "shots": spec.shots,
+        "exemplars": spec.exemplars if spec.shots else "none",
+        "coverage": asdict(evaluation.coverage),
+        "metrics": {name: _finite(asdict(score)) for name, score in scores.items()},
+        "by_action": [_finite(asdict(group)) for group in by_action(rows)] if rows else [],
+        "videos": [
+            {"name": row.name, "action": row.action, "count": row.count, "predicted": round(float(row.predicted), 3)}
+            for row in rows
+        ],
+    }
+
+
+def _finite(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Floats to six places, and null for what is not a number."""
+    return {
+        name: (round(value, 6) if math.isfinite(value) else None) if isinstance(value, float) else value
+        for name, value in values.items()
+    }

@@ -130,15 +130,13 @@ class TableMaker:
 
 def class_notes(filled: FilledTable) -> list[str]:
     """Our best and worst classes by OBZ, beside what the paper's text says of its own."""
-    measured = [found for row in filled.rows for found in row.measured if found is not None]
-    if not measured:
-        return []
-    groups = sorted(by_action([row for rows in measured[0].rows for row in rows]), key=lambda group: -group.obz)
-    best, worst = groups[:2], groups[-2:]
-    return [
-        "our best classes by OBZ: " + ", ".join(f"{group.name} {group.obz:.3f}" for group in best),
-        "our worst classes by OBZ: " + ", ".join(f"{group.name} {group.obz:.3f}" for group in worst),
-    ]
+    notes = []
+    for row in filled.rows:
+        for found in (found for found in row.measured if found is not None):
+            groups = sorted(by_action([video for rows in found.rows for video in rows]), key=lambda group: -group.obz)
+            best, worst = (", ".join(f"{g.name} {g.obz:.3f}" for g in part) for part in (groups[:2], groups[-2:]))
+            notes.append(f"{row.labels[0]}: best classes by OBZ {best}; worst {worst}")
+    return notes
 
 
 def _probe(runner: TableRunner, recipe: Recipe, source: Source, seed: int) -> tuple[float, int]:
