@@ -55,6 +55,35 @@ def test_spans_are_moved_added_deleted_and_undone(page: Page, sample: Path) -> N
     assert len(spans(page)) == len(counted)
 
 
+def test_cycles_are_split_into_sides_and_labels_never_overlap(page: Page, sample: Path) -> None:
+    choose(page, sample)
+    set_mode(page, "correct")
+    page.uncheck("#together")
+    counted = spans(page)
+    start, end = counted[2]
+    track = page.locator(".tl-track").bounding_box()
+    ruler = page.locator(".tl-ruler").bounding_box()
+    assert track is not None and ruler is not None
+    page.mouse.click(track["x"] + track["width"] * (start + end) / 2, ruler["y"] + ruler["height"] / 2)
+    expect(page.locator("#add-span")).to_have_text("Split here")
+    page.click("#add-span")
+    sides = spans(page)
+    assert len(sides) == len(counted) + 1
+    assert sides[2] == (pytest.approx(start, abs=1e-4), pytest.approx((start + end) / 2, abs=0.005))
+    assert sides[3] == (pytest.approx(sides[2][1], abs=1e-4), pytest.approx(end, abs=1e-4))
+    box = page.locator(".region.rep").nth(3).bounding_box()
+    assert box is not None
+    drag_by(page, box["x"] + box["width"] / 2, box["y"] + box["height"] / 3, box["width"] * 0.4)
+    moved = spans(page)
+    assert moved[3][0] > sides[3][0] + 0.005, "it moved"
+    assert moved[4][0] == pytest.approx(moved[3][1], abs=1e-4), "the next one gave way"
+    page.click("#add-span")  # the playhead is where the moved one begins: no room, and none to split
+    expect(page.locator("#toasts")).to_contain_text("There is no room for another repetition here")
+    assert spans(page) == moved
+    page.click("#save-labels")
+    expect(page.locator("#labels-state")).to_have_text(f"Saved: {len(moved)}")
+
+
 def test_a_span_is_corrected_by_keyboard_alone(page: Page, sample: Path) -> None:
     choose(page, sample)
     set_mode(page, "correct")

@@ -331,25 +331,33 @@ def test_open_set_and_benchmark_share_their_tokens(tmp_path: Path) -> None:
 
 
 SECONDS = (
-    "video_id,class,kinetics_start,kinetics_end,repetition_start,repetition_end,count\nabc,jump,17,21,17.0,21.0,4\n"
+    "video_id,class,kinetics_start,kinetics_end,repetition_start,repetition_end,count\nNAME,jump,17,21,17,21,4\n"
 )
-FRAMES = "video_id,counts,num_frames\nabc_0.00000_4.00000.mp4,4,100\n"
-WORKOUT = "type,name,count,L1,L2,L3,L4,fps\nsquat,w.mp4,2,0,50,50,100,25\n"
-STRETCH = "name,counts,num_frames,start_frame,end_frame,L1,L2,L3,L4\nUCF-101/Squat/v.avi,2,100,1,100,1,51,51,101\n"
+FRAMES = "video_id,counts,num_frames\nNAME_0.00000_4.00000.mp4,4,100\n"
+WORKOUT = "type,name,count,L1,L2,L3,L4,fps\nsquat,NAME.mp4,2,0,50,50,100,25\n"
+STRETCH = "name,counts,num_frames,start_frame,end_frame,L1,L2\nUCF-101/Squat/NAME.avi,1,100,1,100,1,101\n"
 CLIPS = [{"video_id": "abc", "ovr_annotations": [{"start_time": 0, "end_time": 4, "count": 4, "split": "test"}]}]
 EGO_CLIPS = [{**CLIPS[0], "timestamp_sec": 7.5}]
 
+
+def tables(text: str, *paths: str) -> dict[str, str]:
+    """A label table for each split, each of another video; that of the last split is the one that is here."""
+    return {path: text.replace("NAME", "abc" if path == paths[-1] else f"absent{n}") for n, path in enumerate(paths)}
+
+
+THREE = ("train.csv", "val.csv", "test.csv")
+BENCHMARK = tables(WORKOUT, "annotation/train.csv", "annotation/valid.csv", "annotation/test.csv")
 AS_THE_HELP_SAYS = {
     # dataset: label files and the video
-    "repcount": ({f"annotation/{s}.csv": WORKOUT for s in ("train", "valid", "test")}, "video/test/w.mp4"),
+    "repcount": (BENCHMARK, "video/test/abc.mp4"),
     "repcount-open": (
-        {f"{folder}/{s}.csv": WORKOUT for folder in ("annotation", "open_set") for s in ("train", "valid", "test")},
-        "video/test/w.mp4",
+        {**BENCHMARK, **tables(WORKOUT, "open_set/train.csv", "open_set/valid.csv", "open_set/test.csv")},
+        "video/test/abc.mp4",
     ),
-    "countix": ({f"{s}.csv": SECONDS for s in ("train", "val", "test")}, "abc_000017_000021.mp4"),
-    "countix-frames": ({f"{s}.csv": FRAMES for s in ("train", "val", "test")}, "abc_0.00000_4.00000.mp4"),
-    "countix-av": ({f"{s}.csv": SECONDS for s in ("train", "val", "test")}, "abc_000017_000021.mp4"),
-    "ucfrep": ({f"{s}.csv": STRETCH for s in ("train", "val")}, "UCF-101/Squat/v.avi"),
+    "countix": (tables(SECONDS, *THREE), "abc_000017_000021.mp4"),
+    "countix-frames": (tables(FRAMES, *THREE), "abc_0.00000_4.00000.mp4"),
+    "countix-av": (tables(SECONDS, *THREE), "abc_000017_000021.mp4"),
+    "ucfrep": (tables(STRETCH, "train.csv", "val.csv"), "UCF-101/Squat/abc.avi"),
     "ovr-ego4d": ({"ovr_ego4d_release.json": json.dumps(EGO_CLIPS)}, "abc_7.500.mp4"),
     "ovr-kinetics": ({"ovr_kinetics_release.json": json.dumps(CLIPS)}, "abc.mp4"),
 }

@@ -92,7 +92,7 @@ export function setUpGestures(timeline) {
         if (!dragged && region) choose(region);
         else if (!dragged) showing(to, () => timeline.choose(null));
         else if (end - start < SHORTEST) return;
-        else if (kind === "rep") timeline.commit([...timeline.spans, { start, end }], { start, end });
+        else if (kind === "rep") timeline.addSpan(start, end, from);
         else callbacks.onExemplar(start, end);
       },
       cancel: () => drawing.remove(),

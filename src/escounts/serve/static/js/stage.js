@@ -15,7 +15,7 @@ const ACTIVE = new Set(["queued", "running"]);
 const HINTS = {
   watch: "Drag anywhere to move through the video. Click a repetition to play it in a loop.",
   mark: "Drag over one repetition to mark it as the example, then Recount.",
-  correct: "Drag a border or a repetition; drag over an empty place to add one.",
+  correct: "Drag a border or a repetition; drag over an empty place to add one; split the one you are in.",
 };
 
 export class Stage {
@@ -174,6 +174,7 @@ export class Stage {
 
   #showTime(time) {
     this.timeline.setTime(time);
+    this.#nameAdding();
     byId("clock").textContent = clock(time);
     byId("length").textContent = ` / ${clock(this.timeline.duration)}`;
     const { spans } = this.editor;
@@ -217,12 +218,24 @@ export class Stage {
     byId("timeline-card").dataset.mode = mode;
   }
 
+  /** Inside a repetition it is split in two, in an empty place a new one begins. */
   addHere() {
-    const { spans } = this.editor;
-    const lengths = spans.map((item) => item.end - item.start).sort((a, b) => a - b);
+    const { time } = this.player;
+    const whole = this.timeline.splittable(time);
+    if (whole) {
+      this.timeline.splitSpan(whole, time);
+      return;
+    }
+    const lengths = this.editor.spans.map((item) => item.end - item.start).sort((a, b) => a - b);
     const length = Math.min(lengths[Math.floor(lengths.length / 2)] ?? 1, this.timeline.duration);
-    const start = Math.min(this.player.time, this.timeline.duration - length);
-    this.timeline.addSpan(start, start + length);
+    const start = Math.min(time, this.timeline.duration - length);
+    if (!this.timeline.addSpan(start, start + length, time)) {
+      toast("There is no room for another repetition here. Move into one to split it.");
+    }
+  }
+
+  #nameAdding() {
+    byId("add-span").textContent = this.timeline.splittable(this.player.time) ? "Split here" : "Add here";
   }
 
   /** To the next or previous repetition; a chosen one hands the choice on. */

@@ -147,8 +147,23 @@ export class Timeline {
     this.commit(this.spans.filter((_, i) => i !== index), null);
   }
 
-  addSpan(start, end) {
-    this.commit([...this.spans, { start, end }], { start, end });
+  /** A repetition in the empty place around the time `at`, cut where others begin and end; false where there is none. */
+  addSpan(start, end, at = start) {
+    const low = Math.max(start, ...this.spans.filter((item) => item.start <= at).map((item) => item.end));
+    const high = Math.min(end, ...this.spans.filter((item) => item.start > at).map((item) => item.start));
+    if (high - low < SHORTEST) return false;
+    this.commit([...this.spans, { start: low, end: high }], { start: low, end: high });
+    return true;
+  }
+
+  /** The repetition that can be split at a time, or undefined. */
+  splittable(time) {
+    return this.spans.find(({ start, end }) => time - start >= SHORTEST && end - time >= SHORTEST);
+  }
+
+  splitSpan(item, time) {
+    const second = { start: time, end: item.end };
+    this.commit([...this.spans.filter((other) => other !== item), { start: item.start, end: time }, second], second);
   }
 
   commit(spans, changed) {
@@ -158,18 +173,27 @@ export class Timeline {
   }
 
   /** What a drag or an arrow key makes of an item. side: "start", "end" or "both"; alone: not the other borders. */
-  movedItem({ start, end }, side, by) {
-    if (side === "start") return { start: Math.min(Math.max(start + by, 0), end - SHORTEST), end };
-    if (side === "end") return { start, end: Math.max(Math.min(end + by, this.duration), start + SHORTEST) };
-    const shift = Math.min(Math.max(by, -start), this.duration - end);
+  movedItem({ start, end }, side, by, low = 0, high = this.duration) {
+    if (side === "start") return { start: Math.min(Math.max(start + by, low), end - SHORTEST), end };
+    if (side === "end") return { start, end: Math.max(Math.min(end + by, high), start + SHORTEST) };
+    const shift = Math.min(Math.max(by, low - start), high - end);
     return { start: start + shift, end: end + shift };
   }
 
-  /** All spans after one of them was moved: with its border, all borders, unless it is moved alone. */
+  /** All spans after one of them was moved: with its border, all borders; one that is moved alone has its neighbours
+   *  give way, since labels that overlap mean nothing. */
   movedSpans(index, side, by, alone) {
     const item = this.spans[index];
     if (side !== "both" && this.together && !alone) return alignedSpans(this.spans, item[side], this.clamp(item[side] + by));
-    return this.spans.map((other, i) => (i === index ? { ...other, ...this.movedItem(item, side, by) } : other));
+    const [before, after] = [this.spans[index - 1], this.spans[index + 1]];
+    const low = before ? Math.min(before.start + SHORTEST, item.start) : 0;
+    const high = after ? Math.max(after.end - SHORTEST, item.end) : this.duration;
+    const moved = { ...item, ...this.movedItem(item, side, by, low, high) };
+    return this.spans.map((other, i) => {
+      if (i === index) return moved;
+      if (i < index) return { ...other, end: Math.min(other.end, moved.start) };
+      return { ...other, start: Math.max(other.start, moved.end) };
+    });
   }
 
   clamp(time) {
