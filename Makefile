@@ -15,8 +15,10 @@ test: $(VENV)/.test
 release-test: $(VENV)/.test
 	$(BIN)/python -m pytest -m release
 
-release-check: $(VENV)/.test
-	$(BIN)/python .ci/release_check.py
+# PARTS: some of its parts, all when empty. SHARE: of the cases, 0.02 tries everything in small.
+SHARE ?= 1
+release-check: $(VENV)/.release
+	$(BIN)/python .ci/release_check.py $(PARTS) --share $(SHARE)
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check src tests benchmarks
@@ -45,6 +47,10 @@ $(VENV)/.demo: pyproject.toml constraints.txt | $(VENV)/bin/python
 $(VENV)/.test: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(INSTALL) -e '.[test]'
 	touch $@ $(VENV)/.demo
+
+$(VENV)/.release: $(VENV)/.test
+	$(INSTALL) -e '.[release]'
+	touch $@
 
 clean:
 	rm -rf $(VENV) build dist out

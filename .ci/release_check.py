@@ -1,157 +1,219 @@
-"""What a release must pass, in one table: the long suites, the packages, what they are made of.
+"""What a release must pass, in one table: the long suites, the service under attack, the packages and their parts.
 
-    make release-check          (hours on two cores; --only suites|packages|supply for a part)
+    make release-check                              every part, hours on two cores
+    make release-check PARTS="fuzz packages"        some of them
+    make release-check SHARE=0.02                   everything in small: a fiftieth of the cases
 
-Runs `pytest -m release`, whose suites print a line `RELEASE-ROW name {figures}` each; builds wheel and sdist twice
-and compares them byte by byte; installs both into empty environments and counts the sample there; lists licences,
-writes the SBOM (CycloneDX) and asks pip-audit for known holes. The table goes to docs/release-check.md with date and
-machine. Exit code 1 where anything was lost, hung or ended in a traceback.
+Parts run one after the other, each with a time limit, and keep their figures in build/release-check/: a run that was
+stopped goes on with the part that it was in (--again starts anew). When every part has run on this commit the table
+goes to docs/release-check.md. Exit code 1 where anything was lost, hung, ended in a traceback or did not run.
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
-import hashlib
+import json
 import os
 import platform
 import re
+import signal
 import subprocess
 import sys
-import tempfile
 import time
-import venv
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
+
+from release_packages import packages, supply
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "release-check.md"
-COLUMNS = ("cases", "survived", "lost", "hangs", "tracebacks")
-TOOLS = ("build", "pip-audit", "pip-licenses", "cyclonedx-bom")
-Row = tuple[str, dict[str, int], str]
+CLIPS = ROOT.parent / "shared" / "clips"
+KILLS = ("tests/faults", "tests/serve/test_serve_kills.py")
+PARSERS, VIDEOS = "tests/fuzz/test_parsers.py", "tests/fuzz/test_video_fuzz.py"
+
+
+@dataclass
+class Row:
+    """One line of the table. failed: what it asks for was not met, though nothing was lost."""
+
+    name: str
+    cases: int
+    survived: int
+    lost: int = 0
+    hangs: int = 0
+    tracebacks: int = 0
+    note: str = ""
+    failed: bool = False
+
+    @property
+    def good(self) -> bool:
+        return not (self.failed or self.lost or self.hangs or self.tracebacks)
+
+
+@dataclass(frozen=True)
+class Part:
+    """run: from the share of cases to rows. limit: seconds."""
+
+    run: Callable[[float, float], list[Row]]
+    limit: float
+
+
+def suite(*paths: str, marker: str = "release", without: Sequence[str] = ()) -> Callable[[float, float], list[Row]]:
+    """Tests under these paths: their own rows of figures, and one for pytest's verdicts."""
+
+    def run(share: float, limit: float) -> list[Row]:
+        command = [sys.executable, "-m", "pytest", "-m", marker, "-s", "-p", "no:cacheprovider", *paths]
+        command += [f"--ignore={path}" for path in without]
+        code, output = bounded(command, limit, {"ESCOUNTS_RELEASE_SHARE": str(share)})
+        rows = published(output)
+        verdicts = {kind: int(n) for n, kind in re.findall(r"(\d+) (passed|failed|error|skipped)", output)}
+        passed, bad = verdicts.get("passed", 0), verdicts.get("failed", 0) + verdicts.get("error", 0)
+        hung = int(code is None)
+        if bad or hung or (code not in (0, 5)):
+            print(output[-8000:], flush=True)
+        skipped = f"{verdicts['skipped']} skipped" if "skipped" in verdicts else ""
+        name = f"tests of {', '.join(paths) or 'everything else'}, marked {marker}"
+        rows.append(Row(name, passed + bad + hung, passed, hangs=hung, note=skipped, failed=bool(bad or code != 0)))
+        return rows
+
+    return run
+
+
+def published(output: str) -> list[Row]:
+    """The rows that suites printed (tests/release_figures.py); those of one name are one row."""
+    rows: dict[str, Row] = {}
+    notes: dict[str, dict[str, int]] = {}
+    for line in re.findall(r"RELEASE-ROW (\{.*\})", output):
+        found = json.loads(line)
+        row = rows.setdefault(found["name"], Row(found["name"], 0, 0))
+        row.cases += found["cases"]
+        row.survived += found["survived"]
+        row.lost += found["lost"] + found["crash"]
+        row.hangs += found["hang"]
+        row.tracebacks += found["traceback"]
+        told = notes.setdefault(row.name, {})
+        for what, number in found["notes"].items():
+            told[what] = told.get(what, 0) + number
+        row.note = ", ".join(f"{what}: {number}" for what, number in told.items())
+    return list(rows.values())
+
+
+def attacks(share: float, limit: float) -> list[Row]:
+    """The service under attack: a row for each attack."""
+    out = ROOT / "build" / "release-check" / "attacks.json"
+    small = ["--idle", "30", "--kills", "1"] if share < 1 else []
+    code, output = bounded([sys.executable, "benchmarks/serve_attacks.py", "--out", str(out), *small], limit)
+    if code is None or not out.is_file():
+        print(output[-4000:])
+        return [Row("the service under attack", 1, 0, hangs=int(code is None), failed=True)]
+    rows = []
+    for one in json.loads(out.read_text()):
+        note = f"{one['honest']} counts of other clients beside it, slowest answer {one['slowest']:.1f} s"
+        rows.append(
+            Row(f"service: {one['attack']}", one["cases"], one["cases"], one["lost"], 0, one["tracebacks"], note)
+        )
+    return rows
+
+
+def relations(share: float, limit: float) -> list[Row]:
+    """What must not change a count, and stretches without repetitions; needs the clips."""
+    if not CLIPS.is_dir():
+        return [Row("metamorphic relations", 0, 0, note=f"not run: no clips in {CLIPS.name}/", failed=share == 1)]
+    out = ROOT / "build" / "release-check" / "metamorphic.json"
+    small = ["--quick"] if share < 1 else []
+    code, output = bounded([sys.executable, "benchmarks/metamorphic.py", "--out", str(out), *small], limit)
+    verdicts = re.findall(r"^\| (.+?) \|.*\| (holds|\*\*falls short\*\*) \|$", output, re.M)
+    short = [name for name, verdict in verdicts if verdict != "holds"]
+    if code != 0 or not verdicts:
+        print(output[-4000:])
+        return [Row("metamorphic relations", 1, 0, hangs=int(code is None), failed=True)]
+    note = f"falls short: {', '.join(short)}" if short else "each on at least 90 % of the clips"
+    return [Row("metamorphic relations", len(verdicts), len(verdicts) - len(short), note=note, failed=bool(short))]
+
+
+def supplied(kind: Callable[[Path, float], list[dict[str, object]]]) -> Callable[[float, float], list[Row]]:
+    return lambda share, limit: [Row(**row) for row in kind(ROOT, limit)]  # type: ignore[arg-type]
+
+
+HOUR = 3600.0
+PARTS = {
+    "inputs": Part(suite("tests/faults", "tests/fuzz", marker="not release"), HOUR),
+    "fuzz": Part(suite(VIDEOS), 3 * HOUR),
+    "parsers": Part(suite(PARSERS), 2 * HOUR),
+    "kills": Part(suite(*KILLS), 6 * HOUR),
+    "others": Part(suite("tests", without=(VIDEOS, PARSERS, *KILLS)), 3 * HOUR),
+    "attacks": Part(attacks, HOUR),
+    "relations": Part(relations, 3 * HOUR),
+    "packages": Part(supplied(packages), HOUR),
+    "supply": Part(supplied(supply), HOUR),
+}
+
+
+def bounded(command: Sequence[str], limit: float, env: dict[str, str] | None = None) -> tuple[int | None, str]:
+    """Exit code (None past the limit, with all that it started) and what was printed."""
+    started = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+        env={**os.environ, **(env or {})}, start_new_session=True,
+    )  # fmt: skip
+    try:
+        output = started.communicate(timeout=limit)[0]
+        return started.returncode, output
+    except subprocess.TimeoutExpired:
+        os.killpg(started.pid, signal.SIGKILL)
+        return None, started.communicate()[0]
+    except KeyboardInterrupt:
+        os.killpg(started.pid, signal.SIGKILL)
+        raise
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=("suites", "packages", "supply"))
-    only = parser.parse_args().only
-    rows: list[Row] = []
-    if only in (None, "suites"):
-        rows += suites()
-    with tempfile.TemporaryDirectory() as place:
-        tools = environment(Path(place) / "tools", *TOOLS) if only != "suites" else ""
-        if only in (None, "packages"):
-            rows += packages(Path(place), tools)
-        if only in (None, "supply"):
-            rows += supply(Path(place), tools)
-    text = table(rows)
+    parser.add_argument("parts", nargs="*", choices=[[], *PARTS], help=f"{', '.join(PARTS)}; all when none is named")
+    parser.add_argument("--share", type=float, default=1.0, help="of the cases; below 1 nothing goes into the docs")
+    parser.add_argument("--again", action="store_true", help="run parts that have run on this commit already, too")
+    options = parser.parse_args()
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    place = ROOT / "build" / "release-check" / (f"share-{options.share:g}" if options.share < 1 else "whole")
+    place.mkdir(parents=True, exist_ok=True)
+    for name in options.parts or PARTS:
+        kept = place / f"{name}.json"
+        if kept.is_file() and json.loads(kept.read_text())["commit"] == commit and not options.again:
+            print(f"{name}: has run on this commit ({kept.relative_to(ROOT)}); --again runs it anew", flush=True)
+            continue
+        print(f"{name} …", flush=True)
+        began = time.time()
+        try:
+            rows = PARTS[name].run(options.share, PARTS[name].limit)
+        except Exception as error:  # one part that cannot run is a failed part, not the end of the others
+            rows = [Row(name, 1, 0, note=f"did not run: {type(error).__name__}: {error}"[:300], failed=True)]
+        about = {"commit": commit, "date": time.strftime("%Y-%m-%d"), "seconds": round(time.time() - began)}
+        kept.write_text(json.dumps({**about, "rows": [asdict(row) for row in rows]}, indent=1) + "\n")
+    records = {name: json.loads(path.read_text()) for name in PARTS if (path := place / f"{name}.json").is_file()}
+    text = table(records)
     print(text)
-    if only is None:
+    if len(records) == len(PARTS) and options.share == 1 and {r["commit"] for r in records.values()} == {commit}:
         PAGE.write_text(text + "\n", encoding="utf-8")
-    return 1 if any(figures["lost"] + figures["hangs"] + figures["tracebacks"] for _, figures, _ in rows) else 0
+    return 0 if all(Row(**row).good for record in records.values() for row in record["rows"]) else 1
 
 
-def suites() -> list[Row]:
-    """The release suites of the tests: one row each, and one for all of pytest's own verdicts."""
-    command = [sys.executable, "-m", "pytest", "-m", "release", "-s", "-q", "-p", "no:cacheprovider"]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    rows: list[Row] = []
-    for name, figures in re.findall(r"RELEASE-ROW (.+?) (\{.*?\})", ended.stdout):
-        found = ast.literal_eval(figures)
-        lost = found.get("crash", 0) + found.get("lost", 0)
-        rows.append((name, figured(found["cases"], found["survived"], lost, found["hang"], found["traceback"]), ""))
-    verdicts = {kind: int(count) for count, kind in re.findall(r"(\d+) (passed|failed|error|skipped)", ended.stdout)}
-    passed, failed = verdicts.get("passed", 0), verdicts.get("failed", 0) + verdicts.get("error", 0)
-    note = f"{verdicts.get('skipped', 0)} skipped" if verdicts.get("skipped") else ""
-    if failed:
-        print(ended.stdout[-8000:])
-    return [*rows, ("release tests", figured(passed + failed, passed, failed), note)]
-
-
-def packages(place: Path, tools: str) -> list[Row]:
-    """Wheel and sdist: the same bytes twice, and both count the sample in an empty environment."""
-    committed = subprocess.run(["git", "log", "-1", "--format=%ct"], cwd=ROOT, capture_output=True, text=True)
-    epoch = {"SOURCE_DATE_EPOCH": committed.stdout.strip() or "1700000000"}
-    source = place / "source"  # what is committed, and nothing that lies about beside it
-    source.mkdir()
-    archive = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, capture_output=True, check=True)
-    subprocess.run(["tar", "x", "-C", str(source)], input=archive.stdout, check=True)
-    digests = []
-    for turn in ("first", "second"):
-        run(tools, "-m", "build", "--outdir", str(place / turn), str(source), env=epoch)
-        digests.append(
-            {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (place / turn).iterdir()}
-        )
-    rows: list[Row] = []
-    for name, digest in sorted(digests[0].items()):
-        same = digests[1].get(name) == digest
-        rows.append((f"{name} built twice, the same bytes", figured(1, int(same), int(not same)), digest[:16]))
-        python = environment(place / name, str(place / "first" / name), "-c", str(ROOT / "constraints.txt"))
-        video = str(ROOT / "examples" / "sample.mp4")
-        done = subprocess.run(
-            [python, "-m", "escounts", "count", video, "-q"], cwd=place, capture_output=True, text=True
-        )
-        works = done.returncode == 0
-        says = (done.stdout or done.stderr).strip().splitlines()[-1:]
-        rows.append((f"{name} in an empty environment", figured(1, int(works), int(not works)), "".join(says)))
-    return rows
-
-
-def supply(place: Path, tools: str) -> list[Row]:
-    """Licences, SBOM and known holes of what is installed here."""
-    rows: list[Row] = []
-    prefix = str(Path(sys.prefix) / "bin" / "python")
-    licences = run(tools, "-m", "piplicenses", "--python", prefix, "--format=csv").splitlines()[1:]
-    names = [line.split(",")[0].strip('"') for line in licences]
-    copyleft = [name for name, line in zip(names, licences, strict=True) if re.search(r"\bA?GPL", line)]
-    rows.append(("packages with a licence", figured(len(licences), len(licences)), ", ".join(copyleft) or "no GPL"))
-    sbom = place / "sbom.json"
-    run(tools, "-m", "cyclonedx_py", "environment", prefix, "-o", str(sbom))
-    (ROOT / "dist").mkdir(exist_ok=True)
-    (ROOT / "dist" / "sbom.json").write_bytes(sbom.read_bytes())
-    rows.append(("SBOM (CycloneDX), dist/sbom.json", figured(1, 1), f"{sbom.stat().st_size // 1024} kB"))
-    frozen = place / "frozen.txt"
-    listed = subprocess.run([prefix, "-m", "pip", "freeze", "--exclude-editable"], capture_output=True, text=True)
-    frozen.write_text("".join(f"{line.split('+')[0]}\n" for line in listed.stdout.splitlines() if "==" in line))
-    audit = subprocess.run(
-        [tools, "-m", "pip_audit", "-r", str(frozen), "--no-deps", "--disable-pip"], capture_output=True, text=True
-    )
-    skipped = audit.stdout.count("could not be audited")
-    total = len(frozen.read_text().splitlines())
-    holes = len(re.findall(r"(?:PYSEC|GHSA|CVE)-", audit.stdout))
-    note = f"{skipped} could not be looked up here" if skipped else ""
-    rows.append(("packages without a known hole (pip-audit)", figured(total, total - skipped - holes, holes), note))
-    return rows
-
-
-def environment(place: Path, *install: str) -> str:
-    """A new virtual environment with packages in it; its Python."""
-    venv.create(place, with_pip=True)
-    python = str(place / "bin" / "python")
-    run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *install)
-    return python
-
-
-def run(*command: str, env: dict[str, str] | None = None) -> str:
-    return subprocess.run(
-        command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True, env={**os.environ, **(env or {})}
-    ).stdout
-
-
-def figured(cases: int, survived: int, lost: int = 0, hangs: int = 0, tracebacks: int = 0) -> dict[str, int]:
-    return dict(zip(COLUMNS, (cases, survived, lost, hangs, tracebacks), strict=True))
-
-
-def table(rows: list[Row]) -> str:
+def table(records: dict[str, dict[str, Any]]) -> str:
+    """The page: every row that there is, with the day and the commit that it was measured on."""
     machine = f"{platform.system()} {platform.release()}, {os.cpu_count()} cores, Python {platform.python_version()}"
     lines = [
         "# Release check",
         "",
-        f"`make release-check`, {time.strftime('%Y-%m-%d')}, {machine}.",
+        f"`make release-check` runs the long suites and writes this page. {machine}.",
         "",
-        f"| | {' | '.join(COLUMNS)} | |",
-        "|---|" + "---|" * (len(COLUMNS) + 1),
+        "| | cases | survived | lost | hangs | tracebacks | | measured |",
+        "|---|---|---|---|---|---|---|---|",
     ]
-    lines += [f"| {name} | {' | '.join(str(figures[c]) for c in COLUMNS)} | {note} |" for name, figures, note in rows]
+    for record in records.values():
+        for row in (Row(**row) for row in record["rows"]):
+            figures = " | ".join(str(n) for n in (row.cases, row.survived, row.lost, row.hangs, row.tracebacks))
+            note = row.note if row.good else f"**failed** {row.note}"
+            lines.append(f"| {row.name} | {figures} | {note} | {record['date']}, {record['commit'][:8]} |")
     return "\n".join(lines)
 
 

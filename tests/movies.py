@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -99,3 +100,21 @@ def noise(seconds: float, *, rate: float = 30, size: tuple[int, int] = (96, 64))
         picture[top : top + 18, left : left + 18] = 220
         pictures.append(picture)
     return pictures
+
+
+def endless_gif(path: Path, frames: int, *, delay: int) -> Path:
+    """Frames of one pixel, delay in hundredths of a second: some 24 bytes each."""
+    screen = b"GIF89a" + struct.pack("<HHBBB", 16, 16, 0x80, 0, 0) + b"\0\0\0\xff\xff\xff"
+    control = b"\x21\xf9\x04\x00" + struct.pack("<H", delay) + b"\x00\x00"
+    picture = b"\x2c" + struct.pack("<HHHHB", 0, 0, 1, 1, 0) + b"\x02\x02\x44\x01\x00"
+    path.write_bytes(screen + (control + picture) * frames + b"\x3b")
+    return path
+
+
+def says_two_seconds(path: Path) -> Path:
+    """An mkv of two minutes whose header says two seconds."""
+    write_movie(path, levels(12, step=40), times=[10.0 * index for index in range(12)], codec="ffv1")
+    data = path.read_bytes()
+    at = data.index(b"\x44\x89\x88")  # Duration, an eight-byte float of milliseconds
+    path.write_bytes(data[: at + 3] + struct.pack(">d", 2000.0) + data[at + 11 :])
+    return path

@@ -25,8 +25,8 @@ def share_of(cases: int) -> int:
 class Tally:
     """What became of some cases. failures: (which of FAULTS, what happened); a case fails once at most.
 
-    lost: something finished was lost or changed, something half-written passed for whole, litter stayed, or the second
-    run did not complete. hang: not over within its limit. crash: the process died by itself.
+    lost: something finished was lost or changed, something half-written passed for whole, litter stayed, or the
+    second run did not complete. hang: not over within its limit. crash: the process died by itself.
     """
 
     cases: int = 0

@@ -40,7 +40,8 @@ def check_exemplar(span: ExemplarSpan, *, duration: float | None = None, slack: 
 
     duration: length of that video in seconds, if known. slack: seconds the end may run past it (one frame).
     """
-    where = f"exemplar {span.start:g}-{span.end:g}" + (f" of {span.video}" if span.video else "")
+    named = span.video if not span.video or span.video.isprintable() else repr(span.video)
+    where = f"exemplar {span.start:g}-{span.end:g}" + (f" of {named}" if named else "")
     if not (math.isfinite(span.start) and math.isfinite(span.end)):
         raise ExemplarError(f"{where}: start and end must be finite numbers of seconds")
     if span.start < 0:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import struct
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import av
 import numpy as np
 import pytest
-from movies import bouncing, levels, write_movie
+from movies import bouncing, endless_gif, levels, says_two_seconds, write_movie
 
 from escounts.errors import ExemplarError, VideoError
 from escounts.inference.multi_rate import MultiRateModel
@@ -24,15 +23,6 @@ from escounts.video import Video, video_files
 def slides(path: Path, times: list[float]) -> Path:
     """A few pictures, each shown from its time on: a small file of any length."""
     return write_movie(path, levels(len(times), step=40), times=times, codec="ffv1")
-
-
-def endless_gif(path: Path, frames: int, *, delay: int) -> Path:
-    """Frames of one pixel, delay in hundredths of a second: some 24 bytes each."""
-    screen = b"GIF89a" + struct.pack("<HHBBB", 16, 16, 0x80, 0, 0) + b"\0\0\0\xff\xff\xff"
-    control = b"\x21\xf9\x04\x00" + struct.pack("<H", delay) + b"\x00\x00"
-    picture = b"\x2c" + struct.pack("<HHHHB", 0, 0, 1, 1, 0) + b"\x02\x02\x44\x01\x00"
-    path.write_bytes(screen + (control + picture) * frames + b"\x3b")
-    return path
 
 
 @pytest.fixture(scope="module")
@@ -92,10 +82,7 @@ def test_a_longer_gap_than_any_pause_is_a_broken_clock(tmp_path: Path) -> None:
 
 def test_the_limit_holds_for_what_is_decoded(tmp_path: Path) -> None:
     """A header may say anything: this one says nothing, so that the time is known only from the frames."""
-    path = slides(tmp_path / "unsaid.mkv", [10.0 * index for index in range(12)])
-    data = path.read_bytes()
-    at = data.index(b"\x44\x89\x88")  # Duration, an eight-byte float
-    path.write_bytes(data[: at + 3] + struct.pack(">d", 2000.0) + data[at + 11 :])  # milliseconds
+    path = says_two_seconds(tmp_path / "unsaid.mkv")
     video = Video(path, max_duration=60.0)
     assert video.info.duration == pytest.approx(2.0)
     with pytest.raises(VideoError, match=r"lasts 70 s or more; up to 60 s .*--max-duration"):

@@ -23,7 +23,7 @@ from release_figures import SEED, Tally, share_of
 
 from escounts.zoo.checkpoint import read_checkpoint
 
-CI_KILLS, RELEASE_KILLS, RELEASE_PARTS = 5, 100, 4
+CI_KILLS, RELEASE_KILLS, RELEASE_PARTS = 5, 100, 10
 LIMIT = 300.0
 """Seconds a command may take on a busy machine; more is a hang."""
 

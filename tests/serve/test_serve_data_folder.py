@@ -179,6 +179,17 @@ def test_what_is_deleted_is_moved_aside_and_goes_later(tmp_path: Path) -> None:
         assert [path.name for path in settings.trash.iterdir()] == ["mine"]
 
 
+def test_labels_csv_does_not_name_a_deleted_video(tmp_path: Path) -> None:
+    filled(tmp_path)
+    table = tmp_path / "videos" / "labels.csv"
+    with service_running(tmp_path, devices=()) as (address, service), Client(address) as client:
+        service.database.describe_video(IDS[2], duration=9.0, width=64, height=64, fps=25.0)
+        client.put(f"/api/videos/{IDS[2]}/labels", json={"spans": [{"start": 1.0, "end": 2.0}]})
+        assert f"{IDS[2]}.mp4" in table.read_text() and f"{IDS[1]}.mp4" in table.read_text()
+        assert client.delete(f"/api/videos/{IDS[1]}").status_code == 204
+        assert f"{IDS[2]}.mp4" in table.read_text() and f"{IDS[1]}.mp4" not in table.read_text()
+
+
 def test_the_trash_gives_way_when_the_disk_is_short_of_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = DataFolder(filled(tmp_path))
     folder.set_aside("x", [folder.settings.videos / f"{IDS[0]}.mp4"])

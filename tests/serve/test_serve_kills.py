@@ -11,10 +11,13 @@ import time
 from pathlib import Path
 
 import pytest
+from release_figures import SEED, Tally, share_of
 from serving import Client, Command, eventually, service_running
 
 import escounts
 from escounts.serve.database import Database
+
+RELEASE_KILLS, RELEASE_PARTS = 100, 10
 
 
 @pytest.fixture(scope="module")
@@ -52,14 +55,16 @@ def check_all(data: Path, submitted: dict[str, str], expected: dict[str, int]) -
     return states
 
 
-def storm(data: Path, clips: dict[int, Path], expected: dict[str, int], *, jobs: int, seed: int, kills: int) -> None:
+def storm(data: Path, clips: dict[int, Path], expected: dict[str, int], *, jobs: int, seed: int, kills: int) -> Tally:
     """Submit jobs, kill workers and the server in between, start it again, and wait for the end."""
     dice = random.Random(seed)
     submitted: dict[str, str] = {}
     paths = list(clips.values())
-    moments = {dice.randrange(jobs): dice.choice(["worker", "server"]) for _ in range(kills)}
-    moments[dice.randrange(jobs)] = "server"
-    moments[jobs - 1] = "worker"
+    moments = {number: dice.choice(["worker", "server"]) for number in dice.sample(range(jobs), kills)}
+    moments[min(moments)] = "server"
+    tally = Tally(cases=kills)
+    for killed in moments.values():
+        tally.note(f"of the {killed}")
     server = Command(data)
     for number in range(jobs):
         path = dice.choice(paths)
@@ -75,20 +80,30 @@ def storm(data: Path, clips: dict[int, Path], expected: dict[str, int], *, jobs:
     with Client(server.address) as client:
         for job_id in submitted:
             client.ended(job_id, 240)
-    code, _ = server.interrupt()
+    code, printed = server.interrupt()
     assert code == 0
+    if "Traceback" in printed:
+        tally.failures.append(("traceback", printed[-3000:]))
     states = check_all(data, submitted, expected)
     assert states.get("done", 0) >= jobs - kills, states
+    return tally
 
 
 def test_kills_of_workers_and_of_the_server(tmp_path: Path, clips: dict[int, Path], expected: dict[str, int]) -> None:
-    storm(tmp_path, clips, expected, jobs=8, seed=7, kills=2)
+    assert storm(tmp_path, clips, expected, jobs=8, seed=7, kills=5).failures == []
 
 
 @pytest.mark.release
-@pytest.mark.parametrize("seed", [1, 2])
-def test_kills_during_fifty_jobs(tmp_path: Path, clips: dict[int, Path], expected: dict[str, int], seed: int) -> None:
-    storm(tmp_path, clips, expected, jobs=50, seed=seed, kills=12)
+@pytest.mark.parametrize("part", range(RELEASE_PARTS))
+def test_a_hundred_kills(tmp_path: Path, clips: dict[int, Path], expected: dict[str, int], part: int) -> None:
+    kills = share_of(RELEASE_KILLS // RELEASE_PARTS)
+    tally = Tally(cases=kills)
+    try:
+        tally = storm(tmp_path, clips, expected, jobs=2 * kills, seed=1 + RELEASE_PARTS * SEED + part, kills=kills)
+    except AssertionError as error:
+        tally.failures.append(("hang" if "not within" in str(error) else "lost", str(error)))
+    tally.publish("kill -9 in serve")
+    assert tally.failures == []
 
 
 def running_in_a_frozen_worker(client: Client, path: Path) -> tuple[str, int]:

@@ -185,6 +185,21 @@ def test_tokens_cannot_be_guessed_for_ever(tmp_path: Path) -> None:
         assert bearer("open sesame").status_code == 200
 
 
+def test_behind_a_proxy_on_this_machine_every_client_has_guesses_of_its_own(tmp_path: Path) -> None:
+    """As docs/serve.md says: the proxy names the client in X-Forwarded-For, and is believed on loopback."""
+    options = {"host": "0.0.0.0", "token": "open sesame", "devices": (), "max_guesses": 3}
+    with service_running(tmp_path, **options) as (address, _):
+
+        def ask(client: str, token: str) -> int:
+            headers = {"Authorization": f"Bearer {token}", "X-Forwarded-For": client}
+            return httpx.get(f"{address}/api/videos", headers=headers).status_code
+
+        assert [ask("203.0.113.7", f"guess {n}") for n in range(4)] == [401, 401, 401, 429]
+        assert ask("203.0.113.7", "open sesame") == 429
+        assert ask("198.51.100.9, 203.0.113.7", "open sesame") == 429, "what a client says of itself is not believed"
+        assert ask("198.51.100.9", "open sesame") == 200
+
+
 def test_guesses_are_counted_by_address_and_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     limit = GuessLimit(2)
     now = [100.0]

@@ -92,8 +92,11 @@ class Spectral:
         until = video.info.duration if end is None else min(end, video.info.duration)
         # A byte array grows in place; two hours are 55 MB.
         thumbnails = bytearray()
+        shown, thumbnail = None, b""
         for index, frame in enumerate(video.frames(size=(SIDE, SIDE), start=start, end=end, rate=rate)):
-            thumbnails += frame.image.mean(axis=2).astype(np.uint8).tobytes()
+            if frame.image is not shown:  # a picture that stays comes again as the same array
+                shown, thumbnail = frame.image, frame.image.mean(axis=2).astype(np.uint8).tobytes()
+            thumbnails += thumbnail
             if progress is not None and index % 64 == 0:
                 progress(frame.time - start, max(until - start, frame.time - start))
         grey = np.frombuffer(thumbnails, np.uint8).reshape(-1, SIDE * SIDE)
@@ -179,10 +182,12 @@ class SpectralEncoding:
         return min(max(round((seconds - self.start) * self._rate), 0), len(self._grey))
 
     def _candidates(self, grey: npt.NDArray[np.uint8], assume_repeats: bool) -> list[Period]:
+        if (grey == grey[0]).all():
+            return []  # a still picture, at no cost: files of a few kilobytes may claim many hours of it
         lags = int(LONGEST * len(grey))
         thumbnails, differences = _features(grey, self._rate)
         if float(np.abs(differences).max(initial=0.0)) < 1e-6:
-            return []  # a still picture
+            return []  # a steady change of light
         found = candidates(_profile(thumbnails, differences, lags))
         if not assume_repeats and max((p.evidence(len(grey)) for p in found), default=0.0) < REPEATS_ABOVE:
             return []

@@ -20,7 +20,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Scope
 
-from escounts.errors import EscountsError
+from escounts.errors import EscountsError, OutputError
 from escounts.serve import download_api, job_api, label_api, live_api, training_api, video_api
 from escounts.serve.api_page import api_page
 from escounts.serve.body_limits import BodyLimits
@@ -28,6 +28,7 @@ from escounts.serve.data_folder import DISK_RESERVE, DataFolder
 from escounts.serve.database import Database, VideoRow
 from escounts.serve.events import EventHub
 from escounts.serve.jobs import JobRunner
+from escounts.serve.labels import write_labels_csv
 from escounts.serve.live_sessions import LiveSessions
 from escounts.serve.media import Library, UploadError
 from escounts.serve.schemas import Health
@@ -81,9 +82,15 @@ class Service:
 
     def delete(self, video: VideoRow) -> None:
         """Delete a video with its jobs, results and labels: files first, which makes room for the other changes."""
+        labelled = bool(self.database.labels(video.id))
         self.library.remove_files(video)
         self.runner.forget(video.id)
         self.database.delete_video(video.id)
+        if labelled:  # labels.csv must not name a file that is gone; the trash has its labels
+            try:
+                write_labels_csv(self)
+            except OutputError as error:
+                log.warning("labels.csv still names a deleted video: %s", error)
 
     def delete_expired(self) -> list[VideoRow]:
         """Delete the videos whose time is over; returns the rows that are gone."""

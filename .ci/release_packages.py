@@ -1,0 +1,148 @@
+"""The part of release_check.py that looks at what is shipped: wheel, sdist, and everything that comes with them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import venv
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+TOOLS = ("build", "pip-audit", "pip-licenses", "cyclonedx-bom")
+COPYLEFT = re.compile(r"\b(A?GPL|GNU (Affero )?General Public)", re.I)
+NEVER_SHIPPED = {"escounts"}
+
+
+def packages(root: Path, limit: float) -> list[dict[str, Any]]:
+    """Wheel and sdist: the same bytes twice; both count the sample and pass tests in empty environments."""
+    rows: list[dict[str, Any]] = []
+    with TemporaryDirectory() as folder:
+        place = Path(folder)
+        source = committed(root, place / "source")
+        when = run("git", "log", "-1", "--format=%ct", cwd=root, limit=limit).strip()
+        tools = environment(place / "tools", "build", limit=limit)
+        digests = []
+        for turn in ("first", "second"):
+            run(tools, "-m", "build", "--outdir", str(place / turn), str(source), limit=limit, SOURCE_DATE_EPOCH=when)
+            built = sorted((place / turn).iterdir())
+            digests.append({path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in built})
+        for name, digest in digests[0].items():
+            same = int(digests[1].get(name) == digest)
+            note = f"sha256 {digest}"
+            rows.append({"name": f"{name} built twice: the same bytes", "cases": 1, "survived": same, "note": note,
+                         "failed": not same})  # fmt: skip
+            rows.append(installed(root, place, place / "first" / name, limit))
+    return rows
+
+
+def committed(root: Path, source: Path) -> Path:
+    """What is committed, and nothing that lies about beside it."""
+    source.mkdir()
+    archive = subprocess.run(["git", "archive", "HEAD"], cwd=root, capture_output=True, check=True)
+    subprocess.run(["tar", "x", "-C", str(source)], input=archive.stdout, check=True)
+    return source
+
+
+def installed(root: Path, place: Path, package: Path, limit: float) -> dict[str, Any]:
+    """Install a package into an empty environment; count the sample there and run the tests of reading and counting.
+
+    The tests are those of the checkout, the code is what was installed: the checkout's src/ is not on the path.
+    """
+    python = environment(
+        place / f"with-{package.name}", f"{package}[plot]", "pytest", "-c", str(root / "constraints.txt"), limit=limit
+    )
+    elsewhere = place / f"tests-{package.name}"
+    run("cp", "-r", str(root / "tests"), str(elsewhere), cwd=root, limit=limit)
+    said = run(python, "-m", "escounts", "count", str(root / "examples" / "sample.mp4"), "-q", cwd=place, limit=limit)
+    tests = [str(elsewhere / name) for name in ("test_video.py", "test_counter.py", "test_results.py", "output")]
+    ended = subprocess.run(
+        [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests],
+        cwd=place, capture_output=True, text=True, timeout=limit,
+    )  # fmt: skip
+    verdict = ended.stdout.strip().splitlines()[-1] if ended.stdout.strip() else ended.stderr[-200:]
+    return {
+        "name": f"{package.name} in an empty environment: the sample, the tests of reading and counting",
+        "cases": 1, "survived": int(ended.returncode == 0), "failed": ended.returncode != 0,
+        "note": f"{said.strip().splitlines()[0]}; {verdict}",
+    }  # fmt: skip
+
+
+def supply(root: Path, limit: float) -> list[dict[str, Any]]:
+    """Of the wheel with all its extras in an empty environment: licences, SBOM, known holes. Files go to dist/."""
+    out = root / "dist"
+    out.mkdir(exist_ok=True)
+    with TemporaryDirectory() as folder:
+        place = Path(folder)
+        tools = environment(place / "tools", *TOOLS, limit=limit)
+        source = committed(root, place / "source")
+        python = environment(place / "shipped", f"{source}[all]", "-c", str(root / "constraints.txt"), limit=limit)
+        return [
+            licences(tools, python, out, limit),
+            sbom(tools, python, out, limit),
+            holes(tools, python, place, limit),
+        ]
+
+
+def licences(tools: str, python: str, out: Path, limit: float) -> dict[str, Any]:
+    """dist/licences.json: name, version and licence of every package; one without is a failure."""
+    text = run(tools, "-m", "piplicenses", "--python", python, "--format=json", "--with-urls", limit=limit)
+    (out / "licences.json").write_text(text)
+    found = [one for one in json.loads(text) if one["Name"] not in NEVER_SHIPPED]
+    unknown = [one["Name"] for one in found if one["License"] == "UNKNOWN"]
+    copyleft = [one["Name"] for one in found if COPYLEFT.search(one["License"]) and "Lesser" not in one["License"]]
+    note = f"GPL among them: {', '.join(copyleft)}" if copyleft else "no GPL; dist/licences.json"
+    if unknown:
+        note = f"without a stated licence: {', '.join(unknown)}; {note}"
+    return {"name": "packages with a licence", "cases": len(found), "survived": len(found) - len(unknown),
+            "note": note, "failed": bool(unknown or copyleft)}  # fmt: skip
+
+
+def sbom(tools: str, python: str, out: Path, limit: float) -> dict[str, Any]:
+    """dist/sbom.json, CycloneDX."""
+    path = out / "sbom.json"
+    run(tools, "-m", "cyclonedx_py", "environment", python, "--output-reproducible", "-o", str(path), limit=limit)
+    components = len(json.loads(path.read_text())["components"])
+    return {"name": "SBOM (CycloneDX)", "cases": components, "survived": components, "note": "dist/sbom.json"}
+
+
+def holes(tools: str, python: str, place: Path, limit: float) -> dict[str, Any]:
+    """What pip-audit knows of the packages. Where it cannot ask, nothing is known, and that is said."""
+    frozen = place / "frozen.txt"
+    listed = run(python, "-m", "pip", "freeze", limit=limit).splitlines()
+    lines = [line.split("+")[0] for line in listed if "==" in line]
+    frozen.write_text("".join(f"{line}\n" for line in lines))
+    command = [tools, "-m", "pip_audit", "-r", str(frozen), "--no-deps", "--disable-pip", "-f", "json"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=limit)
+    name = "packages without a known hole (pip-audit)"
+    try:
+        found = json.loads(ended.stdout)["dependencies"]
+    except (ValueError, KeyError):
+        reason = (ended.stderr.strip().splitlines() or ["no answer"])[-1]
+        return {"name": name, "cases": len(lines), "survived": 0, "note": f"could not be asked: {reason}"[:200]}
+    skipped = [one["name"] for one in found if "skip_reason" in one]
+    bad = [f"{one['name']} {hole['id']}" for one in found for hole in one.get("vulns", [])]
+    note = ", ".join([*bad, *([f"{len(skipped)} could not be looked up"] if skipped else [])])
+    return {"name": name, "cases": len(found), "survived": len(found) - len(skipped) - len(bad), "note": note,
+            "failed": bool(bad)}  # fmt: skip
+
+
+def environment(place: Path, *install: str, limit: float) -> str:
+    """A new virtual environment with packages in it; its Python."""
+    venv.create(place, with_pip=True)
+    python = str(place / "bin" / "python")
+    run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *install, limit=limit)
+    return python
+
+
+def run(*command: str, limit: float, cwd: Path | None = None, **env: str) -> str:
+    """What a command prints; its error names what it said."""
+    ended = subprocess.run(
+        command, cwd=cwd, capture_output=True, text=True, timeout=limit, env={**os.environ, "PYTHONPATH": "", **env}
+    )
+    if ended.returncode != 0:
+        raise RuntimeError(f"{' '.join(command[:6])} …: {(ended.stderr or ended.stdout).strip()[-600:]}")
+    return ended.stdout
