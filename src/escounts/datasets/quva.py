@@ -52,8 +52,8 @@ def _label_files(folder: Path) -> list[Path]:
 
 def _video(path: Path, root: Path, frame_rate: FrameRate) -> VideoAnnotation | Problem:
     try:
-        with path.open("rb") as file:  # np.load would also take a zip, and look into it
-            ends = np.sort(np.lib.format.read_array(file, allow_pickle=False).astype(np.float64).ravel())
+        with path.open("rb") as opened:  # np.load would also take a zip, and look into it
+            ends = np.sort(np.lib.format.read_array(opened, allow_pickle=False).astype(np.float64).ravel())
     except (OSError, ValueError, TypeError, EOFError, MemoryError, OverflowError) as error:
         return Problem("test", path.stem, f"{path.name} cannot be read: {error}", unusable=True)
     if not np.isfinite(ends).all() or (ends < 0).any():
