@@ -72,6 +72,11 @@ def _abandoned(partial: Path) -> bool:
     return True
 
 
+def printable(text: str) -> str:
+    """The text as UTF-8 can hold it: the bytes of a file's name that are none become replacement characters."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
 def write_text(path: Path, text: str) -> None:
     """A whole text file, UTF-8."""
     write_bytes(path, text.encode())

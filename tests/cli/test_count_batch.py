@@ -15,7 +15,6 @@ from movies import bouncing, write_movie
 
 from escounts.baselines.spectral import Spectral
 from escounts.cli.count_display import MOST_ROWS, Row, table
-from escounts.output.csv import guarded
 
 COUNT = ("count", "--model", "spectral")
 
@@ -160,13 +159,6 @@ def test_a_process_that_dies_takes_one_video_with_it(three: list[Path], tmp_path
     outcomes |= {task.name: done for task, done in counting}
     assert len(outcomes) == 3 and sum(done.result is not None for done in outcomes.values()) == 2
     assert "its process died (code -9)" in next(d.failure or "" for d in outcomes.values() if d.failure)
-
-
-def test_cells_that_look_like_formulas() -> None:
-    assert [guarded(text) for text in ("=1+1", "+a", "-b.mp4", "@c", "\tx", "plain")] == [
-        "'=1+1", "'+a", "'-b.mp4", "'@c", "'\tx", "plain",
-    ]  # fmt: skip
-    assert guarded(-1.5) == "-1.5" and guarded(None) == ""
 
 
 def test_of_very_many_videos_the_table_shows_those_to_look_at() -> None:

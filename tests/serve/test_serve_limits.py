@@ -109,7 +109,7 @@ def test_a_body_that_stalls_is_timed_out(hasty: tuple[str, Service], path: str) 
         received = answer(connection)
     assert b" 408 " in received
     assert b"too slowly" in received
-    assert not list(hasty[1].settings.videos.glob("*.part"))
+    assert not list(hasty[1].settings.videos.glob("*.partial"))
 
 
 def test_a_body_that_trickles_is_timed_out(hasty: tuple[str, Service]) -> None:
@@ -221,9 +221,9 @@ def test_an_aborted_upload_is_one_line_in_the_log(
     head = "POST /api/videos HTTP/1.1\r\nHost: x\r\nX-Escounts: 1\r\nAuthorization: Bearer open sesame\r\n"
     with caplog.at_level(logging.WARNING), connect(small[0]) as connection:
         connection.sendall(head.encode() + b"Content-Type: video/mp4\r\nContent-Length: 90000\r\n\r\n" + b"x" * 5000)
-        eventually(lambda: list(small[1].settings.videos.glob("*.part")))
+        eventually(lambda: list(small[1].settings.videos.glob("*.partial")))
         connection.close()
-        eventually(lambda: not list(small[1].settings.videos.glob("*.part")))
+        eventually(lambda: not list(small[1].settings.videos.glob("*.partial")))
         eventually(lambda: caplog.records)
     assert [record.exc_info for record in caplog.records] == [None]
     assert "went away" in caplog.records[0].getMessage()

@@ -77,10 +77,13 @@ def test_a_prediction_is_the_sum_of_its_map(tmp_path: Path, decoder: Decoder) ->
 def test_rows_survive_the_disk(tmp_path: Path, suffix: str) -> None:
     rows = [
         row(released_truth=3.5),
+        row(name="=1+1.mp4", action="-squat"),
         row(name='with, comma and "quotes"', action="", count=0, spans=(), pseudo=True, shots=2),
     ]
     save_predictions(tmp_path / f"p.{suffix}", rows)
     assert load_predictions(tmp_path / f"p.{suffix}") == rows
+    if suffix == "csv":
+        assert "'=1+1.mp4,'-squat," in (tmp_path / "p.csv").read_text(), "not a formula for a spreadsheet"
 
 
 def test_files_that_are_no_predictions(tmp_path: Path) -> None:

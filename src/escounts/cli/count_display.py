@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import shutil
 import sys
@@ -16,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from escounts.atomic_files import write_text
-from escounts.output.csv import guarded
+from escounts.atomic_files import printable, write_text
+from escounts.csv_text import csv_text
 from escounts.output.json import to_dict
-from escounts.output.text import describe, headline, printable
+from escounts.output.text import describe, headline
 
 if TYPE_CHECKING:
     from escounts.results import CountResult
@@ -110,15 +108,13 @@ def table(rows: Sequence[Row]) -> str:
 
 def write_summary(path: Path, rows: Sequence[Row]) -> None:
     """summary.csv: one row per video, failures with their reason."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    table = []
     for row in rows:
         about = {**(row.about or {}), "video": printable(str(row.video)), "status": row.status, "reason": row.reason}
         if row.about is not None:
             about["unsure"] = "yes" if row.unsure else "no"
-        writer.writerow([guarded(about.get(column)) for column in COLUMNS])
-    write_text(path, text.getvalue())
+        table.append([about.get(column) for column in COLUMNS])
+    write_text(path, csv_text(COLUMNS, table))
 
 
 @contextmanager

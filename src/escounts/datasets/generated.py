@@ -6,8 +6,6 @@ have seeds of their own.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -16,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from escounts.atomic_files import write_bytes
+from escounts.csv_text import csv_text
 from escounts.datasets import repcount
 from escounts.datasets.annotations import Dataset
 from escounts.errors import DataError
@@ -129,8 +128,4 @@ def _table(rows: list[dict[str, object]]) -> bytes:
     most = max((len([key for key in row if key.startswith("L")]) for row in rows), default=0)
     labels = [f"L{place}" for place in range(1, most + 1)]
     columns = ["type", "name", "count", *labels, "fps", "duration", "num_frames"]
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns)
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue().encode()
+    return csv_text(columns, ([row.get(column) for column in columns] for row in rows)).encode()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import mean, stdev
 
+from escounts.csv_text import csv_text
 from escounts.evaluation.table_runner import Measured, TableRunner, Unavailable
 from escounts.evaluation.table_spec import Table, TableRow
 
@@ -55,15 +54,13 @@ class FilledTable:
 
     def csv(self) -> str:
         """One line per row and seed; empty where nothing was measured."""
-        text = io.StringIO()
-        writer = csv.writer(text)
-        writer.writerow([*self.headers, "seed"])
+        table: list[list[object]] = []
         for row in self.rows:
             for seed in range(max((len(values) for values in row.values), default=0) or 1):
-                values = [str(v[seed]) if seed < len(v) else "" for v in row.values]
+                values = [v[seed] if seed < len(v) else None for v in row.values]
                 own = row.measured or row.source.startswith("ours")
-                writer.writerow([*row.labels, row.source, *values, row.videos, seed if own else ""])
-        return text.getvalue()
+                table.append([*row.labels, row.source, *values, row.videos, seed if own else None])
+        return csv_text([*self.headers, "seed"], table)
 
 
 def fill(

@@ -9,9 +9,9 @@ from string import Template
 
 import numpy as np
 
-from escounts.atomic_files import write_text
+from escounts.atomic_files import printable, write_text
 from escounts.output.pictures import frames_at, jpeg, telling_times
-from escounts.output.text import clock, confidence, other_unit, printable
+from escounts.output.text import clock, confidence, other_unit
 from escounts.results import CountResult
 
 _WIDTH, _HEIGHT = 1000, 220

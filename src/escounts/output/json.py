@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from escounts.atomic_files import write_text
+from escounts.atomic_files import printable, write_text
 from escounts.errors import OutputError
-from escounts.output.text import printable
 from escounts.results import CountResult, DensityMap, ExemplarSpan, Hypothesis, MachineCount, Repetition
 
 SCHEMA = "escounts.result"

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from escounts.atomic_files import atomic_file
+from escounts.atomic_files import atomic_file, printable
 from escounts.errors import OutputError
 from escounts.extras import install_command
 from escounts.output.pictures import frames_at, telling_times
-from escounts.output.text import clock, confidence, other_unit, printable
+from escounts.output.text import clock, confidence, other_unit
 from escounts.results import CountResult
 
 TREAD = 0.02

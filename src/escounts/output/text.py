@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from escounts.atomic_files import write_text
+from escounts.atomic_files import printable, write_text
 from escounts.results import CountResult
 
 _BARS = " ▁▂▃▄▅▆▇█"
@@ -67,11 +67,6 @@ def _advice(result: CountResult) -> str:
     if result.exemplars:
         return "look at it"
     return "look at it, or mark one with --exemplar" if result.count else "look at it, or try --assume-repeats"
-
-
-def printable(text: str) -> str:
-    """The text as UTF-8 can hold it: the bytes of a file's name that are none become replacement characters."""
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def clock(seconds: float) -> str:

@@ -107,7 +107,7 @@ class Service:
             self._backed_up = self.database.changes
             try:
                 self.database.back_up(self.settings.backup)
-            except (sqlite3.Error, OSError) as error:  # a full disk: counting goes on without the copy
+            except (sqlite3.Error, OSError, OutputError) as error:  # a full disk: counting goes on without the copy
                 log.warning("no copy of the database could be made: %s", error)
 
     def health(self) -> Health:

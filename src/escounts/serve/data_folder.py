@@ -28,8 +28,8 @@ MARKER = "escounts-data.json"
 MARK = {"format": "escounts serve data folder", "version": 1}
 OWN_NAMES = frozenset({MARKER, "lock", "videos", "renders", "trash", "lost+found"})
 UPLOAD = re.compile(r"[0-9a-f]{32}(\.[a-z0-9]{1,5})?")
-TORN_UPLOAD = re.compile(r"[0-9a-f]{32}(\.[a-z0-9]{1,5})?\.part")
-TORN_RENDER = re.compile(r"\.[0-9a-f]{32}\..*\.partial")
+TORN = re.compile(r"\.[0-9a-f]{32}\..*\.partial|[0-9a-f]{32}(\.[a-z0-9]{1,5})?\.part")
+"""What a kill leaves of an upload or a drawing; ".part" was its ending in the first version."""
 TRASH_ENTRY = re.compile(r"(\d{10,})-[\w.-]+")
 LABELS_FILE = "labels.csv"
 DISK_RESERVE = 256 * MEBIBYTE
@@ -97,9 +97,11 @@ class DataFolder:
         return sorted(p.name for p in _entries(self.settings.videos) if p.name not in known)
 
     def set_torn_files_aside(self) -> None:
-        """At start: what a kill left in the middle of an upload or a drawing goes to the trash."""
-        torn = [p for p in _entries(self.settings.videos) if TORN_UPLOAD.fullmatch(p.name)]
-        torn += [p for p in _entries(self.settings.renders) if TORN_RENDER.fullmatch(p.name)]
+        """At start: what a kill left in the middle of an upload, a drawing or a copy of the database goes to the
+        trash."""
+        folders = (self.settings.videos, self.settings.renders)
+        torn = [path for folder in folders for path in _entries(folder) if TORN.fullmatch(path.name)]
+        torn += self.settings.data.glob(f".{self.settings.backup.name}.*.partial")
         if torn:
             self.set_aside("torn", torn)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 import threading
 import time
@@ -12,6 +11,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
+
+from escounts.atomic_files import atomic_file
 
 JobState = Literal["queued", "running", "done", "failed", "cancelled"]
 ENDED: tuple[JobState, ...] = ("done", "failed", "cancelled")
@@ -150,15 +151,13 @@ class Database:
 
     def back_up(self, target: Path) -> None:
         """Copy the whole database to another file, put in its place once it is whole."""
-        partial = target.with_name(f"{target.name}.partial")
-        partial.unlink(missing_ok=True)
-        source, copy = self._connect(), sqlite3.connect(partial)
-        try:
-            source.backup(copy)
-        finally:
-            copy.close()
-            source.close()
-        os.replace(partial, target)
+        with atomic_file(target) as partial:
+            source, copy = self._connect(), sqlite3.connect(partial)
+            try:
+                source.backup(copy)
+            finally:
+                copy.close()
+                source.close()
 
     @property
     def changes(self) -> int:

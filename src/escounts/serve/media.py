@@ -13,7 +13,8 @@ from collections.abc import AsyncIterator
 from dataclasses import asdict
 from pathlib import Path
 
-from escounts.errors import EscountsError
+from escounts.atomic_files import atomic_file
+from escounts.errors import EscountsError, OutputError
 from escounts.file_kinds import VIDEO_SUFFIXES
 from escounts.serve.data_folder import DISK_RESERVE, UPLOAD, DataFolder
 from escounts.serve.database import Database, VideoRow
@@ -72,27 +73,25 @@ class Library:
         self._check_size(expected or 0)
         video_id = secrets.token_hex(16)
         target = self._settings.videos / f"{video_id}{safe_suffix(name)}"
-        partial = target.with_name(f"{target.name}.part")
         size = checked = 0
         try:
-            with open(partial, "xb") as file:
-                async for chunk in body:
-                    size += len(chunk)
-                    if size > self._settings.max_upload or size - checked >= CHECK_BYTES:
-                        self._check_size(size, written=size - len(chunk))
-                        checked = size
-                    file.write(chunk)
-                file.flush()
-                await asyncio.to_thread(os.fsync, file.fileno())
-            if size == 0:
-                raise UploadError("the upload is empty; send the video file as the body", 422)
-            if expected is not None and size != expected:
-                raise UploadError(f"the upload broke off at {size} of {expected} bytes", 400)
-            os.replace(partial, target)
-        except OSError as error:
-            raise UploadError(f"the upload could not be kept: {error.strerror or error}", 507) from error
-        finally:
-            partial.unlink(missing_ok=True)
+            with atomic_file(target) as partial:
+                with open(partial, "wb") as file:
+                    async for chunk in body:
+                        size += len(chunk)
+                        if size > self._settings.max_upload or size - checked >= CHECK_BYTES:
+                            self._check_size(size, written=size - len(chunk))
+                            checked = size
+                        file.write(chunk)
+                    file.flush()
+                    await asyncio.to_thread(os.fsync, file.fileno())  # else the whole service would wait for it
+                if size == 0:
+                    raise UploadError("the upload is empty; send the video file as the body", 422)
+                if expected is not None and size != expected:
+                    raise UploadError(f"the upload broke off at {size} of {expected} bytes", 400)
+        except OutputError as error:
+            reason = getattr(error.__cause__, "strerror", None) or "the disk refused it"
+            raise UploadError(f"the upload could not be kept: {reason}", 507) from error
         now = time.time()
         keep = self._settings.keep_days
         row = VideoRow(

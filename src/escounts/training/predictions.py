@@ -4,7 +4,6 @@ recomputed."""
 from __future__ import annotations
 
 import csv
-import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -17,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from escounts.atomic_files import write_bytes, write_text
+from escounts.csv_text import csv_text, unguarded
 from escounts.datasets.annotations import VideoAnnotation
 from escounts.datasets.tokens import TokenLayout, TokenStore, VideoTokens
 from escounts.density import density_map
@@ -198,11 +198,7 @@ def save_predictions(path: Path, rows: Iterable[Prediction]) -> None:
     if path.suffix == ".parquet":
         write_bytes(path, _parquet(table, names))
         return
-    text = io.StringIO()
-    writer = csv.DictWriter(text, names)
-    writer.writeheader()
-    writer.writerows(table)
-    write_text(path, text.getvalue())
+    write_text(path, csv_text(names, ([row[name] for name in names] for row in table)))
 
 
 def load_predictions(path: Path) -> list[Prediction]:
@@ -216,10 +212,14 @@ def load_predictions(path: Path) -> list[Prediction]:
             table = pyarrow.parquet.read_table(path).to_pylist()
         else:
             with path.open(newline="") as handle:
-                table = list(csv.DictReader(handle))
+                table = [_unguarded_row(row) for row in csv.DictReader(handle)]
         return [row_from(row) for row in table]
     except (OSError, KeyError, ValueError, TypeError) as error:
         raise DataError(f"{path} does not hold predictions: {error}") from error
+
+
+def _unguarded_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: unguarded(cell) if isinstance(cell, str) else cell for name, cell in row.items()}
 
 
 def flat_row(row: Prediction) -> dict[str, Any]:

@@ -8,24 +8,21 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from escounts.atomic_files import write_text
+from escounts.csv_text import csv_text, guarded, unguarded
 from escounts.datasets.annotation_formats.labelled_file import LabelError, LabelledFile, chosen
 from escounts.datasets.annotations import number
 
 COLUMNS = ("file", "start_s", "end_s", "class")
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""What a spreadsheet takes for the beginning of a formula."""
 
 
 def write(videos: Sequence[LabelledFile]) -> str:
     """file, start_s, end_s, class. A video without repetitions is one row without times."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for video in videos:
-        times = [(f"{start:.3f}", f"{end:.3f}") for start, end in video.spans] or [("", "")]
-        for start_s, end_s in times:
-            writer.writerow([_plain(video.file, "./"), start_s, end_s, _plain(video.action, "'")])
-    return text.getvalue()
+    rows = [
+        (guarded(video.file, "./"), *times, video.action)
+        for video in videos
+        for times in [(f"{start:.3f}", f"{end:.3f}") for start, end in video.spans] or [("", "")]
+    ]
+    return csv_text(COLUMNS, rows)
 
 
 def write_file(path: Path, videos: Sequence[LabelledFile]) -> None:
@@ -40,11 +37,11 @@ def read(text: str, only: str | None = None, fps: float | None = None) -> list[L
     if missing:
         raise LabelError(f"no column {', '.join(missing)}; expected {', '.join(COLUMNS)}")
     found: dict[str, tuple[str, list[tuple[float, float]]]] = {}
-    rows = [row for row in reader if only is None or _bare(row.get("class") or "", "'") == only]
+    rows = [row for row in reader if only is None or unguarded(row.get("class") or "") == only]
     if only is not None and not rows:
         chosen([], only, "class")
     for place, row in enumerate(rows, start=2):
-        known = found.setdefault(_bare(row["file"] or "", "./"), (_bare(row.get("class") or "", "'"), []))
+        known = found.setdefault(unguarded(row["file"] or "", "./"), (unguarded(row.get("class") or ""), []))
         if not (row["start_s"] or "").strip() and not (row["end_s"] or "").strip():
             continue
         start, end = number(row, "start_s"), number(row, "end_s")
@@ -54,13 +51,3 @@ def read(text: str, only: str | None = None, fps: float | None = None) -> list[L
             )
         known[1].append((start, end))
     return [LabelledFile(file, tuple(sorted(spans)), action) for file, (action, spans) in found.items()]
-
-
-def _plain(text: str, guard: str) -> str:
-    """A cell that no spreadsheet takes for a formula: with a guard that leaves a path the same path."""
-    return f"{guard}{text}" if text.startswith(FORMULA) else text
-
-
-def _bare(text: str, guard: str) -> str:
-    """The inverse of _plain."""
-    return text.removeprefix(guard) if text.startswith(tuple(guard + mark for mark in FORMULA)) else text
