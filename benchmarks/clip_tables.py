@@ -207,7 +207,7 @@ def other_exemplars_table(name: str, clips: Sequence[Clip], answers: Answers) ->
 
 
 def nothing_table(name: str, counter: escounts.Counter, folder: Path) -> str:
-    """Stretches in which nothing repeats: real ones, single actions, generated ones."""
+    """Stretches with no repetitions: real ones, single actions, generated ones."""
     from escounts.synthetic import Generator, GeneratorConfig
 
     counts: dict[str, list[int]] = {"nothing": [], "single": []}
@@ -224,8 +224,8 @@ def nothing_table(name: str, counter: escounts.Counter, folder: Path) -> str:
                 continue
             counts[row["kind"]].append(result.count)
             minutes += (end - start) / 60 if row["kind"] == "nothing" else 0
-    lines = [f"### `{name}`: nothing repeats", "", "| stretches | answer 0 | answer at most 1 |", "|---|---|---|"]
-    for kind, values in (("real, nothing repeats", counts["nothing"]), ("real, one single action", counts["single"])):
+    lines = [f"### `{name}`: no repetitions", "", "| stretches | answer 0 | answer at most 1 |", "|---|---|---|"]
+    for kind, values in (("real, no repetitions", counts["nothing"]), ("real, one single action", counts["single"])):
         zero, one = np.mean([v == 0 for v in values]), np.mean([v <= 1 for v in values])
         lines.append(f"| {kind} ({len(values)}) | {zero:.0%} | {one:.0%} |")
     if hasattr(counter.model, "encode_images"):

@@ -5,7 +5,7 @@
 
 DIR holds dev.csv (file, set, count, duration_s, rep_ends_s, exemplar_start_s, exemplar_end_s) and the clips it
 names. Beside this script lie `second_exemplars.csv`, another repetition of clips whose ends are not annotated,
-`nothing_repeats.csv`, stretches of DIR/pool in which nothing repeats, and `held_out.csv`, clips of DIR/pool that were
+`nothing_repeats.csv`, stretches of DIR/pool with no repetitions, and `held_out.csv`, clips of DIR/pool that were
 counted by eye. Prints tables, writes every prediction to the JSON file, and writes the tables to benchmarks/results/.
 """
 

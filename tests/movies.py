@@ -89,7 +89,7 @@ def bouncing(
 
 
 def noise(seconds: float, *, rate: float = 30, size: tuple[int, int] = (96, 64)) -> list[Picture]:
-    """A block on a random walk: it moves all the time and nothing repeats."""
+    """A block on a random walk: it moves all the time and has no repetitions."""
     width, height = size
     rng = np.random.default_rng(11)
     place = np.cumsum(rng.normal(0, 1.5, (round(seconds * rate), 2)), axis=0)

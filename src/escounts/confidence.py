@@ -108,7 +108,7 @@ class Calibration:
     gate_sharpness: what the sum is multiplied by. A gate at 0.8 throughout means "I think so", not "four fifths of it
     repeats": the sharper it is, the less a doubt takes off the count.
     nothing_below: the least that the chosen view's certainty and half of the others' support must come to; under it,
-    without an exemplar, nothing repeats.
+    without an exemplar, the answer is "no repetitions".
     repeats: from REPEATS to the probability that there is a repetition at all, under 0.5 of which the answer is "no
     repetitions" and nothing_below is not asked; alternates: from ALTERNATES to the probability that the motion has
     two sides. Empty for models whose views do not say.
@@ -204,7 +204,7 @@ def choose_views(
 ) -> tuple[Array, list[int]]:
     """The density of the view that is likeliest right, chosen per block of a long video, and which view that was.
 
-    Where that view is not sure enough, nothing repeats. repeats: something does, says an exemplar or the user.
+    Where that view is not sure enough there are no repetitions. repeats: there are, says an exemplar or the user.
     """
     frames = len(evidence[0].density)
     density = np.zeros(frames, np.float32)
@@ -289,5 +289,5 @@ def features(
 
 
 def is_zero(density: Array) -> bool:
-    """Whether a density answers that nothing repeats."""
+    """Whether a density answers that there are no repetitions."""
     return float(density.sum()) < 0.5

@@ -109,7 +109,7 @@ def test_own_folder_with_times(tmp_path: Path) -> None:
     first = dataset.find("a.mp4")
     assert first.spans == ((0.5, 1.5), (1.5, 2.4))
     assert first.count == 2
-    assert dataset.find("b.mp4").count == 0, "a video in which nothing repeats is kept"
+    assert dataset.find("b.mp4").count == 0, "a video with no repetitions is kept"
     assert len(dataset.split("valid")) == 1, "one is held out"
 
 

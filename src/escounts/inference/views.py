@@ -57,7 +57,7 @@ class Window:
     start: int
     cells: int
     offset: int | None
-    """None where the picture stands still throughout: nothing repeats there, and nothing is stored."""
+    """None where the picture stands still throughout: there are no repetitions, and nothing is stored."""
 
 
 class WindowStore:

@@ -14,7 +14,7 @@ from escounts.video import Image, Video
 
 
 def telling_times(result: CountResult, most: int = 8) -> list[float]:
-    """The middle of up to `most` repetitions, evenly chosen; evenly spread times where nothing repeats."""
+    """The middle of up to `most` repetitions, evenly chosen; evenly spread times where there are no repetitions."""
     middles = [(repetition.start + repetition.end) / 2 for repetition in result.repetitions]
     if not middles:
         first, last = result.range

@@ -37,7 +37,7 @@ from escounts.synthetic.timeline import (
 )
 
 NEGATIVES = ("pass", "wander", "frozen", "pan", "light")
-"""Ways in which nothing repeats; footage and motion capture have two more each."""
+"""Ways of having no repetitions; footage and motion capture have two more each."""
 CLIP_NEGATIVES = ("once", "cuts")
 MOTION_NEGATIVES = ("once", "walk")
 STILL_CAMERA = GeneratorConfig(
@@ -95,7 +95,7 @@ class Composer:
         return self._shoot(rng, acts, whole, kind, subframes)
 
     def negative(self, rng: np.random.Generator, action: Action, length: int) -> Plan:
-        """A video of `length` frames in which nothing repeats, of what the action is made of."""
+        """A video of `length` frames with no repetitions, of what the action is made of."""
         ways: tuple[str, ...] = NEGATIVES
         if action.source == "clips":
             ways += CLIP_NEGATIVES

@@ -22,7 +22,7 @@ class GeneratorConfig:
 
     # What a batch is made of.
     negative: float = 0.25
-    """Videos in which nothing repeats."""
+    """Videos with no repetitions."""
     single: float = 0.05
     """Videos with exactly one complete there-and-back: one repetition."""
     sibling: float = 0.35
@@ -66,7 +66,7 @@ class GeneratorConfig:
     second_action: float = 0.05
     """Share of clip and figure videos in which another repeated action follows the first; both count."""
 
-    # Where nothing repeats: how likely each way is beside the others.
+    # Where there are no repetitions: how likely each way is beside the others.
     negative_pass: float = 3.0
     """The motion is played once, one way."""
     negative_wander: float = 7.0

@@ -45,8 +45,8 @@ class Act:
 class Scene:
     """One video to be staged: who does what when, seen by which camera.
 
-    period: frames a repetition takes, roughly. aspect: width / height of the scene. negative: the way in
-    which nothing repeats, or "".
+    period: frames a repetition takes, roughly. aspect: width / height of the scene. negative: which way
+    of having no repetitions, or "".
     """
 
     acts: tuple[Act, ...]

@@ -97,7 +97,7 @@ class Plan:
 
     spans: every repetition (start, end) in frames, frame i covering i to i + 1; cut by the border they start
     below 0 or end above length. side_spans: the halves of an alternating motion. kind: source and way,
-    "negative:…" where nothing repeats. action: shared by siblings only.
+    "negative:…" where there are no repetitions. action: shared by siblings only.
     """
 
     length: int

@@ -25,7 +25,7 @@ class GeneratedBatch:
 
     frames_BTCHW: uint8 RGB on the device. spans: every repetition (start, end) in frames of each video.
     side_spans: the halves of alternating motions, else empty. actions: siblings share it. sibling_B: index of
-    another video of the same action, or -1. kinds: source and way, "negative:…" where nothing repeats.
+    another video of the same action, or -1. kinds: source and way, "negative:…" where there are no repetitions.
     """
 
     frames_BTCHW: Tensor

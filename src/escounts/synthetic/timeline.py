@@ -53,7 +53,7 @@ class Clock:
     """What a motion is driven by, for every drawn moment F.
 
     phase: 0..1 within the motion's unit (a side, where sides alternate), 0 at rest. rep: which unit, -1 at
-    rest. side: 0 or 1. stage: BEFORE, DURING, AFTER the repetitions. position: set where nothing repeats; a
+    rest. side: 0 or 1. stage: BEFORE, DURING, AFTER the repetitions. position: set where there are no repetitions; a
     position 0..1 along the motion that replaces the phase.
     """
 
@@ -158,7 +158,7 @@ WITHOUT_REPETITIONS = ("pass", "wander", "frozen")
 
 
 def clock_without_repetitions(rng: np.random.Generator, times: Floats, way: str) -> Clock:
-    """The clock of a video in which nothing repeats: one pass, a walk without rhythm, or a standstill."""
+    """The clock of a video with no repetitions: one pass, a walk without rhythm, or a standstill."""
     length = float(times.max() - times.min()) + 1.0
     rest = np.zeros(len(times), dtype=np.int64)
     if way == "pass":

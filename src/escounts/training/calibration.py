@@ -36,7 +36,7 @@ RIGHT = 0.1
 
 
 NOTHING_RIGHT = 0.95
-"""Share of generated videos in which nothing repeats that must be answered with 0."""
+"""Share of generated videos with no repetitions that must be answered with 0."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def fit_choice(trials: Sequence[Trial], start: Calibration) -> tuple[float, ...]
 
 
 def fit_floor(trials: Sequence[Trial], calibration: Calibration) -> float:
-    """The lowest floor below which nothing repeats, such that of the videos in which nothing does, NOTHING_RIGHT
+    """The lowest floor below which the answer is "no repetitions", such that of the videos with none, NOTHING_RIGHT
     answer 0; as it was where there are no such videos."""
     nothing = [trial for trial in trials if trial.truth < 0.5]
     if not nothing:
