@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 import socket
@@ -22,7 +23,10 @@ from escounts.serve.connections import server_config
 from escounts.serve.settings import Settings
 
 GUARD = {"X-Escounts": "1"}
-PATIENCE = 60.0
+PATIENCE = 180.0
+"""Seconds for whatever is waited for: only a hang takes so long, however busy the machine is."""
+get = functools.partial(httpx.get, timeout=PATIENCE)
+post = functools.partial(httpx.post, timeout=PATIENCE)
 
 
 def eventually(check: Callable[[], Any], seconds: float = PATIENCE, step: float = 0.03) -> Any:
@@ -116,7 +120,7 @@ class Command:
 
     def _answers(self) -> bool:
         with contextlib.suppress(httpx.HTTPError):
-            return httpx.get(self.address.split("#")[0] + "healthz").status_code == 200
+            return get(self.address.split("#")[0] + "healthz").status_code == 200
         return False
 
     def kill(self) -> None:
@@ -128,7 +132,7 @@ class Command:
     def interrupt(self) -> tuple[int, str]:
         """As Ctrl-C does; the exit code and what was printed."""
         self.process.send_signal(signal.SIGINT)
-        out, err = self.process.communicate(timeout=30)
+        out, err = self.process.communicate(timeout=PATIENCE)
         return self.process.returncode, out + err
 
     def _close(self) -> None:

@@ -12,11 +12,9 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 
+from escounts.arrays import Array, Array32
 from escounts.config_codec import from_plain
-
-Array = npt.NDArray[np.float32]
 
 BLOCK_SECONDS = 30.0
 """Long videos choose their view anew for every block of this length."""
@@ -57,11 +55,11 @@ class Evidence:
     """
 
     rate: float
-    density: Array
-    gate: Array
-    sharpness: Array
-    alternates: Array | None = None
-    repeats: Array | None = None
+    density: Array32
+    gate: Array32
+    sharpness: Array32
+    alternates: Array32 | None = None
+    repeats: Array32 | None = None
 
     def certainty(self, part: slice = slice(None)) -> float:
         """Mean of gate × sharpness where the repetitions are; little where the view sees none."""
@@ -89,7 +87,7 @@ class Evidence:
             None if self.repeats is None else self.repeats[cut],
         )
 
-    def said(self, of: Array | None, part: slice = slice(None)) -> float:
+    def said(self, of: Array32 | None, part: slice = slice(None)) -> float:
         """The frames' mean opinion of the video, weighted by the gate; 0 where the model does not say."""
         if of is None or not len(of[part]):
             return 0.0
@@ -129,7 +127,7 @@ class Calibration:
     def confidence(
         self,
         evidence: Sequence[Evidence],
-        density: Array,
+        density: Array32,
         chosen: Sequence[int],
         base_rate: float,
         *,
@@ -184,9 +182,7 @@ def wants_faster(evidence: Sequence[Evidence], base_rate: float) -> bool:
     return best < SURE_ENOUGH or min(view.cells(base_rate) / view.rate for view in near) < SHORT_PERIOD
 
 
-def choice_features(
-    evidence: Sequence[Evidence], base_rate: float, part: slice = slice(None)
-) -> npt.NDArray[np.float64]:
+def choice_features(evidence: Sequence[Evidence], base_rate: float, part: slice = slice(None)) -> Array:
     """(V, CHOICE) of every view: its certainty, how much of the others' stands behind its count, all of theirs (both
     a mean over the others), and how far it is below FEW_CELLS."""
     certainty = np.array([view.certainty(part) for view in evidence])
@@ -201,7 +197,7 @@ def choice_features(
 
 def choose_views(
     evidence: Sequence[Evidence], base_rate: float, calibration: Calibration, *, repeats: bool = False
-) -> tuple[Array, list[int]]:
+) -> tuple[Array32, list[int]]:
     """The density of the view that is likeliest right, chosen per block of a long video, and which view that was.
 
     Where that view is not sure enough there are no repetitions. repeats: there are, says an exemplar or the user.
@@ -236,21 +232,19 @@ def _blocks(frames: int, base_rate: float) -> list[tuple[int, int, slice]]:
 
 def repeats_features(
     evidence: Sequence[Evidence], base_rate: float, calibration: Calibration, part: slice = slice(None)
-) -> npt.NDArray[np.float64]:
+) -> Array:
     """The vector REPEATS of a stretch."""
     values = choice_features(evidence, base_rate, part)
     return _repeats_row(evidence, values[int(np.argmax(values @ np.array(calibration.choice)))], part)
 
 
-def _repeats_row(
-    evidence: Sequence[Evidence], chosen: npt.NDArray[np.float64], part: slice
-) -> npt.NDArray[np.float64]:
+def _repeats_row(evidence: Sequence[Evidence], chosen: Array, part: slice) -> Array:
     _, certainty, support, *_ = chosen
     said = np.mean([view.said(view.repeats, part) for view in evidence])
     return np.array([1.0, certainty, support, said])
 
 
-def alternates_features(evidence: Sequence[Evidence]) -> npt.NDArray[np.float64]:
+def alternates_features(evidence: Sequence[Evidence]) -> Array:
     """The vector ALTERNATES of a video."""
     return np.array([1.0, max(view.said(view.alternates) for view in evidence)])
 
@@ -262,12 +256,12 @@ def logistic(logit: float) -> float:
 
 def features(
     evidence: Sequence[Evidence],
-    density: Array,
+    density: Array32,
     chosen: Sequence[int],
     base_rate: float,
     *,
     zero_shot_count: float | None = None,
-) -> npt.NDArray[np.float64]:
+) -> Array:
     """The vector FEATURES of one estimate, whose density has base_rate frames a second.
 
     agreement, 0..1: share of the other views that count alike. unit, 0..1: with an exemplar, about which one view
@@ -288,6 +282,6 @@ def features(
     return np.array([1.0, main.certainty(), decided, agreement, math.log1p(total), log_cells, guided, unit])
 
 
-def is_zero(density: Array) -> bool:
+def is_zero(density: Array32) -> bool:
     """Whether a density answers that there are no repetitions."""
     return float(density.sum()) < 0.5

@@ -12,11 +12,10 @@ from itertools import pairwise
 from typing import Literal, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
+from escounts.arrays import Array, IntArray
 from escounts.spans import find_peaks
 
-Array: TypeAlias = npt.NDArray[np.float64]
 Span: TypeAlias = tuple[float, float]
 Sigma: TypeAlias = float | Literal["variable"]
 
@@ -136,7 +135,7 @@ def released_density_map(
     return values
 
 
-def _bump(middle: float, sigma: float) -> tuple[npt.NDArray[np.int64], Array]:
+def _bump(middle: float, sigma: float) -> tuple[IntArray, Array]:
     """Cells and masses (summing to 1) of a Gaussian at `middle` (in cells; cell i spans i to i + 1)."""
     cell = math.floor(middle)
     if sigma <= 0:
@@ -148,7 +147,7 @@ def _bump(middle: float, sigma: float) -> tuple[npt.NDArray[np.int64], Array]:
     return index, mass / mass.sum()
 
 
-def _mirror(index: npt.NDArray[np.int64], cells: int) -> npt.NDArray[np.int64]:
+def _mirror(index: IntArray, cells: int) -> IntArray:
     """Cells beyond a border folded back into the map, as often as needed."""
     index = index % (2 * cells)
     return np.where(index < cells, index, 2 * cells - 1 - index)

@@ -16,6 +16,7 @@ from typing import Literal
 
 import numpy as np
 
+from escounts.arrays import Image
 from escounts.counter import Counter, load
 from escounts.errors import ExemplarError, ModelError
 from escounts.exemplars import check_exemplar, parse_exemplar
@@ -23,7 +24,7 @@ from escounts.inference.live import LiveEncoding
 from escounts.inference.multi_rate import MultiRateModel
 from escounts.inference.multi_rate_encoding import MultiRateExemplar
 from escounts.inference.running_count import RunningCount
-from escounts.inference.views import BASE_RATE, Image
+from escounts.inference.views import BASE_RATE
 from escounts.results import DensityMap, Estimate, ExemplarSpan, Repetition
 from escounts.stream import FrameStream, Gap, PushedFrames
 from escounts.video import Frame

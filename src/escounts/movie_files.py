@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from escounts.arrays import Image
 from escounts.atomic_files import atomic_file
 
 TRIED_PACKETS = 8
@@ -36,7 +36,7 @@ def writes_h264() -> bool:
 
 def write_movie(
     path: Path,
-    images: Iterable[npt.NDArray[np.uint8]],
+    images: Iterable[Image],
     *,
     size: tuple[int, int],
     rate: Fraction,

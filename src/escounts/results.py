@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from escounts.arrays import Array, Array32
 from escounts.errors import EscountsError
 from escounts.spans import align, spans_from_peaks, spans_from_rate
 
-FloatArray = npt.NDArray[np.float32]
 DensityKind = Literal["peaks", "rate"]
 Unit = Literal["cycle", "side"]
 """What one repetition is: a full cycle, or one side of a motion that alternates (left, right). A cycle has two."""
@@ -50,13 +49,13 @@ class DensityMap:
     kind: "peaks" has one bump per repetition (the paper's map), "rate" is 1/period inside repetitions.
     """
 
-    values: FloatArray
+    values: Array32
     start: float
     step: float
     kind: DensityKind = "peaks"
 
     @property
-    def times(self) -> npt.NDArray[np.float64]:
+    def times(self) -> Array:
         """Centre of every cell, in seconds."""
         centres = np.arange(len(self.values), dtype=np.float64) + 0.5
         return np.asarray(self.start + centres * self.step, dtype=np.float64)

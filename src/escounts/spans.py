@@ -20,7 +20,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-Array: TypeAlias = npt.NDArray[np.float64]
+from escounts.arrays import Array, IntArray
+
 Found: TypeAlias = list[tuple[float, float]]
 
 SILENT = 0.1
@@ -29,7 +30,7 @@ REACH = 0.75
 """A repetition reaches at most this share of the typical peak distance to either side."""
 
 
-def find_peaks(values: npt.ArrayLike, *, above: float | None = None) -> npt.NDArray[np.int64]:
+def find_peaks(values: npt.ArrayLike, *, above: float | None = None) -> IntArray:
     """Cells that are local maxima, in order; the middle cell of a plateau; borders count as low.
 
     above: only peaks higher than this. A flat map has no peak.
@@ -41,7 +42,7 @@ def find_peaks(values: npt.ArrayLike, *, above: float | None = None) -> npt.NDAr
     ends = np.append(begins[1:], len(values)) - 1
     level = np.concatenate([[-np.inf], values[begins], [-np.inf]])
     high = (level[1:-1] > level[:-2]) & (level[1:-1] > level[2:])
-    peaks: npt.NDArray[np.int64] = (begins[high] + ends[high]) // 2
+    peaks: IntArray = (begins[high] + ends[high]) // 2
     return peaks if above is None else peaks[values[peaks] > above]
 
 

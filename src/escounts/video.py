@@ -12,14 +12,12 @@ from typing import Any
 
 import av
 import numpy as np
-import numpy.typing as npt
 from av.video.reformatter import Interpolation, VideoReformatter
 
+from escounts.arrays import Image
 from escounts.decoding import DEFAULT_RATE, FileSource, ImageFolder, RawFrame, image_files
 from escounts.errors import VideoError
 from escounts.file_kinds import VIDEO_SUFFIXES
-
-Image = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import count, islice
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-Array: TypeAlias = npt.NDArray[np.float64]
+from escounts.arrays import Array, Image
+
 Sample = TypeVar("Sample")
 
 
@@ -40,7 +41,7 @@ def windows(samples: Iterable[Sample], *, size: int, starts: Sequence[int]) -> I
         yield sequence, held[:size]
 
 
-def filled(images: Sequence[npt.NDArray[np.uint8]], size: int) -> npt.NDArray[np.uint8]:
+def filled(images: Sequence[Image], size: int) -> Image:
     """A window (size, ...) of at most that many images: theirs, then the last one again."""
     return np.stack([*images, *[images[-1]] * (size - len(images))])
 

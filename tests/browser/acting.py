@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, Route, expect
 from serving import eventually
 
 # Milliseconds for everything that is waited for: a slow machine that others use is not a fault of the page.
-PATIENCE = 60_000
+PATIENCE = 180_000
 expect.set_options(timeout=PATIENCE)
 
 

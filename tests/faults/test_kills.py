@@ -62,7 +62,7 @@ class Zygote:
     def close(self) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
-        self._process.wait(timeout=30)
+        self._process.wait(timeout=LIMIT)
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ def two_cores() -> object:
 
 @pytest.mark.usefixtures("two_cores")
 def test_two_pieces_run_at_the_same_time_on_a_core_each_and_without_gradients() -> None:
-    meeting = threading.Barrier(2, timeout=10)
+    meeting = threading.Barrier(2, timeout=60)
 
     def piece() -> tuple[int, bool]:
         meeting.wait()

@@ -6,9 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import httpx
 import pytest
-from serving import Client, Command
+from serving import Client, Command, get
 
 from escounts.cli.serve import default_data, size
 from escounts.errors import EscountsError
@@ -19,7 +18,7 @@ def escounts(*arguments: str) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-c", "from escounts.cli import main; main()", *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
 
 
@@ -49,9 +48,9 @@ def test_elsewhere_than_on_loopback_a_token_is_made_up(tmp_path: Path) -> None:
     port = address.rstrip("/").rsplit(":", 1)[1]
     try:
         assert len(token) >= 20
-        assert httpx.get(f"http://127.0.0.1:{port}/api/videos").status_code == 401
+        assert get(f"http://127.0.0.1:{port}/api/videos").status_code == 401
         headers = {"Authorization": f"Bearer {token}"}
-        assert httpx.get(f"http://127.0.0.1:{port}/api/videos", headers=headers).status_code == 200
+        assert get(f"http://127.0.0.1:{port}/api/videos", headers=headers).status_code == 200
     finally:
         server.interrupt()
 

@@ -38,7 +38,7 @@ def start(data: Path, *options: str) -> subprocess.CompletedProcess[str]:
         ],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import click
 import httpx
 import pytest
-from serving import GUARD, Client, eventually, service_running
+from serving import GUARD, PATIENCE, Client, eventually, get, post, service_running
 
 from escounts.cli.serve import chosen_token, command
 from escounts.errors import EscountsError
@@ -62,7 +62,7 @@ def known(small: tuple[str, Service]) -> Iterator[Client]:
 
 def connect(address: str) -> socket.socket:
     host, port = address.removeprefix("http://").split(":")
-    connection = socket.create_connection((host, int(port)), timeout=10)
+    connection = socket.create_connection((host, int(port)), timeout=PATIENCE)
     return connection
 
 
@@ -119,7 +119,7 @@ def test_a_body_that_trickles_is_timed_out(hasty: tuple[str, Service]) -> None:
         connection.sendall(head)
         connection.settimeout(0.1)
         received = b""
-        while not received and time.monotonic() - began < 10:
+        while not received and time.monotonic() - began < PATIENCE:
             connection.sendall(b" ")
             with contextlib.suppress(TimeoutError):
                 received = connection.recv(400)
@@ -130,7 +130,7 @@ def test_idle_connections_give_way(tmp_path: Path) -> None:
     with service_running(tmp_path, devices=(), max_connections=12) as (address, _), contextlib.ExitStack() as stack:
         idle = [stack.enter_context(connect(address)) for _ in range(60)]
         for _ in range(5):
-            assert httpx.get(f"{address}/healthz").status_code == 200
+            assert get(f"{address}/healthz").status_code == 200
         for connection in idle:
             connection.settimeout(0.001)
         assert sum(_is_open(connection) for connection in idle) <= 12
@@ -166,21 +166,21 @@ def test_tokens_cannot_be_guessed_for_ever(tmp_path: Path) -> None:
     with service_running(tmp_path, **options) as (address, service):
 
         def bearer(token: str) -> httpx.Response:
-            return httpx.get(f"{address}/api/videos", headers={"Authorization": f"Bearer {token}"})
+            return get(f"{address}/api/videos", headers={"Authorization": f"Bearer {token}"})
 
         for _ in range(20):
             assert bearer("yesterday's token").status_code == 401, "the same one again is one guess"
         for number in range(4):
             given = {"token": f"guess {number}"}
-            assert httpx.post(f"{address}/api/session", json=given, headers=GUARD).status_code == 401
+            assert post(f"{address}/api/session", json=given, headers=GUARD).status_code == 401
         refused = bearer("open sesame")
         assert refused.status_code == 429
         assert 0 < int(refused.headers["retry-after"]) <= 60
         assert "wrong tokens" in refused.json()["detail"]
-        session = httpx.post(f"{address}/api/session", json={"token": "open sesame"}, headers=GUARD)
+        session = post(f"{address}/api/session", json={"token": "open sesame"}, headers=GUARD)
         assert (session.status_code, "retry-after" in session.headers) == (429, True)
-        assert httpx.get(f"{address}/healthz").status_code == 200
-        assert httpx.get(f"{address}/api/videos").status_code == 401, "who shows no token is not guessing"
+        assert get(f"{address}/healthz").status_code == 200
+        assert get(f"{address}/api/videos").status_code == 401, "who shows no token is not guessing"
         service.guesses._guesses.clear()
         assert bearer("open sesame").status_code == 200
 

@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
-from serving import Client, service_running
+from serving import Client, get, post, service_running
 
 from escounts.serve.media import content_type, safe_suffix, shown_name
 from escounts.serve.settings import Settings
@@ -29,13 +28,13 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     "path", ["/api/videos", "/api/limits", "/api/events", "/metrics", f"/api/videos/{ZERO}/file"]
 )
 def test_without_the_token_nothing_is_told(guarded: str, path: str) -> None:
-    assert httpx.get(guarded + path).status_code == 401
+    assert get(guarded + path).status_code == 401
     for wrong in ("Bearer wrong", "Bearer", "Basic b3BlbiBzZXNhbWU=", "Bearer öpen"):
-        assert httpx.get(guarded + path, headers={"Authorization": wrong.encode()}).status_code == 401
+        assert get(guarded + path, headers={"Authorization": wrong.encode()}).status_code == 401
 
 
 def test_the_token_opens_and_becomes_a_cookie(guarded: str) -> None:
-    bearer = httpx.get(f"{guarded}/api/videos", headers={"Authorization": "Bearer open sesame"})
+    bearer = get(f"{guarded}/api/videos", headers={"Authorization": "Bearer open sesame"})
     assert bearer.status_code == 200
     with Client(guarded) as client:
         assert client.post("/api/session", json={"token": "wrong"}).status_code == 401
@@ -49,8 +48,8 @@ def test_the_token_opens_and_becomes_a_cookie(guarded: str) -> None:
 
 
 def test_the_page_itself_needs_no_token(guarded: str) -> None:
-    assert httpx.get(f"{guarded}/").status_code == 200
-    assert httpx.get(f"{guarded}/healthz").status_code == 200
+    assert get(f"{guarded}/").status_code == 200
+    assert get(f"{guarded}/healthz").status_code == 200
 
 
 def test_limits_have_clear_messages(guarded: str) -> None:
@@ -90,18 +89,18 @@ def test_limits_have_clear_messages(guarded: str) -> None:
 def test_other_sites_cannot_change_anything(
     running: tuple[str, object], headers: dict[str, str], status: int
 ) -> None:
-    answer = httpx.post(f"{running[0]}/api/jobs", json={"video": ZERO}, headers=headers)
+    answer = post(f"{running[0]}/api/jobs", json={"video": ZERO}, headers=headers)
     assert answer.status_code == status
 
 
 def test_the_own_origin_is_let_in(running: tuple[str, object]) -> None:
     headers = {"X-Escounts": "1", "Origin": running[0]}
-    assert httpx.post(f"{running[0]}/api/jobs", json={"video": ZERO}, headers=headers).status_code == 404
+    assert post(f"{running[0]}/api/jobs", json={"video": ZERO}, headers=headers).status_code == 404
 
 
 def test_other_sites_cannot_read_either(running: tuple[str, object]) -> None:
-    assert httpx.get(f"{running[0]}/api/videos", headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
-    assert httpx.get(f"{running[0]}/", headers={"Sec-Fetch-Site": "cross-site"}).status_code == 200
+    assert get(f"{running[0]}/api/videos", headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
+    assert get(f"{running[0]}/", headers={"Sec-Fetch-Site": "cross-site"}).status_code == 200
 
 
 @pytest.mark.parametrize("path", ["/", "/js/app.js", "/api/videos", "/api/nothing", "/api/videos/zzz"])

@@ -10,11 +10,12 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from escounts.arrays import Array, Array32, BoolArray
 from escounts.spans import parabola_vertex
 from escounts.windows import triangle
 
-Signal = npt.NDArray[np.float32]
-Curve = npt.NDArray[np.float64]
+Signal = Array32
+Curve = Array
 
 MIN_LAG = 3
 """Shortest period in frames: below, a sampled motion has no shape."""
@@ -149,7 +150,7 @@ def nearby_max(values: Curve, reach: int) -> Curve:
     return largest
 
 
-def settled(flags: npt.NDArray[np.bool_], *, shortest_gap: int, shortest_run: int) -> npt.NDArray[np.bool_]:
+def settled(flags: BoolArray, *, shortest_gap: int, shortest_run: int) -> BoolArray:
     """The flags with gaps shorter than shortest_gap filled, then runs shorter than shortest_run dropped."""
     result = flags.copy()
     for value, shortest in ((False, shortest_gap), (True, shortest_run)):

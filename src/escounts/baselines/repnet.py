@@ -13,9 +13,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from escounts.baselines.sequences import clamped, spatial_maximum
+from escounts.baselines.sequences import RivalHead, clamped, over_time, spatial_maximum
 from escounts.nn.heads import HeadOutput
-from escounts.results import DensityKind
 
 
 @dataclass(frozen=True)
@@ -42,39 +41,26 @@ class RepNetOutput(HeadOutput):
     stride: int = 1
 
 
-class RepNet(nn.Module):
+class RepNet(RivalHead):
     """Tokens in, period length and periodicity per cell out; density = periodicity / period."""
 
-    map_kind: DensityKind = "rate"
+    map_kind = "rate"
 
     def __init__(self, config: RepNetConfig) -> None:
         super().__init__()
         self.config = config
         width = config.channels
         # Section 3.1: a 3-D convolution over time gives each frame its context, the maximum over space follows.
-        self.context = nn.Conv3d(config.in_channels, width, 3, padding=(3, 1, 1), dilation=(3, 1, 1))
+        self.context = over_time(config.in_channels, width)
         self.matrix = nn.Conv2d(1, config.filters, 3, padding=1)
         self.embed = nn.Linear(config.filters * config.window, width)
         self.position = nn.Parameter(torch.randn(config.window, width) * 0.02)
         self.period = _Branch(width, config.heads, config.periods)
         self.periodicity = _Branch(width, config.heads, 1)
 
-    def forward(
-        self,
-        tokens_BTHWC: Tensor,
-        exemplars_BSTHWC: Tensor | None = None,
-        *,
-        shots_B: Tensor | None = None,
-        cells_BS: Tensor | None = None,
-        valid_BT: Tensor | None = None,
-        lengths: tuple[int, ...] | None = None,
-        time_offset: float | Tensor = 0.0,
-    ) -> RepNetOutput:
-        """Encoder tokens → rate map. Exemplars and the start in time mean nothing to this method."""
+    def read_tokens(self, tokens_BTHWC: Tensor, real_B: Tensor) -> RepNetOutput:
+        """The rate map, at a drawn speed in training, at the most certain one otherwise."""
         frames_BTC = spatial_maximum(self.context, tokens_BTHWC)
-        batch, cells = frames_BTC.shape[:2]
-        real = torch.full((batch,), cells) if valid_BT is None else valid_BT.sum(1)
-        real_B = real.to(frames_BTC.device)
         if self.training:
             stride = self.config.strides[int(torch.randint(len(self.config.strides), (1,)))]
             return self._at(stride, frames_BTC, real_B)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from escounts.arrays import Array, Image
 from escounts.baselines.periodicity import (
     Period,
     Signal,
@@ -108,7 +108,7 @@ class Spectral:
 class SpectralEncoding:
     """One video as thumbnails (frames x 256, uint8) from second `start` on, `rate` a second."""
 
-    def __init__(self, grey: npt.NDArray[np.uint8], start: float, rate: float) -> None:
+    def __init__(self, grey: Image, start: float, rate: float) -> None:
         self._grey, self._rate = grey, rate
         self.start = start
         self.end = start + len(grey) / rate
@@ -181,7 +181,7 @@ class SpectralEncoding:
     def _frame(self, seconds: float) -> int:
         return min(max(round((seconds - self.start) * self._rate), 0), len(self._grey))
 
-    def _candidates(self, grey: npt.NDArray[np.uint8], assume_repeats: bool) -> list[Period]:
+    def _candidates(self, grey: Image, assume_repeats: bool) -> list[Period]:
         if (grey == grey[0]).all():
             return []  # a still picture, at no cost: files of a few kilobytes may claim many hours of it
         lags = int(LONGEST * len(grey))
@@ -193,18 +193,16 @@ class SpectralEncoding:
             return []
         return found
 
-    def _lengths(self, grey: npt.NDArray[np.uint8], period: Period) -> npt.NDArray[np.float64]:
+    def _lengths(self, grey: Image, period: Period) -> Array:
         """The period at every frame of a window, in frames."""
         thumbnails, differences = _features(grey, self._rate)
 
-        def profile_of(part: slice, lags: int) -> npt.NDArray[np.float64]:
+        def profile_of(part: slice, lags: int) -> Array:
             return _profile(thumbnails[part], differences[part], lags)
 
         return local_lengths(profile_of, period.length, len(grey))
 
-    def _gate(
-        self, grey: npt.NDArray[np.uint8], period: Period | None, assume_repeats: bool, alike_above: float
-    ) -> npt.NDArray[np.float64]:
+    def _gate(self, grey: Image, period: Period | None, assume_repeats: bool, alike_above: float) -> Array:
         """1 where the motion comes back one period before or after, 0 elsewhere. One value a frame."""
         if period is None or assume_repeats:
             return np.full(len(grey), 0.0 if period is None else 1.0)
@@ -223,11 +221,11 @@ class SpectralEncoding:
 
     def _matching(
         self,
-        grey: npt.NDArray[np.uint8],
+        grey: Image,
         bounds: Sequence[tuple[int, int]],
-        gates: Sequence[npt.NDArray[np.float64]],
+        gates: Sequence[Array],
         exemplars: Sequence[SpectralExemplar],
-    ) -> list[npt.NDArray[np.float64]]:
+    ) -> list[Array]:
         """The gates, closed where nothing looks like an exemplar; unchanged where none can be recognised.
 
         Thumbnails of another person or camera do not correlate: such an exemplar gives its length only.
@@ -241,7 +239,7 @@ class SpectralEncoding:
             return list(gates)
         return [gate * (match > MATCH_SHARE * best) for gate, match in zip(gates, matches, strict=True)]
 
-    def _match(self, signal: Signal, exemplar: SpectralExemplar) -> npt.NDArray[np.float64]:
+    def _match(self, signal: Signal, exemplar: SpectralExemplar) -> Array:
         """Best correlation with the exemplar within MATCH_REACH exemplar lengths of each frame."""
         length = max(2, round(exemplar.length * self._rate))
         if length >= len(signal):
@@ -261,9 +259,9 @@ def _with_wanted(window: list[Period], wanted: float, frames: int) -> list[Perio
 
 def _stitched(
     bounds: Sequence[tuple[int, int]],
-    rates: Sequence[npt.NDArray[np.float64]],
+    rates: Sequence[Array],
     frames: int,
-) -> npt.NDArray[np.float64]:
+) -> Array:
     """Repetitions per frame: the windows' rates, averaged where they overlap, each strongest in its middle."""
     density, weights = np.zeros(frames), np.zeros(frames)
     for (low, high), rate in zip(bounds, rates, strict=True):
@@ -273,14 +271,14 @@ def _stitched(
     return density / weights
 
 
-def _features(grey: npt.NDArray[np.uint8], rate: float) -> tuple[Signal, Signal]:
+def _features(grey: Image, rate: float) -> tuple[Signal, Signal]:
     """Thumbnails and their frame-to-frame differences, slow trends removed: frames x features each."""
     values = grey.astype(np.float32)
     differences = np.diff(values, axis=0, prepend=values[:1])
     return _without_trend(values, rate), _without_trend(differences, rate)
 
 
-def _profile(thumbnails: Signal, differences: Signal, lags: int) -> npt.NDArray[np.float64]:
+def _profile(thumbnails: Signal, differences: Signal, lags: int) -> Array:
     """The lag profiles of both kinds of feature, mixed."""
     of_differences = lag_profile(differences, lags)
     return DIFFERENCE_SHARE * of_differences + (1.0 - DIFFERENCE_SHARE) * lag_profile(thumbnails, lags)

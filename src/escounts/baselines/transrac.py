@@ -15,9 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from escounts.baselines.sequences import clamped, spatial_maximum
+from escounts.baselines.sequences import RivalHead, clamped, over_time, spatial_maximum
 from escounts.nn.heads import HeadOutput
-from escounts.results import DensityKind
 
 
 @dataclass(frozen=True)
@@ -35,18 +34,16 @@ class TransRACConfig:
     dropout: float = 0.25
 
 
-class TransRAC(nn.Module):
+class TransRAC(RivalHead):
     """Tokens in, density map out."""
 
-    map_kind: DensityKind = "peaks"
+    map_kind = "peaks"
 
     def __init__(self, config: TransRACConfig) -> None:
         super().__init__()
         self.config = config
         width = config.channels
-        self.context = nn.Sequential(
-            nn.Conv3d(config.in_channels, width, 3, padding=(3, 1, 1), dilation=(3, 1, 1)), nn.BatchNorm3d(width)
-        )
+        self.context = nn.Sequential(over_time(config.in_channels, width), nn.BatchNorm3d(width))
         self.query_key = nn.Linear(width, 2 * width)
         self.matrices = nn.Sequential(
             nn.Conv2d(config.heads * len(config.scales), config.filters, 3, padding=1),
@@ -61,21 +58,9 @@ class TransRAC(nn.Module):
             nn.Linear(width, width), nn.LayerNorm(width), nn.Dropout(config.dropout), nn.ReLU(), nn.Linear(width, 1)
         )
 
-    def forward(
-        self,
-        tokens_BTHWC: Tensor,
-        exemplars_BSTHWC: Tensor | None = None,
-        *,
-        shots_B: Tensor | None = None,
-        cells_BS: Tensor | None = None,
-        valid_BT: Tensor | None = None,
-        lengths: tuple[int, ...] | None = None,
-        time_offset: float | Tensor = 0.0,
-    ) -> HeadOutput:
-        """Encoder tokens → density map. Exemplars and the start in time mean nothing to this method."""
+    def read_tokens(self, tokens_BTHWC: Tensor, real_B: Tensor) -> HeadOutput:
+        """The density map."""
         batch, cells = tokens_BTHWC.shape[:2]
-        real = torch.full((batch,), cells) if valid_BT is None else valid_BT.sum(1)
-        real_B = real.to(tokens_BTHWC.device)
         frames = self.config.frames
         step_B = real_B.float() / frames
         middle_W = torch.arange(frames, device=real_B.device) + 0.5

@@ -13,11 +13,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from escounts.arrays import Image
 from escounts.datasets.annotations import Dataset, Problem, Span, VideoAnnotation
 from escounts.datasets.tokens import TokenLayout, TokenStore, TokenWriter, VideoTokens
 from escounts.errors import DataError, VideoError
 from escounts.nn.device import precision
-from escounts.nn.encoders.interface import Encoder, EncoderSpec, Image
+from escounts.nn.encoders.interface import Encoder, EncoderSpec
 from escounts.nn.lite import exemplar_cells
 from escounts.windows import filled, shift_starts, windows
 

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from escounts.arrays import Array
 from escounts.atomic_files import lock_folder, remove_partials, write_bytes
 from escounts.config_codec import from_plain
 from escounts.errors import DataError, OutputError
@@ -98,7 +98,7 @@ class VideoTokens:
     name: str
     sequences: Mapping[int, Tensor]
     exemplars: Tensor
-    exemplar_spans: npt.NDArray[np.float64]
+    exemplar_spans: Array
     step: float
     duration: float
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from escounts.arrays import Array
 from escounts.training.predictions import Prediction, true_counts
 
-Errors = npt.NDArray[np.float64]
+Errors = Array
 """(seeds, videos): relative count errors, the terms of MAE; videos whose true count is 0 are left out."""
 Verdict = Literal["confirmed", "contradicted", "undecided"]
 RESAMPLES = 4000

@@ -7,15 +7,14 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from escounts.arrays import Image
 from escounts.errors import OutputError
 from escounts.evaluation.figures import COUNTED, TRUE, examples, true_map
 from escounts.movie_files import write_movie
 from escounts.training.predictions import Prediction
 from escounts.video import Video
 
-Image = npt.NDArray[np.uint8]
 Locate = Callable[[Prediction], "tuple[Path, float] | None"]
 """From a prediction to its video file and the second at which the counted stretch starts; None: not here."""
 

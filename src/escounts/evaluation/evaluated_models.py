@@ -17,6 +17,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from escounts.arrays import Array32
 from escounts.counter import Counter
 from escounts.datasets.annotations import Dataset, VideoAnnotation
 from escounts.datasets.encoding import encode_exemplars, encode_video
@@ -25,7 +26,7 @@ from escounts.errors import DataError, VideoError
 from escounts.evaluation.released import SHIFT, frame_count, kept_cells, released_truth, stitch
 from escounts.evaluation.table_spec import EvalSpec
 from escounts.nn.encoders.interface import Encoder
-from escounts.results import DensityMap, ExemplarSpan, FloatArray
+from escounts.results import DensityMap, ExemplarSpan
 from escounts.training.predictions import (
     Prediction,
     decode,
@@ -177,7 +178,7 @@ class TokenModel:
         given = spec.exemplars if exemplars else "none"
         return self._row(video, tokens, values, shots=len(exemplars), exemplars=given)
 
-    def _row(self, video: VideoAnnotation, tokens: VideoTokens, values: FloatArray, **about: Any) -> Prediction:
+    def _row(self, video: VideoAnnotation, tokens: VideoTokens, values: Array32, **about: Any) -> Prediction:
         density = DensityMap(values, 0.0, tokens.step, map_kind(self.head))
         dataset = self.source.dataset.name
         return prediction_of(video, density, duration=tokens.duration, dataset=dataset, model=self.name, **about)

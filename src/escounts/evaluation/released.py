@@ -11,10 +11,10 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from escounts.arrays import Array32
 from escounts.datasets.annotations import VideoAnnotation
 from escounts.density import released_density_map
 from escounts.errors import DataError
-from escounts.results import FloatArray
 
 FRAMES_PER_CELL, WINDOW_CELLS, WINDOW_STRIDE = 8, 8, 16
 SHIFT = 4
@@ -41,7 +41,7 @@ def kept_cells(frames: int) -> tuple[int, int]:
     return first, second
 
 
-def stitch(first_T: npt.ArrayLike, second_T: npt.ArrayLike) -> FloatArray:
+def stitch(first_T: npt.ArrayLike, second_T: npt.ArrayLike) -> Array32:
     """The mean of both maps after four zeros in front of the second, so that a video's first cells count half.
 
     Raises DataError where the released code fails: the maps are still not equally long.
@@ -51,7 +51,7 @@ def stitch(first_T: npt.ArrayLike, second_T: npt.ArrayLike) -> FloatArray:
         second = np.concatenate([np.zeros(SHIFT, np.float32), second])
     if len(first) != len(second):
         raise DataError(f"the released code fails here: its two maps have {len(first)} and {len(second)} cells")
-    mean: FloatArray = ((first + second) / 2).astype(np.float32)
+    mean: Array32 = ((first + second) / 2).astype(np.float32)
     return mean
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from escounts.inference.views import Image
+from escounts.arrays import Image
 
 
 class FrameCache:

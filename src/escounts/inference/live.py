@@ -13,19 +13,17 @@ from itertools import pairwise
 from types import TracebackType
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from escounts.arrays import Array32, Image
 from escounts.confidence import wants_faster
 from escounts.inference.multi_rate import MultiRateModel
 from escounts.inference.multi_rate_encoding import MultiRateEncoding, MultiRateExemplar
 from escounts.inference.pool import InferencePool
-from escounts.inference.views import BASE_RATE, Features, Image, View, ViewEncoder, Window, WindowStore
+from escounts.inference.views import BASE_RATE, Features, View, ViewEncoder, Window, WindowStore
 from escounts.nn.decoder import ExemplarKeysValues, Projected
 from escounts.results import Estimate
-
-Array = npt.NDArray[np.float32]
 
 
 class LiveEncoding(MultiRateEncoding):
@@ -47,7 +45,7 @@ class LiveEncoding(MultiRateEncoding):
         views = dict.fromkeys([*model.views, *model.fast_views])
         self._views = [LiveViewEncoder(model.network, view, self.store, self._cores) for view in views]
         self._exemplars: dict[tuple[View, tuple[int, ...]], ExemplarKeysValues] = {}
-        self._decoded: dict[tuple[int | None, int, bool], Array] = {}
+        self._decoded: dict[tuple[int | None, int, bool], Array32] = {}
 
     def __enter__(self) -> LiveEncoding:
         self._cores.__enter__()
@@ -109,7 +107,7 @@ class LiveEncoding(MultiRateEncoding):
 
     def _maps(
         self, windows: Sequence[Window], keys_values: ExemplarKeysValues, lasts: float | None, assume_repeats: bool
-    ) -> Array:
+    ) -> Array32:
         keys = [(window.offset, id(keys_values), assume_repeats) for window in windows]
         new = [window for window, key in zip(windows, keys, strict=True) if key not in self._decoded]
         if new:

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from escounts.arrays import Image
 from escounts.confidence import Calibration, wants_faster
 from escounts.counting_model import Progress
 from escounts.errors import VideoError
 from escounts.inference.frame_cache import FrameCache
 from escounts.inference.multi_rate_encoding import MultiRateEncoding
-from escounts.inference.views import BASE_RATE, Image, View
+from escounts.inference.views import BASE_RATE, View
 from escounts.nn.heads import VIDEO_OUTPUTS, RateHeadConfig
 from escounts.nn.network import Network
 

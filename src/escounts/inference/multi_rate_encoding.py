@@ -14,10 +14,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from escounts.arrays import Array, Array32, Image, IntArray
 from escounts.confidence import Evidence, choose_views, is_zero
 from escounts.counting_model import Progress
 from escounts.errors import ExemplarError
@@ -25,7 +25,7 @@ from escounts.hypotheses import SHORT_EXEMPLAR, known_unit, possible_counts, uni
 from escounts.inference.pool import InferencePool
 from escounts.inference.repetition_scores import Looks, SpanEvidence, score
 from escounts.inference.stillness import MotionMeter
-from escounts.inference.views import BASE_RATE, Image, View, ViewEncoder, Window, WindowStore
+from escounts.inference.views import BASE_RATE, View, ViewEncoder, Window, WindowStore
 from escounts.nn.decoder import ExemplarKeysValues
 from escounts.nn.heads import HeadOutput, RateHeadConfig, read_periods
 from escounts.nn.lite import exemplar_cells
@@ -44,8 +44,6 @@ EXEMPLAR_TARGET = 14.0
 TEMPO_SPREAD = 0.35
 """How far a video's repetitions differ in length from the marked one, in log: a few tens of per cent. It settles what
 the decoder leaves open, mostly whether one side is meant or both."""
-
-Array = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -255,7 +253,7 @@ class MultiRateEncoding:
         place = bisect_left(windows, middle, key=lambda window: window.start + window.cells / 2)
         return min(windows[max(0, place - 1) : place + 1], key=lambda w: abs(w.start + w.cells / 2 - middle))
 
-    def _cells(self, view: View, window: Window, start: float, end: float) -> npt.NDArray[np.int64]:
+    def _cells(self, view: View, window: Window, start: float, end: float) -> IntArray:
         """The cells of a window that stand for a repetition between two times."""
         first, last = self._cell(view, start) - window.start, self._cell(view, end) - window.start
         return exemplar_cells(first, last, window.cells)
@@ -334,7 +332,7 @@ class MultiRateEncoding:
 
     def _maps(
         self, windows: Sequence[Window], keys_values: ExemplarKeysValues, lasts: float | None, assume_repeats: bool
-    ) -> Array:
+    ) -> Array32:
         """Density, gate, sharpness and what is said of the video, of windows of equal length: (3 or 5, B, T).
 
         lasts: cells of a marked repetition.
@@ -349,7 +347,7 @@ class MultiRateEncoding:
         gates = (calibration.gate_sharpness * (output.gate_logits_BT + calibration.gate_bias)).sigmoid()
         video = () if output.video_logits_BTK is None else output.video_logits_BTK.unbind(-1)
         stacked = torch.stack([rate if assume_repeats else rate * gates, gates, sharpness, *video])
-        maps: Array = stacked.float().cpu().numpy()
+        maps: Array32 = stacked.float().cpu().numpy()
         return maps
 
     def head_output(self, windows: Sequence[Window], keys_values: ExemplarKeysValues) -> HeadOutput:
@@ -377,7 +375,7 @@ class MultiRateEncoding:
         return ((time - self.start) * BASE_RATE - view.phase) / view.divisor
 
 
-def _on_base(values: npt.NDArray[np.float64], view: View, first: int, last: int) -> Array:
+def _on_base(values: Array, view: View, first: int, last: int) -> Array32:
     """A view's cells on base frames first..last: every frame has the value of the cell it lies in."""
     frames = np.arange(first, last)
     cell = np.clip((frames - view.phase) // view.divisor, 0, len(values) - 1)

@@ -13,22 +13,19 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from escounts.arrays import Array, Array32, BoolArray, Image
 from escounts.counting_model import Progress
 from escounts.errors import ExemplarError, VideoError
 from escounts.inference.token_file import TokenFile
 from escounts.nn.decoder import ExemplarKeysValues, Projected, check_tokens
 from escounts.nn.device import precision
-from escounts.nn.encoders.interface import Image
 from escounts.nn.network import Network
 from escounts.results import DensityMap, Estimate
 from escounts.video import Video
 from escounts.windows import Stitcher, filled, shift_starts, windows
-
-Array = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -223,7 +220,7 @@ class PaperWindowEncoding:
 
     def _decode(
         self, shift: int, keys_values: ExemplarKeysValues, first: int, last: int, assume_repeats: bool
-    ) -> tuple[Array, npt.NDArray[np.bool_]]:
+    ) -> tuple[Array32, BoolArray]:
         """One shift's map on cells first..last of the video, and which of them it covers."""
         config, sequence = self.model.config, self.sequences[shift]
         offset = shift_starts(self.model.spec.cells, config.shifts)[shift]
@@ -257,6 +254,6 @@ def stretches(cells: int, stretch: int, overlap: int) -> list[tuple[int, int]]:
     return [(start, start + stretch) for start in starts]
 
 
-def ramp(cells: int) -> npt.NDArray[np.float64]:
+def ramp(cells: int) -> Array:
     """Weights of a stretch's cells: less towards its ends, where it has seen less."""
     return np.minimum(np.arange(1, cells + 1), np.arange(cells, 0, -1)).clip(max=32).astype(np.float64)

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[np.float64]
-Looks = npt.NDArray[np.float32]
+from escounts.arrays import Array, Array32
+
+Looks = Array32
 
 FEATURES = ("bias", "gate", "sharpness", "like", "borders", "length", "alone")
 WEIGHTS = (-8.634, 7.67, 6.956, 0.885, 0.388, -1.305, -2.659)

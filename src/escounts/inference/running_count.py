@@ -6,8 +6,8 @@ import math
 from collections import deque
 
 import numpy as np
-import numpy.typing as npt
 
+from escounts.arrays import Array
 from escounts.results import DensityMap, Repetition
 
 EARLY = 0.1
@@ -71,7 +71,7 @@ class RunningCount:
         began = bool(self._held) and self._held[0][0] <= now - AGREE
         return [held for _, held in self._held] if began else [self.count]
 
-    def _next(self, running: npt.NDArray[np.float64], density: DensityMap) -> Repetition:
+    def _next(self, running: Array, density: DensityMap) -> Repetition:
         """Where the running sum passes from this count to the next one, after the last repetition that was found."""
         low = int(np.searchsorted(running, self.count + TRACE, side="right")) - 1
         high = min(int(np.searchsorted(running, self.count + 1 - TRACE, side="left")), len(running) - 1)

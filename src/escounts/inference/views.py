@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from escounts.arrays import Image
 from escounts.inference.pool import InferencePool
 from escounts.inference.token_file import TokenFile
 from escounts.nn.decoder import Projected, check_tokens
@@ -30,8 +30,6 @@ CHUNK, GPU_CHUNK = 8, 64
 
 MEMORY_LIMIT = 128 * 2**20
 """Bytes of tokens kept in memory before a video's tokens go to a temporary file."""
-
-Image = npt.NDArray[np.uint8]
 
 
 class View(NamedTuple):

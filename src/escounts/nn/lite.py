@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
+from escounts.arrays import IntArray
 from escounts.nn.decoder import DecoderConfig
 from escounts.nn.heads import RateHeadConfig
 from escounts.nn.network import NetworkConfig
@@ -72,7 +72,7 @@ EXEMPLAR_CELLS = 16
 """Time cells of an exemplar, spread evenly over its repetition."""
 
 
-def exemplar_cells(start: float, end: float, length: int, cells: int = EXEMPLAR_CELLS) -> npt.NDArray[np.int64]:
+def exemplar_cells(start: float, end: float, length: int, cells: int = EXEMPLAR_CELLS) -> IntArray:
     """The time cells that stand for an exemplar between two (fractional) cells of a sequence of `length`."""
     centres = start + (np.arange(cells) + 0.5) / cells * (end - start)
     return np.clip(np.floor(centres), 0, length - 1).astype(np.int64)

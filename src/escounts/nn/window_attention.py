@@ -19,13 +19,13 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from escounts.arrays import BoolArray, IntArray
 from escounts.nn.device import as_layers_take_it
-from escounts.nn.packing import IntArray, RowMap, on_device
+from escounts.nn.packing import RowMap, on_device
 
 Size = tuple[int, int, int]
 PaddingRule = Literal["masked", "released"]
@@ -131,7 +131,7 @@ def cut_video(size: Size, window: Size, *, shifted: bool, padding: PaddingRule) 
     }
 
 
-def relative_index(window: Size, used: Size, rule: BiasRule = "true") -> npt.NDArray[np.int64]:
+def relative_index(window: Size, used: Size, rule: BiasRule = "true") -> IntArray:
     """Row of the bias table (made for `window`) for every pair of cells of a `used` window, shape (n, n).
 
     "true" reads the offset of the two cells. "released" cuts the corner out of the full window's table, as
@@ -141,14 +141,12 @@ def relative_index(window: Size, used: Size, rule: BiasRule = "true") -> npt.NDA
     cells = np.stack(np.meshgrid(*(np.arange(k) for k in base), indexing="ij")).reshape(3, -1)
     offset = cells[:, :, None] - cells[:, None, :] + np.array(window).reshape(3, 1, 1) - 1
     _, rows, columns = (2 * k - 1 for k in window)
-    index: npt.NDArray[np.int64] = (offset[0] * rows + offset[1]) * columns + offset[2]
+    index: IntArray = (offset[0] * rows + offset[1]) * columns + offset[2]
     n = int(np.prod(used))
     return index[:n, :n]
 
 
-def _cell_labels(
-    size: int, padded: int, window: int, shift: int, padding: PaddingRule
-) -> list[npt.NDArray[np.int64]]:
+def _cell_labels(size: int, padded: int, window: int, shift: int, padding: PaddingRule) -> list[IntArray]:
     """Per window along one dimension: 0 ordinary, 1 rolled in from the far side, -1 padding to be masked."""
     source = (np.arange(padded) + shift) % padded
     label = (np.arange(padded) >= padded - shift).astype(np.int64)
@@ -158,7 +156,7 @@ def _cell_labels(
 
 
 @lru_cache(maxsize=512)
-def _allowed(rule: Rule) -> npt.NDArray[np.bool_]:
+def _allowed(rule: Rule) -> BoolArray:
     """May cell i of the window see cell j? Both from the same side in every dimension, and j not padding."""
     labels = (np.frombuffer(label, np.int64) for label in rule.labels)
     cells = np.stack(np.meshgrid(*labels, indexing="ij")).reshape(3, -1)
@@ -167,11 +165,11 @@ def _allowed(rule: Rule) -> npt.NDArray[np.bool_]:
     if not real.any():
         return np.ones_like(same)
     # A padded cell's own result is thrown away: let it see all real cells, so that whole groups need no mask.
-    allowed: npt.NDArray[np.bool_] = np.where(real[:, None], same, True) & real[None, :]
+    allowed: BoolArray = np.where(real[:, None], same, True) & real[None, :]
     return allowed
 
 
-def _places_by_labels(labels: list[npt.NDArray[np.int64]]) -> dict[bytes, list[int]]:
+def _places_by_labels(labels: list[IntArray]) -> dict[bytes, list[int]]:
     """Numbers of the windows along one dimension that have the same labels."""
     places: dict[bytes, list[int]] = {}
     for place, label in enumerate(labels):

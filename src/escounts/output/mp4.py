@@ -9,11 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
+from escounts.arrays import Image
 from escounts.errors import OutputError
 from escounts.extras import install_command
 from escounts.movie_files import Sound, write_movie
 from escounts.results import CountResult
-from escounts.video import Image, Video
+from escounts.video import Video
 
 LONGEST_SIDE = 1280
 HIGHEST_RATE = 30.0

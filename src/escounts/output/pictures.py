@@ -9,8 +9,9 @@ from pathlib import Path
 import av
 import numpy as np
 
+from escounts.arrays import Image
 from escounts.results import CountResult
-from escounts.video import Image, Video
+from escounts.video import Video
 
 
 def telling_times(result: CountResult, most: int = 8) -> list[float]:

@@ -9,10 +9,11 @@ from pathlib import Path
 import av
 import numpy as np
 
+from escounts.arrays import Image
 from escounts.atomic_files import write_bytes
 from escounts.errors import OutputError, VideoError
 from escounts.serve.preview import even_size
-from escounts.video import Image, Video
+from escounts.video import Video
 
 STRIP_PICTURES = 60
 STRIP_HEIGHT = 60

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from escounts.arrays import Array
 from escounts.confidence import (
     Calibration,
     Evidence,
@@ -23,7 +23,6 @@ from escounts.inference.multi_rate import MultiRateModel
 from escounts.inference.views import BASE_RATE
 from escounts.synthetic import Generator
 
-Array = npt.NDArray[np.float64]
 Progress = Callable[[int, int, str], None]
 """Called with (done, in all, what is in hand)."""
 

@@ -11,10 +11,10 @@ from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from escounts.arrays import Array
 from escounts.density import period_map, rate_map
 from escounts.metrics import auc, mae, obo
 from escounts.nn.encoders.lite import LiteEncoder
@@ -232,7 +232,7 @@ def choose_exemplars(
     return Exemplars(*tensors), units
 
 
-def _map_of(kind: Callable[..., npt.NDArray[np.float64]], spans: Spans, length: int) -> npt.NDArray[np.float64]:
+def _map_of(kind: Callable[..., Array], spans: Spans, length: int) -> Array:
     """A map of one value a frame; spans may reach over the borders of the video, also before its start."""
     before = max([0.0, *(-start for start, _ in spans)])
     moved = [(start + before, end + before) for start, end in spans]

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from escounts.arrays import Array, Array32
 from escounts.atomic_files import write_bytes, write_text
 from escounts.csv_text import csv_text, unguarded
 from escounts.datasets.annotations import VideoAnnotation
@@ -24,7 +24,7 @@ from escounts.errors import DataError
 from escounts.extras import install_command
 from escounts.nn.decoder import Decoder
 from escounts.nn.network import Network
-from escounts.results import DensityKind, DensityMap, FloatArray
+from escounts.results import DensityKind, DensityMap
 
 ExemplarTokens = tuple[Tensor, float]
 """An exemplar: tokens (T, H, W, C) and its length in cells, 0 when it is of another video."""
@@ -73,7 +73,7 @@ class Prediction:
         return DensityMap(values.astype(np.float32), self.start, self.step)
 
 
-def true_counts(rows: Sequence[Prediction]) -> npt.NDArray[np.float64]:
+def true_counts(rows: Sequence[Prediction]) -> Array:
     """The annotated counts, or the released loader's where the released arithmetic was asked for."""
     return np.array([row.count if row.released_truth is None else row.released_truth for row in rows], np.float64)
 
@@ -132,7 +132,7 @@ def decode_tokens(
     shifts: int = 4,
     by_window: bool = False,
     device: torch.device | str = "cpu",
-) -> FloatArray:
+) -> Array32:
     """The density map of a video, averaged over K shifted starts by how many maps cover a cell (section 3.3).
 
     by_window: every encoder window is decoded on its own.
@@ -151,18 +151,18 @@ def decode_tokens(
             first = offset + begin
             total[first : first + len(density_T)] += density_T
             covered[first : first + len(density_T)] += 1
-    averaged: FloatArray = (total / np.maximum(covered, 1)).astype(np.float32)
+    averaged: Array32 = (total / np.maximum(covered, 1)).astype(np.float32)
     return averaged
 
 
 @torch.no_grad()
 def decode(
     head: nn.Module, sequence_THWC: Tensor, given: Mapping[str, Tensor], device: torch.device | str
-) -> FloatArray:
+) -> Array32:
     """The map (T,) of one sequence of tokens; given: what exemplar_arguments made."""
     dtype = next(head.parameters()).dtype
     density_BT: Tensor = head(sequence_THWC[None].to(device, dtype), **given).density_BT
-    density_T: FloatArray = density_BT[0].float().cpu().numpy()
+    density_T: Array32 = density_BT[0].float().cpu().numpy()
     return density_T
 
 

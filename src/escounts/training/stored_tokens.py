@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from escounts.arrays import Array32
 from escounts.datasets.annotations import Span, VideoAnnotation
 from escounts.datasets.tokens import TokenStore
 from escounts.density import KAPPA, density_map, period_map, rate_map
@@ -23,7 +24,6 @@ from escounts.errors import DataError
 from escounts.metrics import mae, obo
 from escounts.nn.device import as_layers_take_it, to_device
 from escounts.nn.heads import HeadOutput
-from escounts.results import FloatArray
 from escounts.training.objective import Target
 from escounts.training.predictions import head_of, predict
 from escounts.training.sampling import ExemplarSampler, ExemplarSampling, LengthBatches, Rng, share
@@ -68,8 +68,8 @@ class Sample:
     count, exemplars' tokens with their length in cells (0 when another video's: its tempo says nothing here)."""
 
     tokens_THWC: Tensor
-    density_T: FloatArray
-    period_T: FloatArray
+    density_T: Array32
+    period_T: Array32
     count: float
     exemplars: list[tuple[Tensor, float]]
 
@@ -139,7 +139,7 @@ class StoredTokensTask:
         self.offsets = store.layout.offsets[: self.config.shifts]
         self.steps_per_epoch = self.batches.steps_per_epoch
         self.cache = cache or TokenCache(store, self.device)
-        self._known_maps: dict[tuple[str, int, int], tuple[FloatArray, FloatArray]] = {}
+        self._known_maps: dict[tuple[str, int, int], tuple[Array32, Array32]] = {}
         self._reader = ThreadPoolExecutor(1)
         self._ahead: dict[tuple[int, int, int], Future[TokenBatch]] = {}
 
@@ -189,7 +189,7 @@ class StoredTokensTask:
             exemplars.append((shot_THWC, 0.0 if choice.other else (end - start) / entry.step))
         return Sample(tokens_THWC, density_T, period_T, count, exemplars)
 
-    def _maps(self, video: VideoAnnotation, cells: int, first: int, *, keep: bool) -> tuple[FloatArray, FloatArray]:
+    def _maps(self, video: VideoAnnotation, cells: int, first: int, *, keep: bool) -> tuple[Array32, Array32]:
         """Target map and length of the repetition at each cell, from cell `first` on; kept when they recur."""
         known = self._known_maps.get((video.name, first, cells))
         if known is not None:
@@ -215,7 +215,7 @@ class StoredTokensTask:
         begin = int(rng.integers(cells - length + 1))
         return tokens_THWC[begin : begin + length], begin
 
-    def target(self, spans: Sequence[Span], *, cells: int, step: float, start: float) -> FloatArray:
+    def target(self, spans: Sequence[Span], *, cells: int, step: float, start: float) -> Array32:
         """The map to learn for `cells` cells from `start` seconds on."""
         if self.config.target == "rate":
             lasting = [span for span in spans if span[1] > span[0]]
