@@ -13,9 +13,9 @@ from bisect import bisect_left
 from collections import deque
 
 import numpy as np
-import numpy.typing as npt
 
-from escounts.inference.views import BASE_RATE, Image
+from escounts.arrays import BoolArray, Image
+from escounts.inference.views import BASE_RATE
 
 EVERY = 3
 """Base frames between two looks."""
@@ -51,14 +51,14 @@ class MotionMeter:
         self._moved = [moved - frames for moved in self._moved[kept:]]
         self._seen -= frames
 
-    def moving(self, first: int, last: int) -> npt.NDArray[np.bool_]:
+    def moving(self, first: int, last: int) -> BoolArray:
         """Of frames first..last, whether something moves near each."""
         reach, moved = round(REACH * BASE_RATE), np.array(self._moved, dtype=np.int64)
         frames = np.arange(first, last)
         # What had moved at a frame moved in the half second before it.
         begin = np.searchsorted(moved, frames - reach)
         end = np.searchsorted(moved, frames + reach + LAG * EVERY, side="right")
-        near: npt.NDArray[np.bool_] = end > begin
+        near: BoolArray = end > begin
         return near
 
 
