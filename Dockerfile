@@ -11,13 +11,19 @@
 # Not built where it was written (no Docker daemon there): the same steps were run by hand in a clean virtual
 # environment as an unprivileged user.
 
-FROM python:3.12-slim AS build
+# The base image is to be named by its digest, so that two builds are the same. It is missing: no registry could be
+# reached where this was written. Fill in what the first command prints (`make release-check` fails until then):
+#   docker buildx imagetools inspect python:3.12-slim --format '{{.Manifest.Digest}}'
+#   sed -i 's|^ARG BASE=.*|ARG BASE=python:3.12-slim@sha256:…|' Dockerfile
+ARG BASE=python:3.12-slim
+
+FROM ${BASE} AS build
 WORKDIR /source
 COPY pyproject.toml README.md LICENSE ./
 COPY src src
 RUN pip wheel --no-cache-dir --no-deps -w /wheels .
 
-FROM python:3.12-slim
+FROM ${BASE}
 ARG PIP_EXTRA_INDEX_URL=""
 COPY constraints.txt /tmp/
 COPY --from=build /wheels /wheels

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 import venv
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -84,6 +85,8 @@ def supply(root: Path, limit: float) -> list[dict[str, Any]]:
             licences(tools, python, out, limit),
             sbom(tools, python, out, limit),
             holes(tools, python, place, limit),
+            lock_file(root, limit),
+            base_image(root),
         ]
 
 
@@ -128,6 +131,25 @@ def holes(tools: str, python: str, place: Path, limit: float) -> dict[str, Any]:
     note = ", ".join([*bad, *([f"{len(skipped)} could not be looked up"] if skipped else [])])
     return {"name": name, "cases": len(found), "survived": len(found) - len(skipped) - len(bad), "note": note,
             "failed": bool(bad)}  # fmt: skip
+
+
+def lock_file(root: Path, limit: float) -> dict[str, Any]:
+    """Whether the lock file of CI is of today's constraints."""
+    check = [sys.executable, str(root / ".ci" / "lock.py"), "--check"]
+    ended = subprocess.run(check, capture_output=True, text=True, timeout=limit)
+    lines = (root / ".ci" / "requirements.lock").read_text().splitlines()
+    locked = [line for line in lines if "--hash=sha256:" in line]
+    said = "; ".join(ended.stdout.strip().splitlines())
+    return {"name": "packages of CI locked by hash", "cases": len(locked), "survived": len(locked), "note": said,
+            "failed": ended.returncode != 0}  # fmt: skip
+
+
+def base_image(root: Path) -> dict[str, Any]:
+    """Whether the Dockerfile names its base image by a digest."""
+    by_digest = re.search(r"^ARG BASE=\S+@sha256:[0-9a-f]{64}$", (root / "Dockerfile").read_text(), re.M)
+    note = "" if by_digest else "missing: the Dockerfile says how it is filled in where a registry can be reached"
+    return {"name": "base image by digest", "cases": 1, "survived": int(bool(by_digest)), "note": note,
+            "failed": not by_digest}  # fmt: skip
 
 
 def environment(place: Path, *install: str, limit: float) -> str:

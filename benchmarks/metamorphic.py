@@ -4,16 +4,19 @@
 
 Relations: every clip of DIR/dev.csv is counted as it is and changed. A relation holds where the counts differ by at
 most one (the clip after itself: from twice the count). Negatives: stretches without repetitions; whatever is counted
-there is wrong. Prints tables; the whole run of a shipped model is put into
-docs/benchmarks.md.
+there is wrong. Every count is kept in a JSON file as it comes, and a run that was stopped goes on there, as long as
+the model's weights are the same. Prints tables; the whole run of a shipped model is put into docs/benchmarks.md.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -21,11 +24,12 @@ from typing import Any
 import transformed
 from clip_tables import HERE, Clip
 from footage import replace_section
-from negatives import FIVE, generated, real_stretches
+from negatives import FIVE, Negative, generated, real_stretches
 from real_clips import read_dev
 from transformed import Pictures, VideoInMemory
 
 import escounts
+from escounts.atomic_files import write_text
 
 TOLERANCE = 1
 WANTED = 0.90
@@ -57,25 +61,64 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="JSON file of every count")
     options = parser.parse_args()
     counter = escounts.load(options.model, device=options.device)
-    record: dict[str, Any] = {"model": options.model, "quick": options.quick}
+    shipped = not Path(options.model).is_file()
+    out = options.out or (
+        HERE / "results" / f"metamorphic_{options.model}.json" if shipped and not options.quick else None
+    )
+    record = Record.of(out, options.model, weights_of(options.model))
     tables = []
     if options.only != "negatives":
         clips = chosen(list(read_dev(options.clips)), QUICK_CLIPS if options.quick else None)
-        record["relations"] = relations(counter, clips)
-        tables.append(relations_table(record["relations"]))
+        tables.append(relations_table(relations(counter, clips, record)))
         print(tables[-1] + "\n", flush=True)
     if options.only != "relations":
-        record["negatives"] = false_counts(counter, options.clips, quick=options.quick)
-        tables.append(negatives_table(record["negatives"]))
+        tables.append(negatives_table(false_counts(counter, options.clips, record, quick=options.quick)))
         print(tables[-1] + "\n", flush=True)
-    whole = not options.quick and options.only is None and not Path(options.model).is_file()
-    out = options.out or (HERE / "results" / f"metamorphic_{options.model}.json" if whole else None)
-    if out is not None:
-        out.parent.mkdir(exist_ok=True)
-        out.write_text(json.dumps(record, indent=1) + "\n")
-    if whole:
-        heading = f"## What must not change a count (`{options.model}`)\n\n`python benchmarks/metamorphic.py`"
+    if shipped and not options.quick and options.only is None:
+        machine = f"{time.strftime('%Y-%m-%d')}, weights {record.weights[:12]}, {options.device}"
+        heading = (
+            f"## What must not change a count (`{options.model}`)\n\n`python benchmarks/metamorphic.py`, {machine}."
+        )
         replace_section(f"metamorphic {options.model}", "\n\n".join([heading, *tables]))
+
+
+@dataclass
+class Record:
+    """Every count that was made, by what was counted; written to a file after each."""
+
+    path: Path | None
+    model: str
+    weights: str
+    counts: dict[str, Any]
+
+    @classmethod
+    def of(cls, path: Path | None, model: str, weights: str) -> Record:
+        """The record in a file, as far as it is of the same weights."""
+        counts: dict[str, Any] = {}
+        if path is not None and path.is_file():
+            kept = json.loads(path.read_text())
+            if kept.get("weights") == weights:
+                counts = kept["counts"]
+            else:
+                print(f"{path} is of other weights: starting anew")
+        return cls(path, model, weights, counts)
+
+    def get(self, name: str, count: Callable[[], Any]) -> Any:
+        """What was counted under this name, now or before."""
+        if name not in self.counts:
+            self.counts[name] = count()
+            if self.path is not None:
+                whole = {"model": self.model, "weights": self.weights, "counts": self.counts}
+                write_text(self.path, json.dumps(whole, indent=1) + "\n")
+        return self.counts[name]
+
+
+def weights_of(model: str) -> str:
+    """sha256 of a model's file; its name where it has none."""
+    path = (
+        Path(model) if Path(model).is_file() else Path(escounts.__file__).parent / "weights" / f"{model}.safetensors"
+    )
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else model
 
 
 def chosen(clips: list[Clip], limit: int | None) -> list[Clip]:
@@ -86,18 +129,22 @@ def chosen(clips: list[Clip], limit: int | None) -> list[Clip]:
     return [short[index * len(short) // limit] for index in range(limit)]
 
 
-def relations(counter: escounts.Counter, clips: Sequence[Clip]) -> list[dict[str, Any]]:
+def relations(counter: escounts.Counter, clips: Sequence[Clip], record: Record) -> list[dict[str, Any]]:
     """For every clip: name, truth, and [count, raw count, sure] as it is and by relation."""
     rows = []
     for number, clip in enumerate(clips, 1):
         began = time.perf_counter()
-        pictures = transformed.read(clip.path)
-        row: dict[str, Any] = {"clip": clip.path.name, "truth": clip.count, "as it is": _count(counter, pictures)}
-        for name, change in RELATIONS.items():
-            row[name] = _count(counter, change(pictures))
-        rows.append(row)
+        rows.append(record.get(f"clip {clip.path.name}", partial(_related, counter, clip)))
         print(f"{number}/{len(clips)} {clip.path.name}: {time.perf_counter() - began:.0f} s", flush=True)
     return rows
+
+
+def _related(counter: escounts.Counter, clip: Clip) -> dict[str, Any]:
+    pictures = transformed.read(clip.path)
+    row: dict[str, Any] = {"clip": clip.path.name, "truth": clip.count, "as it is": _count(counter, pictures)}
+    for name, change in RELATIONS.items():
+        row[name] = _count(counter, change(pictures))
+    return row
 
 
 def _count(counter: escounts.Counter, pictures: Pictures) -> list[Any]:
@@ -108,7 +155,8 @@ def _count(counter: escounts.Counter, pictures: Pictures) -> list[Any]:
 def relations_table(rows: Sequence[dict[str, Any]]) -> str:
     """How often each relation holds, and how often both counts are called sure where it does not."""
     lines = [
-        f"Relations over {len(rows)} clips; within {TOLERANCE} is what is asked of {WANTED:.0%}.",
+        f"{len(rows)} clips, each counted as it is and changed. Tolerance: the counts differ by at most {TOLERANCE}",
+        f"(the clip after itself: from twice the count). Asked of each relation: {WANTED:.0%} of the clips.",
         "",
         "| relation | same count | within 1 | off by more and both sure | largest change |  |",
         "|---|---|---|---|---|---|",
@@ -127,24 +175,21 @@ def relations_table(rows: Sequence[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def false_counts(counter: escounts.Counter, folder: Path, *, quick: bool) -> list[dict[str, Any]]:
+def false_counts(counter: escounts.Counter, folder: Path, record: Record, *, quick: bool) -> list[dict[str, Any]]:
     """For every negative: group, name, seconds, count, sure."""
     made = generated(folder, QUICK_PHOTOGRAPHS if quick else PHOTOGRAPHS)
-    rows = []
-    for negative in chain(made, real_stretches(folder, QUICK_CLIPS if quick else None)):
-        count, raw, sure = _count(counter, negative.pictures)
-        seconds = round(negative.pictures.duration, 2)
-        rows.append(
-            {
-                "group": negative.group,
-                "name": negative.name,
-                "seconds": seconds,
-                "count": count,
-                "raw": raw,
-                "sure": sure,
-            }
-        )
-    return rows
+    stretches = real_stretches(folder, QUICK_CLIPS if quick else None)
+    return [
+        record.get(f"{negative.group}: {negative.name}", partial(_false, counter, negative))
+        for negative in chain(made, stretches)
+    ]
+
+
+def _false(counter: escounts.Counter, negative: Negative) -> dict[str, Any]:
+    pictures = negative.pictures()
+    count, raw, sure = _count(counter, pictures)
+    about = {"group": negative.group, "name": negative.name, "seconds": round(pictures.duration, 2)}
+    return {**about, "count": count, "raw": raw, "sure": sure}
 
 
 def negatives_table(rows: Sequence[dict[str, Any]]) -> str:

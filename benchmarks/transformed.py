@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -13,6 +13,7 @@ import av
 import numpy as np
 import numpy.typing as npt
 
+from escounts.atomic_files import atomic_file
 from escounts.decoding import Probe, RawFrame
 from escounts.video import Video, VideoInfo
 
@@ -21,6 +22,8 @@ Images = npt.NDArray[np.uint8]
 LONGER_SIDE = 320
 """Pixels that a clip is read at: more than any model looks at, few enough to hold a minute of it."""
 STILL_SECONDS = 3.0
+PREPARED = Path(__file__).resolve().parents[1] / "build" / "metamorphic"
+"""Clips that went through a codec, by a hash of what went in: encoded once for all models."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,7 @@ class VideoInMemory(Video):
         self.path = Path(f"in-memory-{next(self._numbers)}")
         self._source = _PicturesSource(pictures)  # type: ignore[assignment]
         self._complete = False
+        self._max_duration = None
         self.info = VideoInfo(self.path, width, height, pictures.fps, pictures.duration, 0, "memory")
 
 
@@ -155,19 +159,31 @@ def compressed(clip: Pictures) -> Pictures:
 def encoded(
     clip: Pictures, codec: str, options: dict[str, str], *, pixel_format: str = "yuv420p", container: str = "matroska"
 ) -> Pictures:
-    """Through a codec and back, at a fixed rate."""
+    """Through a codec and back, at a fixed rate. The file is kept in PREPARED: the next model reads the same one."""
     height, width = (side // 2 * 2 for side in clip.images.shape[1:3])
-    with tempfile.NamedTemporaryFile(suffix=".mkv") as file:
-        with av.open(file.name, "w", format=container) as writer:
-            rate = Fraction(clip.fps).limit_denominator(1001)
-            stream = writer.add_stream(codec, rate=rate, options=options)
-            stream.width, stream.height, stream.pix_fmt = width, height, pixel_format
-            for index, image in enumerate(clip.images):
-                frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(image[:height, :width]), format="rgb24")
-                frame.pts, frame.time_base = index, 1 / rate
-                writer.mux(stream.encode(frame))
-            writer.mux(stream.encode(None))
-        images = [frame.image for frame in Video(file.name).frames()]
+    digest = hashlib.blake2b(clip.images.data, digest_size=16)
+    digest.update(f"{clip.images.shape} {clip.fps} {codec} {sorted(options.items())} {pixel_format}".encode())
+    path = PREPARED / f"{digest.hexdigest()}.mkv"
+    if not path.is_file():
+        PREPARED.mkdir(parents=True, exist_ok=True)
+        with atomic_file(path) as partial:
+            _encode(clip.images[:, :height, :width], clip.fps, partial, codec, options, pixel_format, container)
+    images = [frame.image for frame in Video(path).frames()]
     if len(images) != len(clip.images):
         raise RuntimeError(f"{codec} gave {len(images)} of {len(clip.images)} frames back")
     return replace(clip, images=np.stack(images))
+
+
+def _encode(
+    images: Images, fps: float, path: Path, codec: str, options: dict[str, str], pixel_format: str, container: str
+) -> None:
+    rate = Fraction(fps).limit_denominator(1001)
+    with av.open(str(path), "w", format=container) as writer:
+        stream = writer.add_stream(codec, rate=rate, options=options)
+        stream.height, stream.width = images.shape[1:3]
+        stream.pix_fmt = pixel_format
+        for index, image in enumerate(images):
+            frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(image), format="rgb24")
+            frame.pts, frame.time_base = index, 1 / rate
+            writer.mux(stream.encode(frame))
+        writer.mux(stream.encode(None))

@@ -141,6 +141,7 @@ def test_bad_videos(
         ("2-2", 2, "is empty"),
         ("3-2", 2, "ends before it starts"),
         ("soon", 2, "soon"),
+        ("1-1.03", 1, "hardly a frame"),
     ],
 )
 def test_bad_exemplars(
