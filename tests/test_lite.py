@@ -71,7 +71,7 @@ def test_three_generated_videos_are_counted_exactly(lite: Counter, index: int) -
     frames = generator.render([plan], device="cpu").frames_BTCHW[0].permute(0, 2, 3, 1).numpy()
     estimate = lite.model.encode_images(frames).estimate()  # type: ignore[attr-defined]
     assert round(estimate.density.count) == len(plan.spans)
-    assert estimate.confidence > 0.9
+    assert estimate.confidence > 0.8
 
 
 def test_one_and_two_threads_agree(lite: Counter) -> None:

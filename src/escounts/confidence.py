@@ -34,14 +34,17 @@ FEW_CELLS = 6.0
 VIDEO_FLOOR = 0.05
 """Weight of a cell whose gate is shut, in what cells say of the whole video: where no gate opens, all speak alike."""
 
-FEATURES = ("bias", "certainty", "decided", "agreement", "log_count", "cells", "exemplar", "unit")
-"""Of an estimate: is its count within one of the truth?"""
+FEATURES = ("bias", "certainty", "decided", "agreement", "log_count", "cells", "exemplar", "unit", "doubt")
+"""Of an estimate: is its count within one of the truth? doubt: what is not certain, times log_count. (A large count is
+easily off by more than one where the period is vague, and hardly where it is clear.)"""
 UNITS = (0.5, 1.0, 2.0)
 """An exemplar may ask for one side where a full cycle is counted without it, or for both."""
 CHOICE = ("bias", "certainty", "support", "others", "few_cells")
 """Of one view among several: is it right?"""
 REPEATS = ("bias", "certainty", "support", "repeats")
-"""Of the view that speaks, and of what all views say: is there a repetition at all?"""
+"""Of the view that speaks, and of what the slow views say: is there a repetition at all?"""
+WHOLE_VIDEO = 15.0
+"""Frames per second up to which a view sees enough of a video at once to speak of it as a whole: 13 s at 10."""
 ALTERNATES = ("bias", "alternates")
 """Of the view that says so the loudest: does the motion have two opposite sides?"""
 
@@ -113,8 +116,8 @@ class Calibration:
     calibrated: fitted for this very model; if not, its confidence is not called a probability.
     """
 
-    weights: tuple[float, ...] = (-3.0, 6.0, 1.0, 1.0, 0.0, 0.0, 0.5, 0.0)
-    nothing_weights: tuple[float, ...] = (1.0, -2.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    weights: tuple[float, ...] = (-3.0, 6.0, 1.0, 1.0, 0.0, 0.0, 0.5, 0.0, 0.0)
+    nothing_weights: tuple[float, ...] = (1.0, -2.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
     choice: tuple[float, ...] = (0.0, 1.0, 0.0, 0.0, 0.0)
     unsure_below: float = 0.6
     gate_bias: float = 0.0
@@ -159,8 +162,9 @@ class Calibration:
         values = json.loads(text)
         if not isinstance(values, dict):
             raise ValueError(f"calibration: a mapping is needed, not {type(values).__name__}")
-        if "weights" in values:  # features are added at the end; older files know fewer
-            values["weights"] += [0.0] * (len(FEATURES) - len(values["weights"]))
+        for name in ("weights", "nothing_weights"):  # features are added at the end; older files know fewer
+            if name in values:
+                values[name] += [0.0] * (len(FEATURES) - len(values[name]))
         read = from_plain(cls, values, ignore_unknown=True)
         for name, value in asdict(read).items():
             shape = np.shape(getattr(cls, name))
@@ -240,8 +244,8 @@ def repeats_features(
 
 def _repeats_row(evidence: Sequence[Evidence], chosen: Array, part: slice) -> Array:
     _, certainty, support, *_ = chosen
-    said = np.mean([view.said(view.repeats, part) for view in evidence])
-    return np.array([1.0, certainty, support, said])
+    slow = [view for view in evidence if view.rate <= WHOLE_VIDEO] or evidence
+    return np.array([1.0, certainty, support, np.mean([view.said(view.repeats, part) for view in slow])])
 
 
 def alternates_features(evidence: Sequence[Evidence]) -> Array:
@@ -279,7 +283,9 @@ def features(
         apart = min(abs(math.log((total + 0.5) / (share * zero_shot_count + 0.5))) for share in UNITS)
         unit = math.exp(-apart / SAME_COUNT)
     guided = float(zero_shot_count is not None)
-    return np.array([1.0, main.certainty(), decided, agreement, math.log1p(total), log_cells, guided, unit])
+    certainty, log_count = main.certainty(), math.log1p(total)
+    doubt = (1 - certainty) * log_count
+    return np.array([1.0, certainty, decided, agreement, log_count, log_cells, guided, unit, doubt])
 
 
 def is_zero(density: Array32) -> bool:

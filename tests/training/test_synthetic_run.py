@@ -13,13 +13,14 @@ import torch
 
 from escounts.confidence import Calibration
 from escounts.errors import DataError, ModelError
+from escounts.nn.heads import RateHeadConfig
 from escounts.nn.lite import LITE_TINY
 from escounts.nn.network import Network
 from escounts.synthetic import GeneratorConfig
 from escounts.training import synthetic_run
 from escounts.training.synthetic_run import SMOKE, UNCALIBRATED, clip_files, mean_of_runs, train_synthetic
 from escounts.training.token_run import RunMetadata
-from escounts.zoo.checkpoint import read_checkpoint, save_network
+from escounts.zoo.checkpoint import load_network, read_checkpoint, save_network
 
 SHORT = replace(
     SMOKE,
@@ -73,3 +74,23 @@ def test_networks_of_different_form_have_no_mean(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="different networks"):
         mean_of_runs([tmp_path / "a", tmp_path / "b"], tmp_path / "mean")
     assert not (tmp_path / "mean").exists()
+
+
+def test_the_mean_with_a_checkpoint_of_an_earlier_form(tmp_path: Path) -> None:
+    head = LITE_TINY.decoder.head
+    assert isinstance(head, RateHeadConfig) and head.video_width, "today's form has the later parts"
+    options = {name: value for name, value in LITE_TINY.encoder_options.items() if name != "amount"}
+    first = replace(
+        LITE_TINY, encoder_options=options, decoder=replace(LITE_TINY.decoder, head=replace(head, video_width=0))
+    )
+    old, new = Network(first), Network(LITE_TINY)
+    torch.nn.init.ones_(new.encoder.amount)
+    for name, network in (("old", old), ("new", new)):
+        save_network(tmp_path / name, network)
+    mean_of_runs([tmp_path / name for name in ("old", "old", "new")], tmp_path / "mean")
+    mean = load_network(tmp_path / "mean")[0].state_dict()
+    olds, news = old.state_dict(), new.state_dict()
+    torch.testing.assert_close(mean["encoder.amount"], torch.full_like(news["encoder.amount"], 1 / 3))
+    torch.testing.assert_close(mean["decoder.head.video.0.weight"], news["decoder.head.video.0.weight"])
+    wanted = (2 * olds["decoder.head.linear.weight"] + news["decoder.head.linear.weight"]) / 3
+    torch.testing.assert_close(mean["decoder.head.linear.weight"], wanted)

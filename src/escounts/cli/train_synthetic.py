@@ -63,6 +63,13 @@ def _footage_options(function: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--mocap", type=exists, help="motions.npz of motion-capture trials, with motions.csv beside it."
         ),
+        click.option(
+            "--generator",
+            "choices",
+            multiple=True,
+            metavar="NAME=VALUE",
+            help="Another value for a choice of the generator, such as dark=0.3 or period=3,60; may be given often.",
+        ),
         click.option("--device", default="auto", show_default=True),
         click.option("--workers", type=int, default=0, show_default=True, help="Processes that draw plans ahead."),
     ]
@@ -95,13 +102,6 @@ def _footage_options(function: Callable[..., None]) -> Callable[..., None]:
     default=False,
     show_default=True,
     help="Fuse the encoder's frame stage with torch.compile: pays on a GPU that trains for minutes.",
-)
-@click.option(
-    "--generator",
-    "choices",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Another value for a choice of the generator, such as dark=0.3 or period=3,60; may be given often.",
 )
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--init", "initial", type=click.Path(path_type=Path, exists=True), help="Start from this checkpoint.")
@@ -218,14 +218,24 @@ def _like(own: int | float | tuple[float, float], text: str, name: str) -> int |
     "--videos", type=click.IntRange(min=1), default=240, show_default=True, help="Generated videos to calibrate on."
 )
 @_footage_options
-def mean(checkpoints: tuple[Path, ...], out: Path, videos: int, device: str, workers: int, **footage: Any) -> None:
+def mean(
+    checkpoints: tuple[Path, ...],
+    out: Path,
+    videos: int,
+    choices: tuple[str, ...],
+    device: str,
+    workers: int,
+    **footage: Any,
+) -> None:
     """Average the weights of runs that began from one checkpoint, and calibrate the result.
 
-    Two seeds that went different ways from the same start agree on what is not chance.
+    Two seeds that went different ways from the same start agree on what is not chance. The checkpoint that they
+    started from may be among them; one that is named twice counts twice.
     """
+    recipe = _generator(choices)
     bank, motion, provenance = _footage(workers=workers, **footage)
     mean_of_runs(checkpoints, out, provenance=provenance)
-    generator = calibration_videos(clips=bank, motion=motion)
+    generator = calibration_videos(recipe, clips=bank, motion=motion)
     with counting_display("videos") as progress:
         fitted = calibrate_checkpoint(out, generator, videos, device=choose_device(device), progress=progress)
     click.echo(fitted.to_json())

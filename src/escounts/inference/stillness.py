@@ -21,7 +21,7 @@ EVERY = 3
 """Base frames between two looks."""
 LAG = 5
 """Looks between the two pictures that are compared: half a second."""
-LEAST_LEVELS, OF_CONTRAST = 10.0, 0.1
+LEAST_LEVELS, OF_CONTRAST = 12.0, 0.12
 """A pixel has changed when it differs by so many levels of 255, and this part of the picture's own range more."""
 LEAST_PIXELS = 1 / 1000
 """Share of the pixels that must have changed."""

@@ -156,22 +156,33 @@ def calibration_videos(
 
 
 def mean_of_runs(paths: Sequence[Path], out: Path, *, provenance: Mapping[str, str] | None = None) -> None:
-    """Write the mean of several checkpoints' weights, of one network.
+    """Write the mean of several checkpoints' weights, of one network; a path that is named twice counts twice.
 
-    Their metadata, licence of the footage included, is kept side by side; provenance (of this step) is put beside it
-    under names that begin with mean_.
+    A checkpoint of an earlier form lacks LATER_PARTS: its encoder knows no amount of motion, which is an amount of 0,
+    and on what the head's later outputs should be it has no vote. Their metadata, licence of the footage included, is
+    kept side by side; provenance (of this step) is put beside it under names that begin with mean_.
     """
     tensors, configs, about = zip(*(read_checkpoint(path) for path in paths), strict=True)
-    if any(config != configs[0] for config in configs):
+    latest = max(range(len(paths)), key=lambda index: len(tensors[index]))
+    if any(_first_form(config) != _first_form(configs[0]) for config in configs):
         raise ModelError(f"{', '.join(map(str, paths))} are of different networks; their weights have no mean")
-    mean = {
-        name: torch.stack([weights[name].float() for weights in tensors]).mean(0).to(value.dtype)
-        for name, value in tensors[0].items()
-    }
+    mean = {}
+    for name, value in tensors[latest].items():
+        votes = [weights[name].float() for weights in tensors if name in weights]
+        voters = len(votes) if name.startswith("decoder.head.video.") else len(paths)
+        mean[name] = (torch.stack(votes).sum(0) / voters).to(value.dtype)
     kept = sorted({name for one in about for name in one if not name.startswith("calibrat")})
     metadata = {name: json.dumps([_parsed(one.get(name, "unknown")) for one in about]) for name in kept}
     metadata |= {f"mean_{name}": value for name, value in (provenance or {}).items()}
-    write_checkpoint(out, mean, config=configs[0], metadata=metadata)
+    write_checkpoint(out, mean, config=configs[latest], metadata=metadata)
+
+
+def _first_form(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A network's configuration without what LATER_PARTS need."""
+    plain: dict[str, Any] = json.loads(json.dumps(config))
+    plain.get("encoder_options", {}).pop("amount", None)
+    plain["decoder"]["head"].pop("video_width", None)
+    return plain
 
 
 def _parsed(text: str) -> Any:
