@@ -35,8 +35,8 @@ VIDEO_FLOOR = 0.05
 """Weight of a cell whose gate is shut, in what cells say of the whole video: where no gate opens, all speak alike."""
 
 FEATURES = ("bias", "certainty", "decided", "agreement", "log_count", "cells", "exemplar", "unit", "doubt")
-"""Of an estimate: is its count within one of the truth? doubt: what is not certain, times log_count. (A large count is
-easily off by more than one where the period is vague, and hardly where it is clear.)"""
+"""Of an estimate: is its count within one of the truth? doubt: what is not certain, times log_count. (A large count
+is easily off by more than one where the period is vague, and hardly where it is clear.)"""
 UNITS = (0.5, 1.0, 2.0)
 """An exemplar may ask for one side where a full cycle is counted without it, or for both."""
 CHOICE = ("bias", "certainty", "support", "others", "few_cells")
