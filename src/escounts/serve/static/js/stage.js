@@ -18,6 +18,8 @@ const HINTS = {
   correct: "Drag a border or a repetition; drag over an empty place to add one; split the one you are in.",
 };
 
+const MUCH_ROOM = 1.5; // repetitions: less than that is filled by one
+
 export class Stage {
   /** others(): all videos of the library. onLabelled(videoId, labels): labels were saved. */
   constructor({ others, onLabelled }) {
@@ -218,7 +220,7 @@ export class Stage {
     byId("timeline-card").dataset.mode = mode;
   }
 
-  /** Inside a repetition it is split in two, in an empty place a new one begins. */
+  /** Inside a repetition it is split in two; a small empty place becomes one, in a large one a new one begins. */
   addHere() {
     const { time } = this.player;
     const whole = this.timeline.splittable(time);
@@ -228,8 +230,10 @@ export class Stage {
     }
     const lengths = this.editor.spans.map((item) => item.end - item.start).sort((a, b) => a - b);
     const length = Math.min(lengths[Math.floor(lengths.length / 2)] ?? 1, this.timeline.duration);
-    const start = Math.min(time, this.timeline.duration - length);
-    if (!this.timeline.addSpan(start, start + length, time)) {
+    const [low, high] = this.timeline.emptyAround(time);
+    const small = high - low < MUCH_ROOM * length;
+    const start = small ? low : Math.min(time, high - length);
+    if (!this.timeline.addSpan(start, small ? high : start + length, time)) {
       toast("There is no room for another repetition here. Move into one to split it.");
     }
   }

@@ -149,11 +149,18 @@ export class Timeline {
 
   /** A repetition in the empty place around the time `at`, cut where others begin and end; false where there is none. */
   addSpan(start, end, at = start) {
-    const low = Math.max(start, ...this.spans.filter((item) => item.start <= at).map((item) => item.end));
-    const high = Math.min(end, ...this.spans.filter((item) => item.start > at).map((item) => item.start));
-    if (high - low < SHORTEST) return false;
-    this.commit([...this.spans, { start: low, end: high }], { start: low, end: high });
+    const [low, high] = this.emptyAround(at);
+    const added = { start: Math.max(start, low), end: Math.min(end, high) };
+    if (added.end - added.start < SHORTEST) return false;
+    this.commit([...this.spans, added], added);
     return true;
+  }
+
+  /** From the repetition before a time to the one after it. */
+  emptyAround(at) {
+    const ends = this.spans.filter((item) => item.start <= at).map((item) => item.end);
+    const starts = this.spans.filter((item) => item.start > at).map((item) => item.start);
+    return [Math.max(0, ...ends), Math.min(this.duration, ...starts)];
   }
 
   /** The repetition that can be split at a time, or undefined. */

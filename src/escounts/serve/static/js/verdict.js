@@ -62,7 +62,7 @@ export function showTotal(count, result, corrected) {
   byId("verdict-done").classList.toggle("none", count === 0);
   byId("total-unit").textContent = count === 0 ? "no repetitions" : repetitions(count);
   byId("by-hand").hidden = !corrected;
-  byId("by-hand").textContent = `Corrected by you. The model counted ${result.count}.`;
+  byId("by-hand").textContent = `${count === result.count ? "Labelled" : "Corrected"} by you. The model counted ${result.count}.`;
   byId("confidence-box").hidden = corrected;
   byId("unsure").hidden = corrected || !result.unsure;
   byId("unsure").replaceChildren(element("b", {}, "Not sure. "), advice(result));
