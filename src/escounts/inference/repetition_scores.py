@@ -18,7 +18,7 @@ from escounts.arrays import Array, Array32
 Looks = Array32
 
 FEATURES = ("bias", "gate", "sharpness", "like", "borders", "length", "alone")
-WEIGHTS = (-8.634, 7.67, 6.956, 0.885, 0.388, -1.305, -2.659)
+WEIGHTS = (-8.309, 6.984, 6.628, 0.779, 0.273, -1.749, -0.489)
 NEIGHBOURS = 4
 """Repetitions before and after one that it is compared with: in a long video the camera and the light change."""
 
