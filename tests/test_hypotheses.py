@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from escounts.hypotheses import LIVE, known_unit, possible_counts, unit_certainty
+from escounts.hypotheses import known_unit, possible_counts, unit_certainty
+from escounts.results import LIVE
 
 
 def test_a_motion_of_two_sides_is_answered_by_cycles_with_sides_beside_it() -> None:

@@ -12,8 +12,6 @@ from escounts.results import Hypothesis
 
 SIDES = 0.5
 """Of the people who count a motion that alternates, the share who count sides: public labels do about as often."""
-LIVE = 0.15
-"""A unit at least this probable is live: a count is not sure while another unit is."""
 LEAST = 0.01
 """Less probable answers are not listed."""
 
@@ -49,7 +47,7 @@ def possible_counts(cycles: float, *, repeats: float, alternates: float) -> tupl
 
 def unit_certainty(hypotheses: tuple[Hypothesis, ...]) -> float:
     """The most a confidence can be: 1 where one unit is live, else the share of the first among the live ones."""
-    live = [one.p for one in hypotheses if one.unit is not None and one.p >= LIVE]
+    live = [one.p for one in hypotheses if one.unit is not None and one.live]
     return live[0] / sum(live) if len(live) > 1 else 1.0
 
 

@@ -95,6 +95,10 @@ class DensityMap:
         return replace(self, values=self.values * np.float32(factor))
 
 
+LIVE = 0.15
+"""A hypothesis at least this probable is live: people are told of it, and a count is not sure while another is."""
+
+
 @dataclass(frozen=True)
 class Hypothesis:
     """One answer that a model holds possible: a count, what it counts, and how probable it is (0..1).
@@ -105,6 +109,11 @@ class Hypothesis:
     count: int
     unit: Unit | None
     p: float
+
+    @property
+    def live(self) -> bool:
+        """Whether it is probable enough to be spoken of."""
+        return self.p >= LIVE
 
 
 @dataclass(frozen=True)

@@ -105,6 +105,8 @@ def test_text_says_how_many_when_and_how_sure(result: CountResult, nothing: Coun
     assert "4 repetitions, confidence 0.83 (model spectral, 0.2 s)" in text
     alternating = replace(result, unit="cycle", hypotheses=(Hypothesis(4, "cycle", 0.6), Hypothesis(8, "side", 0.4)))
     assert "4 repetitions (8 if left and right each count), confidence" in headline(alternating)
+    unlikely = replace(alternating, hypotheses=(Hypothesis(4, "cycle", 0.9), Hypothesis(8, "side", 0.1)))
+    assert "4 repetitions, confidence" in headline(unlikely), "a unit that is hardly possible is not spoken of"
     other_way = replace(alternating, unit="side", count=8)
     assert "8 repetitions (4 if left and right count as one)" in headline(other_way)
     assert "0:02.0 – 0:03.0" in text and max(map(len, text.splitlines()[1:4])) <= 42

@@ -46,9 +46,11 @@ def headline(result: CountResult) -> str:
 
 
 def other_unit(result: CountResult) -> str:
-    """` (8 if left and right each count)`, or as cycles; empty where the model holds no other unit possible."""
-    for hypothesis in result.hypotheses if result.machine is None else ():
-        if hypothesis.unit is not None and result.unit is not None and hypothesis.unit != result.unit:
+    """` (8 if left and right each count)`, or as cycles; empty where no other unit is live."""
+    if result.machine is not None or result.unit is None:
+        return ""
+    for hypothesis in result.hypotheses:
+        if hypothesis.unit not in (None, result.unit) and hypothesis.live:
             how = "left and right each count" if hypothesis.unit == "side" else "left and right count as one"
             return f" ({hypothesis.count} if {how})"
     return ""
