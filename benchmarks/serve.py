@@ -82,9 +82,10 @@ def clip(path: Path, repetitions: int, seconds: float) -> Path:
 
 
 class Server:
-    """`escounts serve` on a free port, with its memory watched. log: a file for its complaints."""
+    """`escounts serve` on a free port, with its memory watched. log: a file for its complaints. source: the `src` of
+    another checkout whose service it is."""
 
-    def __init__(self, data: Path, model: str, *, log: Path | None = None) -> None:
+    def __init__(self, data: Path, model: str, *, log: Path | None = None, source: Path | None = None) -> None:
         command = [sys.executable, "-c", "from escounts.cli import main; main()", "serve", "--port", "0"]
         with open(log or os.devnull, "a") as complaints:
             self.process = subprocess.Popen(
@@ -92,7 +93,7 @@ class Server:
                 stdout=subprocess.PIPE,
                 stderr=None if log is None else complaints,
                 text=True,
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                env={**os.environ, "PYTHONUNBUFFERED": "1", **({"PYTHONPATH": str(source)} if source else {})},
             )
         assert self.process.stdout is not None
         self.address = self.process.stdout.readline().split()[-1].rstrip("/")
@@ -110,6 +111,12 @@ class Server:
         server = psutil.Process(self.process.pid)
         children = server.children(recursive=True)
         return server.memory_info().rss / MEGABYTE, sum(child.memory_info().rss for child in children) / MEGABYTE
+
+    def processor_seconds(self) -> float:
+        """Processor time of the server and its worker so far: other programs on the machine do not change it."""
+        server = psutil.Process(self.process.pid)
+        times = [process.cpu_times() for process in (server, *server.children(recursive=True))]
+        return float(sum(time.user + time.system for time in times))
 
     def stop(self) -> None:
         self.process.send_signal(signal.SIGINT)
