@@ -173,19 +173,11 @@ def test_models_that_count_files(escounts: Escounts, tmp_path: Path, monkeypatch
     rows = load_predictions(tmp_path / "tables/models/spectral/folder-all-0-none-K4.csv")
     assert [(row.name, row.rounded) for row in rows] == [("a.mp4", 4), ("b.mp4", 5)]
     document = tmp_path / "found.json"
-    table = escounts(
-        "evaluate",
-        "spectral",
-        "--data",
-        "folder",
-        "--root",
-        root / "labels.csv",
-        "--shots",
-        "0,1",
-        "--json",
-        document,
-    )
+    more = ("--shots", "0,1", "--groups", "--json", document)
+    table = escounts("evaluate", "spectral", "--data", "folder", "--root", root / "labels.csv", *more)
     assert table.code == 0, "a table of the same form, the videos beside it"
+    assert "spectral, 1 exemplar, same video" in table.out
+    assert "nan" not in table.out, "groups without videos have dashes"
     found = json.loads(document.read_text())
     assert found["model"]["name"] == "spectral"
     assert [(one["shots"], one["exemplars"]) for one in found["evaluations"]] == [(0, "none"), (1, "same")]

@@ -118,7 +118,8 @@ def command(
         )
     for evaluation in found:
         spec = evaluation.spec
-        given = f"{spec.shots} exemplars, {spec.exemplars} video" if spec.shots else "zero-shot"
+        some = "1 exemplar" if spec.shots == 1 else f"{spec.shots} exemplars"
+        given = f"{some}, {spec.exemplars} video" if spec.shots else "zero-shot"
         how = ", the released code's arithmetic" if released else ""
         click.echo(f"{model}, {given}{how} → {evaluation.path}")
         click.echo(f"  {evaluation.coverage.text()}")

@@ -64,8 +64,10 @@ def group_report(rows: Sequence[Prediction]) -> str:
 
 def _table(groups: Sequence[GroupResult]) -> str:
     lines = [f"    {'':24s} {'videos':>6s} {'RMSE':>7s} {'MAE':>7s} {'OBZ':>7s} {'OBO':>7s}"]
-    for g in groups:
-        lines.append(f"    {g.name:24s} {g.videos:6d} {g.rmse:7.3f} {g.mae:7.3f} {g.obz:7.3f} {g.obo:7.3f}")
+    for group in groups:
+        values = (group.rmse, group.mae, group.obz, group.obo)
+        cells = " ".join(f"{value:7.3f}" if math.isfinite(value) else f"{'–':>7s}" for value in values)
+        lines.append(f"    {group.name:24s} {group.videos:6d} {cells}")
     return "\n".join(lines)
 
 
