@@ -29,3 +29,14 @@ def test_every_import_inside_a_function_names_its_reason() -> None:
 def test_what_has_to_start_at_once_loads_no_torch(module: str) -> None:
     code = f"import sys, {module}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_loading_the_default_model_does_not_import_torchs_compiler() -> None:
+    """It did, by drawing random numbers without memory: 822 modules and a second of processor time."""
+    code = (
+        "import sys, escounts, torch; cores = torch.get_num_threads(); escounts.load('lite', device='cpu'); "
+        "assert torch.get_num_threads() == cores; "
+        "sys.exit(', '.join(m for m in ('sympy', 'torch._dynamo', 'torch._inductor') if m in sys.modules) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

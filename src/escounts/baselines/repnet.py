@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from escounts.baselines.sequences import RivalHead, clamped, over_time, spatial_maximum
 from escounts.nn.heads import HeadOutput
+from escounts.nn.positions import small_parameter
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class RepNet(RivalHead):
         self.context = over_time(config.in_channels, width)
         self.matrix = nn.Conv2d(1, config.filters, 3, padding=1)
         self.embed = nn.Linear(config.filters * config.window, width)
-        self.position = nn.Parameter(torch.randn(config.window, width) * 0.02)
+        self.position = small_parameter(config.window, width)
         self.period = _Branch(width, config.heads, config.periods)
         self.periodicity = _Branch(width, config.heads, 1)
 

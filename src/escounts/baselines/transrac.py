@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from escounts.baselines.sequences import RivalHead, clamped, over_time, spatial_maximum
 from escounts.nn.heads import HeadOutput
+from escounts.nn.positions import small_parameter
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class TransRAC(RivalHead):
             nn.Dropout(config.dropout),
         )
         self.embed = nn.Sequential(nn.Linear(config.filters * config.frames, width), nn.LayerNorm(width))
-        self.position = nn.Parameter(torch.randn(config.frames, width) * 0.02)
+        self.position = small_parameter(config.frames, width)
         self.layer = nn.TransformerEncoderLayer(width, config.heads, width, dropout=config.dropout, batch_first=True)
         self.read = nn.Sequential(
             nn.Linear(width, width), nn.LayerNorm(width), nn.Dropout(config.dropout), nn.ReLU(), nn.Linear(width, 1)

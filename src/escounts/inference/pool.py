@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
@@ -32,6 +33,18 @@ LARGEST_BLOCK = 16 * 2**20
 
 _starting = threading.Lock()
 """While threads start, torch's number of cores for threads to come is not the one that holds: one at a time."""
+
+
+@contextmanager
+def one_core() -> Iterator[None]:
+    """For small work, such as reading weights: torch's other threads would spin, waiting for a share of it."""
+    with _starting:
+        cores = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(cores)
 
 
 class InferencePool:

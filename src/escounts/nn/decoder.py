@@ -24,6 +24,7 @@ from escounts.nn.positions import (
     LengthEmbedding,
     SpatialPosition,
     pool_grid,
+    small_parameter,
     time_position,
 )
 from escounts.nn.similarity import SelfSimilarity
@@ -106,9 +107,7 @@ class Decoder(nn.Module):
         self.space = SpatialPosition(config.spatial_position, config.grid, width)
         self.length = LengthEmbedding(width) if config.exemplar_length else None
         self.exemplar_norm = nn.LayerNorm(width) if config.exemplar_norm else None
-        self.latent = (
-            None if config.self_attention_only else nn.Parameter(torch.randn(config.latent_tokens, width) * 0.02)
-        )
+        self.latent = None if config.self_attention_only else small_parameter(config.latent_tokens, width)
         self.cross = nn.ModuleList(
             CrossBlock(width, config.heads, mlp_ratio=config.mlp_ratio, bias=config.cross_qkv_bias)
             for _ in range(config.cross_blocks)

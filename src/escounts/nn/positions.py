@@ -31,6 +31,13 @@ def time_position(cells: Tensor, channels: int) -> Tensor:
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
 
 
+def small_parameter(*shape: int) -> nn.Parameter:
+    """A parameter of that shape, normally distributed with a standard deviation of 0.02."""
+    values = torch.empty(*shape)
+    # On the meta device there is nothing to fill, and drawing would import torch's compiler: a second of start-up.
+    return nn.Parameter(values if values.is_meta else values.normal_() * 0.02)
+
+
 class SpatialPosition(nn.Module):
     """Adds a position to every place of the grid: a learnt table, a frozen one, or none.
 
@@ -43,7 +50,7 @@ class SpatialPosition(nn.Module):
     def __init__(self, kind: Literal["none", "learnt", "frozen"], grid: tuple[int, int], channels: int) -> None:
         super().__init__()
         if kind == "learnt":
-            self.table_HWC = nn.Parameter(torch.randn(*grid, channels) * 0.02)
+            self.table_HWC = small_parameter(*grid, channels)
         elif kind == "frozen":
             rows = time_position(torch.arange(grid[0]), channels // 2)[:, None].expand(-1, grid[1], -1)
             columns = time_position(torch.arange(grid[1]), channels // 2)[None].expand(grid[0], -1, -1)

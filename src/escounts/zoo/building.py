@@ -12,6 +12,7 @@ from escounts.counting_model import CountingModel
 from escounts.errors import ModelError
 from escounts.inference.multi_rate import MultiRateModel
 from escounts.inference.paper_windows import PAPER_WINDOWS, RELEASED_WINDOWS, PaperWindowModel
+from escounts.inference.pool import one_core
 from escounts.nn.device import choose_device
 from escounts.nn.network import Network, NetworkConfig
 from escounts.zoo import store
@@ -28,7 +29,8 @@ def build_model(checkpoint: Path | None, device: str) -> CountingModel:
         return _exported(checkpoint, device)
     weights = store.describe(checkpoint)
     place = choose_device(device)
-    network, metadata = _network(weights, place)
+    with one_core():
+        network, metadata = _network(weights, place)
     if network.encoder.spec.fps is not None:
         with building(weights.path):
             calibration = Calibration.from_json(metadata["calibration"]) if "calibration" in metadata else None
