@@ -8,7 +8,6 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -104,10 +103,10 @@ def test_a_video_that_takes_too_long_and_a_killed_process_cost_one_row(tmp_path:
         process._start()
         os.kill(process._process.pid, signal.SIGKILL)
         assert process.count(good)["status"] == "counted"  # it had not died of this video
-        process.settings = replace(SPECTRAL, limit=1e-4)
+        process._limit = 1e-4
         late = process.count(good)
-        assert late["status"] == "error" and "not counted within 0.0001 s" in late["error"]
-        process.settings = SPECTRAL
+        assert late["status"] == "error" and "good.mp4: not done within 0.0001 s" in late["error"]
+        process._limit = None
         assert process.count(good)["status"] == "counted"
 
 

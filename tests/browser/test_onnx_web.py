@@ -44,7 +44,10 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
 
 @pytest.mark.browser
-@pytest.mark.skipif("ESCOUNTS_ORT_WEB" not in os.environ, reason="ESCOUNTS_ORT_WEB names no onnxruntime-web/dist")
+@pytest.mark.skipif(
+    "ESCOUNTS_ORT_WEB" not in os.environ,
+    reason="ESCOUNTS_ORT_WEB is not set: it names the dist folder of npm's onnxruntime-web, which .ci/run installs",
+)
 def test_a_browser_computes_the_same_numbers(tmp_path: Path) -> None:
     torch.manual_seed(0)
     export_onnx(MultiRateModel("tiny", Network(LITE_TINY)), tmp_path)

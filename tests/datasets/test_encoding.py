@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import torch
 from movies import bouncing, levels, write_movie
 from torch import Tensor
 
+from escounts.batching.processes import divided
 from escounts.datasets import encoding
 from escounts.datasets.annotations import Dataset, VideoAnnotation, assemble
 from escounts.datasets.encoders import open_encoder
@@ -201,3 +203,30 @@ def test_encoders_without_weights_say_what_to_do(tmp_path: Path, monkeypatch: py
         open_encoder("mae-vit-b")
     with pytest.raises(ModelError, match="unknown encoder 'vit'; known: lite"):
         open_encoder("vit")
+
+
+def test_two_processes_make_the_same_store_and_survive_a_kill(tmp_path: Path) -> None:
+    dataset = small_set(tmp_path)
+    encoder, identity = open_encoder("patches")
+    layout = layout_for(encoder.spec, identity)
+    encode_dataset(dataset, tmp_path, tmp_path / "alone", encoder, layout)
+    out = tmp_path / "shared"
+    processes = divided(encoding.encoding_work, ("cpu",), 2, lambda device: ("patches", None, device, out, layout))
+    killed = []
+
+    def kill_one(done: int, total: int, name: str) -> None:
+        if not killed:
+            killed.append(processes[0]._process.pid)
+            os.kill(killed[0], signal.SIGKILL)
+
+    store, problems = encode_dataset(dataset, tmp_path, out, encoder, layout, progress=kill_one, processes=processes)
+    assert killed and {problem.name for problem in problems} == {"broken.mp4", "gone.mp4"}
+    assert store.verify() == []
+    for path in (tmp_path / "alone").rglob("*.*"):
+        if path.suffix != ".lock":
+            assert path.read_bytes() == (out / path.relative_to(tmp_path / "alone")).read_bytes()
+
+
+def test_devices_are_taken_in_turn() -> None:
+    places = divided(encoding.encoding_work, ("cuda:0", "cuda:1"), 3, lambda device: (device,))
+    assert [process._arguments for process in places] == [("cuda:0",), ("cuda:1",), ("cuda:0",)]

@@ -377,3 +377,16 @@ def test_every_dataset_is_evaluated_from_the_files_that_the_help_names(
     split = "valid" if name == "ucfrep" else "test"
     assert said.out.count(f"{name} {split}: 1 of 1 videos scored") == 2, said.out
     assert "MAE" in said.out
+
+
+def test_two_processes_score_as_one(escounts: Escounts, tmp_path: Path) -> None:
+    """Videos are divided, rows come in the order of the labels, and one that cannot be read is named as before."""
+    root = repcount(tmp_path / "RepCount", {"a.mp4": 40, "b.mp4": 64, "c.mp4": 65, "d.mp4": 50}, absent=("c.mp4",))
+    (root / "video" / "test" / "b.mp4").write_bytes(b"this is not a video")
+    evaluate = ("evaluate", "spectral", "--data", "repcount", "--root", root, "--device", "cpu")
+    alone = escounts(*evaluate, "--out", tmp_path / "alone")
+    shared = escounts(*evaluate, "--out", tmp_path / "shared", "--jobs", "2")
+    assert alone.code == shared.code == 0, shared.err
+    assert "2 of 4 videos scored" in shared.out and "b.mp4" in shared.out and "c.mp4 (not here)" in shared.out
+    (one,), (other,) = ((tmp_path / name).glob("*.csv") for name in ("alone", "shared"))
+    assert one.read_bytes() == other.read_bytes()

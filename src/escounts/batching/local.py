@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import queue
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from escounts.batching.processes import TaskError, answers
 from escounts.batching.rows import GATHERED, ResultFolder, Row
 from escounts.batching.tasks import Settings, Task, find_tasks
 from escounts.batching.worker import CountingProcess
@@ -58,43 +57,15 @@ def local_rows(tasks: Sequence[Task], settings: Settings, folder: ResultFolder, 
     """Rows as they are written, by so many processes at a time. Closing it ends the processes."""
     cores = os.cpu_count() or 1
     jobs = max(1, min(jobs or cores // 2, len(tasks)))
-    waiting: queue.SimpleQueue[Task] = queue.SimpleQueue()
-    for task in tasks:
-        waiting.put(task)
-    written: queue.SimpleQueue[Row | BaseException | None] = queue.SimpleQueue()
     processes = [CountingProcess(settings, threads=max(1, cores // jobs)) for _ in range(jobs)]
-    closing = threading.Event()
 
-    def work(process: CountingProcess) -> None:
-        try:
-            while not closing.is_set():
-                row = process.count(waiting.get_nowait())
-                if closing.is_set():
-                    return  # the process was ended, not the video's fault
-                folder.write(row)
-                written.put(row)
-        except queue.Empty:
-            written.put(None)
-        except Exception as error:  # the driver's to raise
-            written.put(error)
+    def keep(task: Task, row: Row | TaskError) -> None:
+        assert not isinstance(row, TaskError)  # a counting process makes a row of it
+        folder.write(row)
 
-    threads = [threading.Thread(target=work, args=(process,), daemon=True) for process in processes]
-    try:
-        for thread in threads:
-            thread.start()
-        working = len(threads)
-        while working:
-            item = written.get()
-            if isinstance(item, BaseException):
-                raise item
-            if item is None:
-                working -= 1
-            else:
-                yield item
-    finally:
-        closing.set()
-        for process in processes:
-            process.stop()
+    for _, row in answers(tasks, processes, keep=keep):
+        assert not isinstance(row, TaskError)
+        yield row
 
 
 def _ray_rows(tasks: Sequence[Task], settings: Settings, out: str, jobs: int | None, address: str) -> Iterator[Row]:

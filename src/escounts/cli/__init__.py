@@ -15,6 +15,7 @@ COMMANDS = {
     "watch": "Count a camera, a stream or a file while it runs.",
     "export": "Write a model for other runtimes (ONNX).",
     "models": "What can be loaded, from where, how big, on what it was trained.",
+    "bench": "How fast this machine counts: every engine, in one table.",
     "doctor": "Versions, device, decoders, weights: what works here.",
     "sample": "Draw the sample video with the project's own generator.",
     "weights": "Add and list public weights.",

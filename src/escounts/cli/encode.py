@@ -10,7 +10,7 @@ import click
 from escounts.cli.counting_display import counting_display, duration_text
 from escounts.datasets.encoding_plan import plan_encoding
 from escounts.datasets.registry import DATASETS
-from escounts.nn.device import choose_device
+from escounts.nn.device import choose_device, chosen_devices
 
 PATH = click.Path(path_type=Path)
 
@@ -29,12 +29,26 @@ PATH = click.Path(path_type=Path)
               help="Of a video's last window: its last frame, or the released code's mean colour.")  # fmt: skip
 @click.option("--split", "splits", multiple=True, help="Only these splits.")
 @click.option("--device", default="auto", show_default=True)
+@click.option(
+    "--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Processes that share the videos."
+)
+@click.option("--devices", help="Share the videos among these, one process each at least: cuda:0,cuda:1.")
 @click.option("--estimate", is_flag=True, help="Only say how much disk and time it takes.")
-def command(dataset: str, root: Path, tokens: Path, device: str, estimate: bool, **options: Any) -> None:
+def command(
+    dataset: str,
+    root: Path,
+    tokens: Path,
+    device: str,
+    jobs: int,
+    devices: str | None,
+    estimate: bool,
+    **options: Any,
+) -> None:
     """Encode DATASET once, for training and evaluation. A stopped run goes on when called again.
 
     Divisions of the same videos (repcount, repcount-open) share one store.
     """
+    places = chosen_devices(devices)
     plan = plan_encoding(dataset, root, tokens, device=str(choose_device(device)), **options)
     need = plan.need
     click.echo(
@@ -49,7 +63,7 @@ def command(dataset: str, root: Path, tokens: Path, device: str, estimate: bool,
     if estimate:
         return
     with counting_display("videos") as progress:
-        store, problems = plan.run(progress)
+        store, problems = plan.run(progress, devices=places, jobs=jobs)
     for problem in problems:
         click.echo(f"left out: {problem}", err=True)
     click.echo(f"{plan.path}: {len(store.entries)} videos, {_gb(store.bytes)}; {len(problems)} left out")

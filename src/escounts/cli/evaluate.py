@@ -14,7 +14,7 @@ from escounts.datasets.registry import DATASETS
 from escounts.evaluation.evaluating import evaluate_named
 from escounts.evaluation.report import evaluation_document, group_report, metric_report
 from escounts.evaluation.table_spec import EvalSpec
-from escounts.nn.device import choose_device
+from escounts.nn.device import choose_device, chosen_devices
 
 SOURCES = ("same", "other")
 PATH = click.Path(path_type=Path)
@@ -56,6 +56,10 @@ def _places() -> str:
 )
 @click.option("--groups", is_flag=True, help="Also by count, repetition length, duration and action.")
 @click.option("--device", default="auto", show_default=True)
+@click.option(
+    "--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Processes that share the videos."
+)
+@click.option("--devices", help="Share the videos among these, one process each at least: cuda:0,cuda:1.")
 def command(
     model: str,
     dataset: str | None,
@@ -74,6 +78,8 @@ def command(
     document: Path | None,
     groups: bool,
     device: str,
+    jobs: int,
+    devices: str | None,
 ) -> None:
     """Evaluate MODEL: a run folder, a checkpoint (.safetensors), `lite`, `spectral`, `mean`, or another name of
     `escounts models`, such as `escounts-repcount`, the authors' decoder.
@@ -115,6 +121,8 @@ def command(
             limit_videos=limit_videos,
             form=form,
             progress=progress,
+            jobs=jobs,
+            devices=chosen_devices(devices),
         )
     for evaluation in found:
         spec = evaluation.spec

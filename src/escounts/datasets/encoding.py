@@ -14,8 +14,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from escounts.arrays import Image
+from escounts.batching.processes import TaskError, Worker, answers
 from escounts.datasets.annotations import Dataset, Problem, Span, VideoAnnotation
-from escounts.datasets.tokens import TokenLayout, TokenStore, TokenWriter, VideoTokens
+from escounts.datasets.encoders import open_encoder
+from escounts.datasets.tokens import TokenLayout, TokenStore, TokenWriter, VideoTokens, write_video
 from escounts.errors import DataError, VideoError
 from escounts.nn.device import precision
 from escounts.nn.encoders.interface import Encoder, EncoderSpec
@@ -33,6 +35,11 @@ RELEASED_STRIDE = 16
 """The released code's layout: float32 tokens of 14×14, a window at every 16 raw frames."""
 ASSUMED_FPS, ASSUMED_SECONDS = 30.0, 30.0
 WINDOWS_AT_ONCE = 4
+
+EncodingTask = tuple[Path, VideoAnnotation]
+EncodingWork = Callable[[EncodingTask], str | None]
+EncodingProcess = Worker[EncodingTask, str | None]
+"""Asked for a video, it writes its file; the answer is what was wrong with it."""
 
 
 @dataclass(frozen=True)
@@ -98,29 +105,69 @@ def encode_dataset(
     *,
     splits: Iterable[str] | None = None,
     progress: Progress | None = None,
+    processes: Sequence[EncodingProcess] = (),
 ) -> tuple[TokenStore, list[Problem]]:
-    """Encode every video that is there; a bad one is reported by name and the rest go on. Resumes."""
+    """Encode every video that is there; a bad one is reported by name and the rest go on. Resumes.
+
+    processes: that share the videos, each with the encoder (see encoding_process); none: it is done here.
+    """
     wanted = tuple(splits or dataset.splits)
     videos = [video for video in dataset.videos if video.split in wanted]
     problems: list[Problem] = []
     with TokenWriter(out, layout) as writer:
         todo = [video for video in videos if not writer.has(video.name)]
         _check_space(out, disk_need(todo, layout))
-        for done, video in enumerate(todo):
-            if progress:
-                progress(len(videos) - len(todo) + done, len(videos), video.name)
-            path = dataset.locate(root, video)
-            if path is None:
+        here = {}
+        for video in todo:
+            if (path := dataset.locate(root, video)) is None:
                 problems.append(Problem(video.split, video.name, f"no video under {root}", unusable=True))
-                continue
-            try:
-                writer.write(encode_video(path, video, encoder, layout))
-            except VideoError as error:
-                problems.append(Problem(video.split, video.name, str(error), unusable=True))
+            else:
+                here[video.name] = path, video
+        done = len(videos) - len(here)
+        for (_, video), wrong in _encoded(list(here.values()), out, encoder, layout, processes):
+            done += 1
+            if progress:
+                progress(done, len(videos), video.name)
+            if wrong is not None or not writer.has(video.name):
+                problems.append(Problem(video.split, video.name, wrong or "its file is gone", unusable=True))
         store = writer.finish()
     if progress:
         progress(len(videos), len(videos), "")
     return store, problems
+
+
+def _encoded(
+    tasks: Sequence[EncodingTask],
+    out: Path,
+    encoder: Encoder,
+    layout: TokenLayout,
+    processes: Sequence[EncodingProcess],
+) -> Iterator[tuple[EncodingTask, str | None]]:
+    """Every task whose video is in the store now, or what was wrong with it."""
+    if processes:
+        for task, answer in answers(tasks, processes):
+            yield task, str(answer) if isinstance(answer, TaskError) else answer
+        return
+    for path, video in tasks:
+        try:
+            write_video(out, encode_video(path, video, encoder, layout))
+            yield (path, video), None
+        except VideoError as error:
+            yield (path, video), str(error)
+
+
+def encoding_work(name: str, every: int | None, device: str, out: Path, layout: TokenLayout) -> EncodingWork:
+    """In a process: opens the encoder; each task is then a file of the store, or the reason why not."""
+    encoder, _ = open_encoder(name, every=every, device=device)
+
+    def work(task: EncodingTask) -> str | None:
+        try:
+            write_video(out, encode_video(*task, encoder, layout))
+        except VideoError as error:
+            return str(error)
+        return None
+
+    return work
 
 
 def encode_video(path: Path, video: VideoAnnotation, encoder: Encoder, layout: TokenLayout) -> VideoTokens:

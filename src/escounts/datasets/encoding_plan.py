@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from escounts.batching.processes import divided
 from escounts.datasets.annotations import Dataset, Problem, VideoAnnotation
 from escounts.datasets.encoders import open_encoder, store_path
 from escounts.datasets.encoding import (
@@ -20,6 +21,7 @@ from escounts.datasets.encoding import (
     disk_need,
     encode_dataset,
     encode_video,
+    encoding_work,
     layout_for,
 )
 from escounts.datasets.labels import save_labels
@@ -44,6 +46,8 @@ class EncodingPlan:
     layout: TokenLayout
     path: Path
     splits: tuple[str, ...] | None
+    every: int | None = None
+    device: str = "cpu"
 
     @property
     def wanted(self) -> list[VideoAnnotation]:
@@ -74,10 +78,30 @@ class EncodingPlan:
             return (time.perf_counter() - began) * wanted / measured
         return None
 
-    def run(self, progress: Progress | None = None) -> tuple[TokenStore, list[Problem]]:
-        """Encode what is not there yet: the store, and every video that was left out with the reason."""
+    def run(
+        self, progress: Progress | None = None, *, devices: Sequence[str] = (), jobs: int = 1
+    ) -> tuple[TokenStore, list[Problem]]:
+        """Encode what is not there yet: the store, and every video that was left out with the reason.
+
+        jobs: processes that share the videos, on the devices in turn (on the plan's own where none is given); with
+        one job and no devices it is done in this process.
+        """
+        name = self.layout.encoder
+
+        def arguments(device: str) -> tuple[object, ...]:
+            return name, self.every, device, self.path, self.layout
+
+        shared = jobs > 1 or len(devices) > 0
+        processes = divided(encoding_work, devices or (self.device,), jobs, arguments) if shared else []
         store, problems = encode_dataset(
-            self.dataset, self.videos, self.path, self.encoder, self.layout, splits=self.splits, progress=progress
+            self.dataset,
+            self.videos,
+            self.path,
+            self.encoder,
+            self.layout,
+            splits=self.splits,
+            progress=progress,
+            processes=processes,
         )
         save_labels(self.path, self.dataset)
         return store, problems
@@ -121,4 +145,4 @@ def plan_encoding(
     dataset = load_dataset(name, root)
     path = store_path(tokens, name, encoder, every)
     files = videos or (root.parent if root.is_file() else root)
-    return EncodingPlan(dataset, files, model, layout, path, tuple(splits) or None)
+    return EncodingPlan(dataset, files, model, layout, path, tuple(splits) or None, every, device)

@@ -215,21 +215,7 @@ class TokenWriter:
 
     def write(self, video: VideoTokens) -> None:
         """Store one video, whole or not at all."""
-        path = self.path / VIDEOS / file_name(video.name)
-        # Copies: sequences may be views of one another, which safetensors does not take.
-        tensors = {
-            f"offset_{offset}": tokens.half().clone(memory_format=torch.contiguous_format)
-            for offset, tokens in video.sequences.items()
-        }
-        tensors["exemplars"] = video.exemplars.half().contiguous()
-        tensors["exemplar_spans"] = torch.from_numpy(video.exemplar_spans.reshape(-1, 2).astype(np.float64))
-        # One metadata entry: safetensors keeps no order among several, and files must be reproducible.
-        about = json.dumps({"name": video.name, "step": video.step, "duration": video.duration})
-        try:
-            write_bytes(path, save(tensors, metadata={"video": about}))
-        except OutputError as error:
-            raise OutputError(f"{error}; what was written before is kept, run again to go on") from error
-        self.entries[video.name] = _entry(path, video)
+        self.entries[video.name] = _entry(write_video(self.path, video), video)
 
     def finish(self) -> TokenStore:
         """Write the index; the store can then be read. What an earlier encoding indexed (another split, another
@@ -246,6 +232,26 @@ class TokenWriter:
         entries = {name: entries[name] for name in sorted(entries)}
         write_bytes(self.path / INDEX, _json(entries))
         return TokenStore(self.path)
+
+
+def write_video(store: Path, video: VideoTokens) -> Path:
+    """One video's file in a store, whole or not at all; whoever holds the store's TokenWriter takes it into the index
+    (`has`). The file."""
+    path = store / VIDEOS / file_name(video.name)
+    # Copies: sequences may be views of one another, which safetensors does not take.
+    tensors = {
+        f"offset_{offset}": tokens.half().clone(memory_format=torch.contiguous_format)
+        for offset, tokens in video.sequences.items()
+    }
+    tensors["exemplars"] = video.exemplars.half().contiguous()
+    tensors["exemplar_spans"] = torch.from_numpy(video.exemplar_spans.reshape(-1, 2).astype(np.float64))
+    # One metadata entry: safetensors keeps no order among several, and files must be reproducible.
+    about = json.dumps({"name": video.name, "step": video.step, "duration": video.duration})
+    try:
+        write_bytes(path, save(tensors, metadata={"video": about}))
+    except OutputError as error:
+        raise OutputError(f"{error}; what was written before is kept, run again to go on") from error
+    return path
 
 
 def read_layout(path: Path) -> TokenLayout:

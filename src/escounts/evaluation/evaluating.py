@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from escounts.batching.processes import TaskError, Worker, answers, divided
 from escounts.datasets.annotations import Dataset, VideoAnnotation
 from escounts.datasets.encoders import encode_command
 from escounts.datasets.labels import LABELS, label_path, load_labels
@@ -32,7 +33,13 @@ MODELS = "models"
 RELEASED_DATASETS = ("repcount", "repcount-open")
 
 Progress = Callable[[int, int, str], None]
-"""Called with (videos done, videos in all, name of the one in hand)."""
+"""Called with (videos done, videos in all, name of the newest)."""
+
+EvaluationTask = tuple[VideoAnnotation, Mapping[int, tuple[EvalSpec, Sequence[ExemplarChoice]]]]
+"""A video, and the evaluations (by their place) that lack it, each with its exemplars."""
+Counted = dict[int, Prediction | str]
+"""The row of each evaluation, or why there is none."""
+EvaluationProcess = Worker[EvaluationTask, Counted]
 
 
 @dataclass(frozen=True)
@@ -56,8 +63,11 @@ def evaluate_model(
     limit_videos: int | None = None,
     form: str = "csv",
     progress: Progress | None = None,
+    processes: Sequence[EvaluationProcess] = (),
 ) -> list[Evaluation]:
     """Count the videos of a split as each evaluation says; predictions go to `out`, one file per evaluation.
+
+    processes: that share the videos, each with the model (see evaluation_work); none: it is done here.
 
     A video is opened once for all evaluations. What was counted before and is not stale is not counted again; a video
     that is not there or cannot be read is named in the coverage, and the rest go on.
@@ -71,32 +81,36 @@ def evaluate_model(
     known = [file.known() for file in files]
     rows: list[list[tuple[str, Prediction]]] = [[] for _ in specs]
     missing: list[dict[str, str]] = [{} for _ in specs]
-    for done, video in enumerate(videos):
-        if progress:
-            progress(done, len(videos), video.name)
+    tasks: list[EvaluationTask] = []
+    prints: dict[str, str] = {}
+    for video in videos:
         now = model.fingerprint(video)
-        todo = []
-        for place in range(len(specs)):
+        todo = {}
+        for place, spec in enumerate(specs):
             fingerprint, row = known[place].get(video.name, ("", None))
             if row is not None and fingerprint == now:
                 rows[place].append((fingerprint, row))
-            else:
-                todo.append(place)
-        if not todo:
-            continue
-        if now is None:
-            for place in todo:
+            elif now is None:
                 missing[place][video.name] = "not here"
-            continue
-        counted = _count(model, video, {place: (specs[place], chosen[place][video.name]) for place in todo})
+            else:
+                todo[place] = spec, chosen[place][video.name]
+        if todo and now is not None:
+            prints[video.name] = now
+            tasks.append((video, todo))
+    done = len(videos) - len(tasks)
+    for (video, _), counted in _counted(model, tasks, processes):
+        done += 1
+        if progress:
+            progress(done, len(videos), video.name)
         for place, outcome in counted.items():
             if isinstance(outcome, str):
                 missing[place][video.name] = outcome
             else:
-                files[place].add(now, outcome)
-                rows[place].append((now, outcome))
-    if progress:
-        progress(len(videos), len(videos), "")
+                files[place].add(prints[video.name], outcome)
+                rows[place].append((prints[video.name], outcome))
+    order = {video.name: index for index, video in enumerate(videos)}
+    for mine in rows:
+        mine.sort(key=lambda kept: order[kept[1].name])
     found = []
     for spec, file, mine, absent in zip(specs, files, rows, missing, strict=True):
         coverage = Coverage(dataset.name, split, len(videos), len(mine), absent)
@@ -140,15 +154,33 @@ def _file(
     return PredictionFile(out / f"{dataset.name}-{split}-{spec.label}{some}.{form}", identity)
 
 
+def _counted(
+    model: EvaluatedModel, tasks: Sequence[EvaluationTask], processes: Sequence[EvaluationProcess]
+) -> Iterator[tuple[EvaluationTask, Counted]]:
+    """Every task with its outcomes, as they come."""
+    if not processes:
+        for task in tasks:
+            yield task, _count(model, *task)
+        return
+    for task, answer in answers(tasks, processes):
+        yield task, dict.fromkeys(task[1], _one_line(answer)) if isinstance(answer, TaskError) else answer
+
+
+def evaluation_work(model: str, place: ModelPlace, split: str) -> Callable[[EvaluationTask], Counted]:
+    """In a process: opens the model; each task is then a video's rows."""
+    opened = open_model(model, place, split=split)
+    return lambda task: _count(opened, *task)
+
+
 def _count(
     model: EvaluatedModel, video: VideoAnnotation, todo: Mapping[int, tuple[EvalSpec, Sequence[ExemplarChoice]]]
-) -> dict[int, Prediction | str]:
+) -> Counted:
     """The row of each evaluation, or why there is none."""
     try:
         count = model.open(video)
     except EscountsError as error:
         return dict.fromkeys(todo, _one_line(error))
-    found: dict[int, Prediction | str] = {}
+    found: Counted = {}
     for place, (spec, chosen) in todo.items():
         try:
             found[place] = count(spec, chosen)
@@ -176,6 +208,8 @@ def evaluate_named(
     limit_videos: int | None = None,
     form: str = "csv",
     progress: Progress | None = None,
+    jobs: int = 1,
+    devices: Sequence[str] = (),
 ) -> list[Evaluation]:
     """Any model on any dataset: what `escounts evaluate` does.
 
@@ -183,7 +217,8 @@ def evaluate_named(
     a run was trained on. root: its folder with labels and videos (videos: where these lie elsewhere); without it the
     labels beside the stored tokens are used. split: None for the one that published numbers are of, and for every
     video of a folder that the model did not learn from. out: where predictions go; None for the run's own folder, or
-    a place where `escounts table` finds them.
+    a place where `escounts table` finds them. jobs: processes that share the videos, on the devices in turn (on
+    `device` where none is given).
 
     >>> (found,) = evaluate_named("lite", "quva", root=Path("QUVA"))
     >>> found.coverage.text(), [row.predicted for row in found.rows]
@@ -202,8 +237,21 @@ def evaluate_named(
     place = ModelPlace(dataset, files, tokens, released, checkpoint, device)
     opened = open_model(model, place, split=chosen)
     folder = out or (run / "predictions" if run else Path("tables") / MODELS / Path(model).stem)
+    processes: Sequence[EvaluationProcess] = ()
+    if jobs > 1 or devices:
+        processes = divided(
+            evaluation_work, devices or (device,), jobs, lambda name: (model, replace(place, device=name), chosen)
+        )
     return evaluate_model(
-        opened, dataset, specs, folder, split=chosen, limit_videos=limit_videos, form=form, progress=progress
+        opened,
+        dataset,
+        specs,
+        folder,
+        split=chosen,
+        limit_videos=limit_videos,
+        form=form,
+        progress=progress,
+        processes=processes,
     )
 
 

@@ -41,7 +41,7 @@ class LiveEncoding(MultiRateEncoding):
         """start: the time of the first frame, in seconds. video: equal for two stretches of one source."""
         super().__init__(model, lambda _: (), start=start, video=video)
         self.store = LiveStore(self.store.grid)
-        self._cores = InferencePool(model.device)
+        self._cores = InferencePool(model.device, model.precision)
         views = dict.fromkeys([*model.views, *model.fast_views])
         self._views = [LiveViewEncoder(model.network, view, self.store, self._cores) for view in views]
         self._exemplars: dict[tuple[View, tuple[int, ...]], ExemplarKeysValues] = {}

@@ -18,6 +18,7 @@ from escounts.errors import VideoError
 from escounts.inference.frame_cache import FrameCache
 from escounts.inference.multi_rate_encoding import MultiRateEncoding
 from escounts.inference.views import BASE_RATE, View
+from escounts.nn.device import Precision
 from escounts.nn.heads import VIDEO_OUTPUTS, RateHeadConfig
 from escounts.nn.network import Network
 
@@ -46,13 +47,14 @@ class MultiRateModel:
         network: Network,
         *,
         device: torch.device | str = "cpu",
+        precision: Precision = "auto",
         calibration: Calibration | None = None,
         views: Sequence[View] = SLOW_VIEWS,
         fast_views: Sequence[View] = FAST_VIEWS,
         thorough_views: Sequence[View] = THOROUGH_VIEWS,
     ) -> None:
         self.name = name
-        self.device = torch.device(device)
+        self.device, self.precision = torch.device(device), precision
         self.network = network.to(self.device).eval()
         self.network.encoder.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.calibration = calibration or Calibration(calibrated=False)

@@ -119,7 +119,7 @@ class MultiRateEncoding:
         frames, kept = 0, self.store.cells
         meter = self.meter if self.frames else MotionMeter()  # once, however often it is read
         try:
-            with InferencePool(model.device) as cores:
+            with InferencePool(model.device, model.precision) as cores:
                 encoders = [ViewEncoder(model.network, view, self.store, cores) for view in views]
                 for image in self._read(progress):
                     frames += 1
@@ -315,7 +315,7 @@ class MultiRateEncoding:
         windows = [w for w in touched if w.offset is not None]
         batch = 1 if self.model.device.type == "cpu" else GPU_BATCH
         groups = [windows[index : index + batch] for index in range(0, len(windows), batch)]
-        with InferencePool(self.model.device) as cores:
+        with InferencePool(self.model.device, self.model.precision) as cores:
             keys_values = cores.submit(self._keys_values, view, exemplars).result()
             lasts = self._marked_cells(view, exemplars)
             maps = [cores.submit(self._maps, group, keys_values, lasts, assume_repeats) for group in groups]

@@ -16,7 +16,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import torch
 
-from escounts.nn.device import precision
+from escounts.nn.device import Precision, precision
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -54,8 +54,8 @@ class InferencePool:
     ...     futures = [cores.submit(encoder.image_features, images, 8) for images in chunks]
     """
 
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
+    def __init__(self, device: torch.device, wanted: Precision = "auto") -> None:
+        self.device, self.wanted = device, wanted
         self._pool: ThreadPoolExecutor | None = None
         self._waiting: deque[Future[Any]] = deque()
         self._pieces = 1
@@ -80,7 +80,7 @@ class InferencePool:
         """
 
         def run() -> R:
-            with torch.inference_mode(), precision(self.device):  # both hold for one thread only
+            with torch.inference_mode(), precision(self.device, self.wanted):  # both hold for one thread only
                 return work(*args, **options)
 
         if self._pool is None:

@@ -18,6 +18,7 @@ from escounts.nn.network import Network, NetworkConfig
 from escounts.zoo import store
 from escounts.zoo.catalogue import how_to_get_encoder
 from escounts.zoo.checkpoint import building, load_decoder, load_encoder, load_network
+from escounts.zoo.onnx_model import build_onnx_model
 from escounts.zoo.store import StoredWeights
 
 
@@ -44,10 +45,9 @@ def _exported(folder: Path, device: str) -> CountingModel:
     if device not in ("auto", "cpu"):
         raise ModelError(f"{folder}: an exported model runs on the CPU here; use --device cpu or auto, not {device}")
     try:
-        from escounts.zoo.onnx_model import build_onnx_model  # noqa: PLC0415 - the extra [onnx]
+        return build_onnx_model(folder)
     except ImportError as error:
         raise ModelError(f"{folder} needs ONNX Runtime ({error}); pip install 'escounts[onnx]'") from error
-    return build_onnx_model(folder)
 
 
 def _network(weights: StoredWeights, device: torch.device) -> tuple[Network, dict[str, str]]:

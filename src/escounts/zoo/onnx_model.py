@@ -7,10 +7,9 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
-import onnxruntime
 import torch
 from torch import Tensor, nn
 
@@ -48,10 +47,21 @@ def build_onnx_model(folder: Path) -> MultiRateModel:
     return MultiRateModel(described["name"], network, device="cpu", calibration=calibration)
 
 
-def _session(content: bytes) -> onnxruntime.InferenceSession:
+class Session(Protocol):
+    """What runs a graph: ONNX Runtime, or anything that takes arrays by name and gives arrays."""
+
+    def run(self, outputs: None, inputs: dict[str, np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
+        """All outputs of the graph."""
+        ...
+
+
+def _session(content: bytes) -> Session:
+    import onnxruntime  # noqa: PLC0415 - the extra [onnx]; the other half of this module needs none
+
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1  # windows go side by side, each on a core of its own
-    return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    session: Session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    return session
 
 
 def _tuples(options: Any) -> dict[str, Any]:
@@ -64,7 +74,7 @@ class OnnxEncoder(LiteEncoder):
     What it calls tokens has, behind the H·W tokens of a cell, one more: the cell's similarity feature.
     """
 
-    def __init__(self, config: LiteConfig, session: onnxruntime.InferenceSession) -> None:
+    def __init__(self, config: LiteConfig, session: Session) -> None:
         Encoder.__init__(self, LiteEncoder(config).spec)  # no weights of its own
         self._session = session
 
@@ -97,7 +107,7 @@ class OnnxExemplars(ExemplarKeysValues):
 class OnnxDecoder(Decoder):
     """The decoder's graph, asked as `Decoder` is."""
 
-    def __init__(self, config: DecoderConfig, session: onnxruntime.InferenceSession) -> None:
+    def __init__(self, config: DecoderConfig, session: Session) -> None:
         nn.Module.__init__(self)  # no weights of its own
         self.config = config
         self._session = session

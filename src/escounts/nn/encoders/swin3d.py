@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from escounts.nn.device import as_layers_take_it
 from escounts.nn.encoders.interface import IMAGENET_MEAN, IMAGENET_STD, Encoder, EncoderSpec
 from escounts.nn.encoders.public import SWIN3D_T, SWIN3D_T_AUTHORS, PublicWeights, Tensors
 from escounts.nn.encoders.vit import PatchEmbedding, linear_from_convolution
@@ -105,7 +106,8 @@ class WindowAttention(nn.Module):
         shift = tuple(s if w < n else 0 for s, w, n in zip(self.shift, window, extent, strict=True))
         padding = [-n % w for n, w in zip(extent, window, strict=True)]
         padded = tuple(n + p for n, p in zip(extent, padding, strict=True))
-        x = F.pad(tokens_BTHWC, (0, 0, 0, padding[2], 0, padding[1], 0, padding[0]))
+        # moved about as the layers take it: in half as many bytes where that is bf16
+        x = F.pad(as_layers_take_it(tokens_BTHWC), (0, 0, 0, padding[2], 0, padding[1], 0, padding[0]))
         mask_WNN = None
         if any(shift):
             x = x.roll([-s for s in shift], dims=(1, 2, 3))
@@ -122,7 +124,8 @@ class WindowAttention(nn.Module):
         query, key, value = self.qkv(x_MNC).view(count, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
         # a clipped window is indexed by the corner of the full table, as the public weights were trained
         index = self.relative_position_index[:length, :length]
-        bias = self.relative_position_bias_table[index].permute(2, 0, 1).to(query.dtype)
+        # contiguous: CUDA's fused kernels take no bias of another stride; all scores are then written out in float32
+        bias = self.relative_position_bias_table[index].permute(2, 0, 1).to(query.dtype).contiguous()
         if mask_WNN is not None:
             # windows beside heads, so that one mask serves the whole batch
             bias = (mask_WNN.to(bias.dtype)[:, None] + bias).flatten(0, 1)

@@ -1,0 +1,214 @@
+"""Tasks in processes of their own: whatever a task does to its process, the one who asked hears of it.
+
+Counting many videos, encoding and evaluating a dataset share this. What a process needs (a model) is prepared once; a
+process that dies or takes too long is replaced for the next task.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import queue
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing.connection import Connection
+from types import TracebackType
+from typing import Any, Generic, Protocol, TypeVar
+
+from escounts.errors import EscountsError
+
+T = TypeVar("T")
+A = TypeVar("A")
+Prepare = Callable[..., Callable[[T], A]]
+
+STARTING = 300.0
+"""Seconds that a process may take to get ready."""
+ATTEMPTS = 2
+"""A process that dies may not have died of the task it had."""
+
+
+class TaskError(EscountsError):
+    """Why a task has no answer: what it raised, how its process died, or that it took too long."""
+
+
+class Worker(Protocol[T, A]):
+    """What `answers` asks: one task at a time."""
+
+    def ask(self, task: T) -> A:
+        """The answer to a task; raises TaskError where that task has none."""
+        ...
+
+    def stop(self) -> None:
+        """End, whatever it is doing."""
+        ...
+
+
+class TaskProcess(Generic[T, A]):
+    """One process. prepare(*arguments) runs there once and gives the function that answers a task.
+
+    prepare: a function of a module, which the process imports. limit: seconds a task may take, None for ever.
+    threads: cores that torch may use there; all when None.
+
+    >>> with TaskProcess(open_model, "lite", "cpu") as process:
+    ...     answer = process.ask(task)
+    """
+
+    def __init__(
+        self, prepare: Prepare[T, A], *arguments: Any, limit: float | None = None, threads: int | None = None
+    ) -> None:
+        self._prepare, self._arguments = prepare, arguments
+        self._limit, self._threads = limit, threads
+        self._process: Any = None
+        self._pipe: Connection | None = None
+
+    def __enter__(self) -> TaskProcess[T, A]:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def ask(self, task: T) -> A:
+        """The answer; raises TaskError where the task has none, EscountsError where no task can have one."""
+        death = ""
+        for _ in range(ATTEMPTS):
+            self._start()
+            try:
+                return self._answer(task)
+            except (EOFError, OSError):
+                self._process.join(5)
+                death = _death(self._process.exitcode)
+                self.stop()
+        raise TaskError(death)
+
+    def _answer(self, task: T) -> A:
+        """What the process says; raises EOFError or OSError where it dies over it."""
+        assert self._pipe is not None
+        self._pipe.send(task)
+        if not self._pipe.poll(self._limit):
+            self.stop()
+            raise TaskError(f"not done within {self._limit:g} s; raise the limit to wait longer")
+        answer: A
+        answered, answer = self._pipe.recv()
+        if not answered:
+            raise TaskError(str(answer))
+        return answer
+
+    def stop(self) -> None:
+        """End the process, whatever it is doing."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+        self._process = self._pipe = None
+
+    def _start(self) -> None:
+        if self._process is not None and self._process.is_alive():
+            return
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        arguments = (theirs, self._prepare, self._arguments, self._threads)
+        self._process = context.Process(target=_serve, args=arguments, daemon=True)
+        self._process.start()
+        theirs.close()
+        try:
+            ready = self._pipe.poll(STARTING) and self._pipe.recv()
+        except EOFError:
+            self._process.join(5)
+            ready = f"getting ready: {_death(self._process.exitcode)}"
+        if ready != "ready":
+            self.stop()
+            raise EscountsError(ready or f"a process was not ready within {STARTING:g} s")
+
+
+def _serve(pipe: Connection, prepare: Prepare[Any, Any], arguments: tuple[Any, ...], threads: int | None) -> None:
+    """The process: prepares, answers each task; ends with the one who asks."""
+    if threads is not None:
+        import torch  # noqa: PLC0415 - a second of start-up that the driver need not spend
+
+        torch.set_num_threads(threads)
+    try:
+        work = prepare(*arguments)
+    except EscountsError as error:
+        pipe.send(str(error))
+        return
+    pipe.send("ready")
+    while True:
+        try:
+            task = pipe.recv()
+        except (EOFError, OSError, KeyboardInterrupt):
+            return
+        try:
+            answer = True, work(task)
+        except (EscountsError, OSError, MemoryError, RuntimeError) as error:
+            answer = False, str(error) or type(error).__name__
+        pipe.send(answer)
+
+
+def answers(
+    tasks: Sequence[T], workers: Sequence[Worker[T, A]], *, keep: Callable[[T, A | TaskError], None] | None = None
+) -> Iterator[tuple[T, A | TaskError]]:
+    """Tasks with their answers as they come, each worker at one of them. Closing it ends the workers.
+
+    keep: called with each as soon as it is there, in its worker's thread, before anyone takes it here.
+    """
+    waiting: queue.SimpleQueue[T] = queue.SimpleQueue()
+    for task in tasks:
+        waiting.put(task)
+    given: queue.SimpleQueue[tuple[T, A | TaskError] | BaseException | None] = queue.SimpleQueue()
+    closing = threading.Event()
+
+    def work(worker: Worker[T, A]) -> None:
+        try:
+            while not closing.is_set():
+                task = waiting.get_nowait()
+                answer: A | TaskError
+                try:
+                    answer = worker.ask(task)
+                except TaskError as error:
+                    answer = error
+                if closing.is_set():
+                    return  # the process was ended, not the task's fault
+                if keep is not None:
+                    keep(task, answer)
+                given.put((task, answer))
+        except queue.Empty:
+            given.put(None)
+        except BaseException as error:  # the driver's to raise
+            given.put(error)
+
+    threads = [threading.Thread(target=work, args=(worker,), daemon=True) for worker in workers]
+    try:
+        for thread in threads:
+            thread.start()
+        working = len(threads)
+        while working:
+            item = given.get()
+            if isinstance(item, BaseException):
+                raise item
+            if item is None:
+                working -= 1
+            else:
+                yield item
+    finally:
+        closing.set()
+        for worker in workers:
+            worker.stop()
+
+
+def divided(
+    prepare: Prepare[T, A], devices: Sequence[str], jobs: int, arguments: Callable[[str], tuple[Any, ...]]
+) -> list[TaskProcess[T, A]]:
+    """So many processes, at least one for every device, in turn on each of them; they share this machine's cores.
+
+    arguments: what prepare takes on a device.
+    """
+    count = max(jobs, len(devices))
+    threads = max(1, (os.cpu_count() or 1) // count)
+    places = [devices[index % len(devices)] for index in range(count)]
+    return [TaskProcess(prepare, *arguments(place), threads=threads) for place in places]
+
+
+def _death(code: int | None) -> str:
+    cause = f"signal {-code}: out of memory, or killed" if code is not None and code < 0 else f"exit code {code}"
+    return f"its process died ({cause})"

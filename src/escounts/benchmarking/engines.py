@@ -1,0 +1,237 @@
+"""One engine timed on one video: reading, encoder, decoder and all of it end to end.
+
+An engine is a model, on a device, in a precision, run by something. It is timed in a process of its own
+(`python -m escounts.benchmarking.engines`), so that its peak of memory is its own.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import nn
+
+from escounts.baselines.spectral import RATE, SIDE
+from escounts.benchmarking.costs import peak_megabytes, timed
+from escounts.benchmarking.footage import decode
+from escounts.counter import Counter, EncodedVideo
+from escounts.errors import EscountsError, ModelError
+from escounts.inference.multi_rate import MultiRateModel
+from escounts.inference.multi_rate_encoding import MultiRateEncoding
+from escounts.inference.paper_windows import PaperWindowModel
+from escounts.inference.views import BASE_RATE
+from escounts.nn.decoder import PAPER
+from escounts.nn.device import bf16_speedup
+from escounts.nn.encoders.registry import ENCODERS, build_encoder
+from escounts.nn.network import Network, NetworkConfig
+from escounts.results import CountResult
+from escounts.video import Frame, Video
+from escounts.zoo import catalogue
+from escounts.zoo.building import build_model
+from escounts.zoo.onnx_graphs import DecoderGraph, EncoderGraph
+from escounts.zoo.onnx_model import OnnxDecoder, OnnxEncoder
+
+T = TypeVar("T")
+
+PYTORCH, PLAIN, ONNX, TRANSFORMERS, NUMPY, DECODING = (
+    *("PyTorch", "PyTorch, written plainly", "ONNX Runtime", "transformers", "NumPy", "PyAV"),
+)
+
+
+@dataclass(frozen=True)
+class Engine:
+    """model: a name of `escounts models`, or an encoder of the paper, which gets random weights. precision: float32
+    or bf16. runs: what computes it, one of the words above. folder: an exported model, for ONNX Runtime."""
+
+    model: str
+    device: str = "cpu"
+    precision: str = "float32"
+    runs: str = PYTORCH
+    folder: str | None = None
+
+
+@dataclass(frozen=True)
+class Speed:
+    """What a video of so many `seconds` took an engine, in seconds: on the wall, and of all cores together.
+
+    Both by part: "end to end", "decoding" (reading frames as the model wants them), "encoder", "decoder", where the
+    engine has that part. start: building and loading the model, not in any of them."""
+
+    engine: Engine
+    seconds: float
+    wall: Mapping[str, float] = field(default_factory=dict)
+    processor: Mapping[str, float] = field(default_factory=dict)
+    start: float | None = None
+    peak_mb: float | None = None
+    count: float | None = None
+    error: str | None = None
+
+
+def measure(engine: Engine, path: Path) -> Speed:
+    """Time one engine on one video, in this process; what it lacks is the error of the Speed."""
+    video = Video(path)
+    speed = Speed(engine, video.info.duration)
+    try:
+        if engine.runs == DECODING:
+            parts = Parts(engine.device)
+            parts.time("decoding", lambda: decode(str(path)))
+            speed = parts.of(speed)
+        elif engine.runs == TRANSFORMERS:
+            speed = _transformers(speed)
+        else:
+            model, start, _ = timed(lambda: _model(engine))
+            speed = _counted(replace(speed, start=start), model, video)
+    except (EscountsError, ImportError, MemoryError, RuntimeError) as error:
+        return replace(speed, error=f"{type(error).__name__}: {error}".splitlines()[0])
+    return replace(speed, peak_mb=_peak(engine.device))
+
+
+def _model(engine: Engine) -> Any:
+    """The counting model of an engine; a ModelError where it can only lose."""
+    if engine.precision == "bf16" and (gain := bf16_speedup(torch.device(engine.device))) < 1:
+        raise ModelError(f"a product in bf16 takes {1 / gain:.1f} times as long as in float32 here")
+    if engine.model == "spectral":
+        return build_model(None, "cpu")
+    if engine.runs == ONNX:
+        return build_model(Path(str(engine.folder)), "cpu")
+    if engine.model in ENCODERS and engine.model != "lite":
+        return _paper_model(engine)
+    model = catalogue.build(engine.model, engine.device)
+    if isinstance(model, MultiRateModel):
+        model.precision = "bf16" if engine.precision == "bf16" else "float32"
+        if engine.runs == PLAIN:
+            return _plainly(model)
+    return model
+
+
+def _paper_model(engine: Engine) -> PaperWindowModel:
+    """An encoder and the decoder of the paper, with random weights: they take the time that trained ones take."""
+    encoder = build_encoder(engine.model)
+    decoder = replace(PAPER, in_channels=encoder.spec.channels, grid=(6, 6))
+    network = Network(NetworkConfig(engine.model, {}, decoder), encoder=encoder)
+    return PaperWindowModel(engine.model, network, device=engine.device)
+
+
+class GraphSession:
+    """A graph written plainly, run by PyTorch where ONNX Runtime would run its exported form."""
+
+    def __init__(self, graph: nn.Module) -> None:
+        self.graph = graph.eval()
+
+    def run(self, outputs: None, inputs: dict[str, np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
+        """All outputs of the graph."""
+        with torch.inference_mode():
+            found = self.graph(*(torch.from_numpy(array) for array in inputs.values()))
+        return [tensor.numpy() for tensor in found]
+
+
+def _plainly(model: MultiRateModel) -> MultiRateModel:
+    """The same arithmetic as the equations stand: attention as a softmax of a matrix, each window from its pixels."""
+    network = model.network
+    encoder = OnnxEncoder(network.encoder.config, GraphSession(EncoderGraph(network)))  # type: ignore[arg-type]
+    decoder = OnnxDecoder(network.decoder.config, GraphSession(DecoderGraph(network)))
+    plain = Network(network.config, encoder=encoder, decoder=decoder)
+    return MultiRateModel(model.name, plain, calibration=model.calibration)
+
+
+class Parts:
+    """The times of an engine's parts, as they are measured."""
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+        self.wall: dict[str, float] = {}
+        self.processor: dict[str, float] = {}
+
+    def time(self, part: str, work: Callable[[], T], *, times: float = 1.0) -> T:
+        """What the work gives; it took the part 1 / times of its time. A GPU has then done it."""
+
+        def done() -> T:
+            value = work()
+            if self._device != "cpu":
+                torch.cuda.synchronize()
+            return value
+
+        value, wall, processor = timed(done)
+        self.wall[part], self.processor[part] = times * wall, times * processor
+        return value
+
+    def of(self, speed: Speed) -> Speed:
+        """The speed with these times."""
+        return replace(speed, wall=self.wall, processor=self.processor)
+
+
+def _counted(speed: Speed, model: Any, video: Video) -> Speed:
+    """The parts of a counting model, each alone, and a whole count. On a GPU a first count warms up."""
+    counter, parts = Counter(model), Parts(speed.engine.device)
+    if speed.engine.device != "cpu":
+        counter.count(video)
+
+    def whole() -> tuple[EncodedVideo, CountResult]:
+        encoded = counter.encode(video)
+        return encoded, encoded.count()
+
+    encoded, result = parts.time("end to end", whole)
+    frames = parts.time("decoding", lambda: [frame.image for frame in _read(model, video)])
+    if isinstance(encoded.encoding, MultiRateEncoding):
+        encoding = MultiRateEncoding(model, lambda _: frames, start=0.0)
+        views = list(encoded.encoding.windows)
+        parts.time("encoder", lambda: encoding.encode(views))
+        parts.time("decoder", lambda: encoding.evidence())
+    else:
+        parts.time("decoder", lambda: encoded.encoding.estimate())
+    if isinstance(model, PaperWindowModel):
+        images = torch.from_numpy(np.stack([model.spec.cut(frames[0])] * model.spec.window_frames))[None]
+        batch = images.expand(model.batch, *images.shape[1:])
+        sequences = encoded.encoding.sequences  # type: ignore[attr-defined]
+        windows = sum(-(-sequence.cells // model.spec.cells) for sequence in sequences)
+        parts.time("encoder", lambda: model.tokens(batch), times=windows / model.batch)
+    return replace(parts.of(speed), count=result.raw_count)
+
+
+def _read(model: Any, video: Video) -> Iterable[Frame]:
+    """Frames as the model reads them."""
+    if isinstance(model, MultiRateModel):
+        size = model.network.encoder.spec.size
+        return video.frames(size=(size, size), rate=BASE_RATE)
+    if isinstance(model, PaperWindowModel):
+        size_ = model.spec.read_size(video.info.width, video.info.height)
+        return video.frames(size=size_, every=model.spec.every)
+    return video.frames(size=(SIDE, SIDE), rate=min(RATE, max(video.info.fps, 5.0)))
+
+
+def _transformers(speed: Speed) -> Speed:
+    """VideoMAE of the transformers library on one window of 64 raw frames at 30 per second, as long as that lasts."""
+    from transformers import VideoMAEConfig, VideoMAEModel  # noqa: PLC0415 - a rival; nothing else needs it
+
+    engine = speed.engine
+    model: nn.Module = VideoMAEModel(VideoMAEConfig())  # type: ignore[no-untyped-call]
+    model = model.eval().to(engine.device)
+    frames = torch.randn(1, 16, 3, 224, 224, device=engine.device)
+    low = torch.autocast(engine.device, torch.bfloat16) if engine.precision == "bf16" else nullcontext()
+    parts = Parts(engine.device)
+    with torch.inference_mode(), low:
+        model(frames)
+        parts.time("encoder", lambda: model(frames))
+    return replace(parts.of(speed), seconds=64 / 30)
+
+
+def _peak(device: str) -> float:
+    """Megabytes: of the GPU where it is one, else of this process."""
+    return peak_megabytes() if device == "cpu" else torch.cuda.max_memory_allocated() / 2**20
+
+
+def main() -> None:
+    """In the child: `python -m escounts.benchmarking.engines ENGINE VIDEO`, an Engine as JSON; prints a Speed."""
+    engine, path = Engine(**json.loads(sys.argv[1])), Path(sys.argv[2])
+    print(json.dumps(asdict(measure(engine, path))))
+
+
+if __name__ == "__main__":
+    main()

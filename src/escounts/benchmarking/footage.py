@@ -1,0 +1,69 @@
+"""Footage to be timed on, drawn here: 720p30 of a block that goes up and down before a textured wall."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import av
+import numpy as np
+
+from escounts.atomic_files import atomic_file
+
+SEGMENT_SECONDS, RATE = 10, 30
+REPETITIONS_A_SEGMENT = 5
+FAST_REPETITIONS_A_SEGMENT = 25
+"""A repetition in 0.4 s: what the default model encodes at its fast view, too."""
+
+
+def segment(
+    path: Path, repetitions: int = REPETITIONS_A_SEGMENT, *, size: tuple[int, int] = (1280, 720), seconds: int = 10
+) -> Path:
+    """Ten seconds of 720p30 with so many repetitions in ten seconds, with film grain; size: (width, height)."""
+    if path.exists():
+        return path
+    width, height = size
+    rng = np.random.default_rng(0)
+    wall = np.kron(rng.integers(60, 150, (height // 8, width // 8, 3)), np.ones((8, 8, 1))).astype(np.int16)
+    grain = [rng.normal(0, 4, (height // 8 * 8, width // 8 * 8, 1)).astype(np.int16) for _ in range(8)]
+    tall, left, wide, margin = height * 7 // 18, width * 3 // 8, width * 7 // 32, height // 36
+    with atomic_file(path) as partial, av.open(str(partial), "w", format="mp4") as container:
+        stream = container.add_stream("libx264", rate=RATE, options={"preset": "veryfast", "crf": "26", "g": "60"})
+        stream.width, stream.height, stream.pix_fmt = wall.shape[1], wall.shape[0], "yuv420p"
+        for index in range(seconds * RATE):
+            phase = repetitions * index / (SEGMENT_SECONDS * RATE)
+            picture = wall.copy()
+            top = int((height - tall - 2 * margin) * (0.5 + 0.5 * np.cos(2 * np.pi * phase))) + margin
+            picture[top : top + tall, left : left + wide] = (220, 160, 60)
+            picture = np.clip(picture + grain[index % 8], 0, 255).astype(np.uint8)
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
+        container.mux(stream.encode(None))
+    return path
+
+
+def looped(source: Path, path: Path, times: int) -> Path:
+    """The same packets again and again with later times: a long video without encoding."""
+    if path.exists():
+        return path
+    with av.open(str(source)) as reader:
+        stream = reader.streams.video[0]
+        packets = [packet for packet in reader.demux(stream) if packet.size]
+        assert stream.time_base is not None
+        span = int(SEGMENT_SECONDS / stream.time_base)
+        with atomic_file(path) as partial, av.open(str(partial), "w", format="mp4") as writer:
+            out = writer.add_stream_from_template(stream)
+            stamps = [(packet.pts or 0, packet.dts or 0) for packet in packets]
+            for turn in range(times):
+                for packet, (pts, dts) in zip(packets, stamps, strict=True):
+                    packet.stream = out
+                    packet.pts, packet.dts = pts + turn * span, dts + turn * span
+                    packet.time_base = stream.time_base
+                    writer.mux(packet)
+    return path
+
+
+def decode(path: str) -> float:
+    """Pure decoding: every frame, no conversion; how many there were."""
+    with av.open(path) as container:
+        stream = container.streams.video[0]
+        stream.thread_type = "AUTO"
+        return float(sum(1 for _ in container.decode(stream)))

@@ -1,0 +1,93 @@
+"""`escounts bench`: what it times, what it says of it, and that rivals compute the same."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+
+from escounts.benchmarking import table
+from escounts.benchmarking.engines import DECODING, NUMPY, ONNX, PLAIN, Engine, Speed, _plainly, measure
+from escounts.benchmarking.footage import segment
+from escounts.cli import app
+from escounts.errors import EscountsError
+from escounts.inference.multi_rate import MultiRateModel
+from escounts.nn.lite import LITE_TINY
+from escounts.nn.network import Network
+
+
+@pytest.fixture(scope="module")
+def video(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return segment(tmp_path_factory.mktemp("footage") / "small.mp4", size=(128, 96), seconds=3)
+
+
+def test_the_plainly_written_model_counts_the_same() -> None:
+    torch.manual_seed(0)
+    model = MultiRateModel("tiny", Network(LITE_TINY))
+    images = [np.roll(np.full((64, 64, 3), 40, np.uint8) + (np.arange(64) % 9 == 0)[:, None, None], t, 0)
+              for t in range(120)]  # fmt: skip
+    counted = [one.encode_images(images).estimate().density.values for one in (model, _plainly(model))]
+    assert counted[0].sum() > 0
+    np.testing.assert_allclose(*counted, atol=1e-4)
+
+
+def test_each_part_is_timed(video: Path) -> None:
+    speed = measure(Engine("spectral", runs=NUMPY), video)
+    assert speed.error is None and speed.seconds == pytest.approx(3, abs=0.1)
+    assert set(speed.wall) == set(speed.processor) == {"end to end", "decoding", "decoder"}
+    assert all(seconds > 0 for seconds in speed.wall.values())
+    alone = measure(Engine("decoding alone", runs=DECODING), video)
+    assert set(alone.wall) == {"decoding"} and alone.processor["decoding"] > 0
+
+
+def test_what_does_not_run_is_a_row_that_says_why(video: Path) -> None:
+    speed = measure(Engine("lite", runs=ONNX, folder="nowhere"), video)
+    assert speed.error is not None and "nowhere" in speed.error
+    shown = table.markdown(table.Bench("a processor", None, "versions", 1, (speed,)))
+    assert "no GPU" in shown and "did not run: ModelError" in shown
+
+
+def test_rows_show_video_per_second() -> None:
+    wall = {"end to end": 5.0, "decoding": 2.0, "encoder": 0.5}
+    speed = Speed(Engine("lite"), 60.0, wall, {"end to end": 10.0}, start=1.5, peak_mb=471.4, count=30.08)
+    found = table.Bench("a processor", "H200", "versions", 1, (speed,))
+    row = table.markdown(found).splitlines()[-1]
+    assert row == "| `lite` | cpu | float32 | PyTorch | 12 | 30 | 120 | – | 1.5 | 471 | 30.08 |"
+    row = table.markdown(found, by_processor=True).splitlines()[-1]
+    assert row == "| `lite` | cpu | float32 | PyTorch | 6 | – | – | – | 1.5 | 471 | 30.08 |"
+
+
+def test_rounds_become_their_median() -> None:
+    turns = [Speed(Engine("lite"), 60.0, {"decoding": s}, {"decoding": 2 * s}, peak_mb=s) for s in (5.0, 9.0, 4.0)]
+    middle = table.median(turns)
+    assert middle.wall == {"decoding": 5.0} and middle.processor == {"decoding": 10.0} and middle.peak_mb == 9.0
+
+
+def test_engines_of_a_cpu() -> None:
+    quick = table.engines_here("cpu", quick=True)
+    assert [engine.model for engine in quick] == ["decoding alone", "spectral", "lite"]
+    every = table.engines_here("cpu", exported="folder")
+    assert {engine.runs for engine in every} >= {PLAIN, ONNX} and {"bf16", "float32"} == {e.precision for e in every}
+    with pytest.raises(EscountsError, match="it takes auto, cpu or cuda"):
+        table.engines_here("tpu")
+
+
+def test_the_command_times_a_video(video: Path) -> None:
+    done = CliRunner().invoke(
+        app, ["bench", "--quick", "--json", "--device", "cpu", "--video", str(video)], catch_exceptions=False
+    )
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert [row["error"] for row in found["rows"]] == [None] * 3
+    lite = found["rows"][-1]
+    assert lite["engine"]["model"] == "lite" and lite["wall"]["encoder"] > 0 and lite["peak_mb"] > 100
+
+
+def test_bf16_is_left_out_where_it_loses(video: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("escounts.benchmarking.engines.bf16_speedup", lambda device: 0.125)
+    speed = measure(Engine("lite", precision="bf16"), video)
+    assert not speed.wall and speed.error is not None
+    assert "a product in bf16 takes 8.0 times as long as in float32 here" in speed.error
