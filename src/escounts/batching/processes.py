@@ -19,6 +19,8 @@ from escounts.errors import EscountsError
 
 T = TypeVar("T")
 A = TypeVar("A")
+Asked = TypeVar("Asked", contravariant=True)
+Answered = TypeVar("Answered", covariant=True)
 Prepare = Callable[..., Callable[[T], A]]
 
 STARTING = 300.0
@@ -31,10 +33,10 @@ class TaskError(EscountsError):
     """Why a task has no answer: what it raised, how its process died, or that it took too long."""
 
 
-class Worker(Protocol[T, A]):
+class Worker(Protocol[Asked, Answered]):
     """What `answers` asks: one task at a time."""
 
-    def ask(self, task: T) -> A:
+    def ask(self, task: Asked) -> Answered:
         """The answer to a task; raises TaskError where that task has none."""
         ...
 
