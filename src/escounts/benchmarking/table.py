@@ -10,11 +10,11 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from importlib.metadata import version
 from pathlib import Path
 
 import torch
 
-from escounts import __version__
 from escounts.benchmarking.costs import processor_name
 from escounts.benchmarking.engines import DECODING, NUMPY, ONNX, PLAIN, TRANSFORMERS, Engine, Speed
 from escounts.benchmarking.footage import looped, segment
@@ -68,7 +68,7 @@ def bench(
                 report(turn * len(engines) + index, rounds * len(engines), f"{engine.model}, {engine.runs}")
             turns[engine].append(in_child(engine, brief if engine.model in RIVALS else long))
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
-    versions = f"escounts {__version__}, PyTorch {torch.__version__}"
+    versions = f"escounts {version('escounts')}, PyTorch {torch.version('escounts')}"
     return Bench(processor_name(), gpu, versions, rounds, tuple(median(speeds) for speeds in turns.values()))
 
 
@@ -107,7 +107,7 @@ def exported(folder: Path) -> str | None:
     if not isinstance(model, MultiRateModel):
         return None
     weights = catalogue.find().checkpoint
-    target = folder / f"onnx-{__version__}-{weights.stat().st_mtime_ns if weights else 0}"
+    target = folder / f"onnx-{version('escounts')}-{weights.stat().st_mtime_ns if weights else 0}"
     if not (target / DESCRIPTION).is_file():  # it is written last
         export_onnx(model, target)
     return str(target)
