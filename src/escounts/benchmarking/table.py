@@ -68,7 +68,7 @@ def bench(
                 report(turn * len(engines) + index, rounds * len(engines), f"{engine.model}, {engine.runs}")
             turns[engine].append(in_child(engine, brief if engine.model in RIVALS else long))
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
-    versions = f"escounts {version('escounts')}, PyTorch {torch.version('escounts')}"
+    versions = f"escounts {version('escounts')}, PyTorch {torch.__version__}"
     return Bench(processor_name(), gpu, versions, rounds, tuple(median(speeds) for speeds in turns.values()))
 
 
