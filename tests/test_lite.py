@@ -10,7 +10,10 @@ from safetensors import safe_open
 
 import escounts
 from escounts.counter import Counter
+from escounts.inference.multi_rate import MultiRateModel
 from escounts.synthetic import Generator, GeneratorConfig
+from escounts.synthetic.coded import StillRecipe, coded_still
+from escounts.video import Video
 from escounts.zoo import catalogue
 
 CALM = GeneratorConfig(
@@ -98,3 +101,39 @@ def test_a_frozen_picture_repeats_nothing(lite: Counter) -> None:
     still = np.random.default_rng(0).integers(0, 255, (128, 128, 3), dtype=np.uint8)
     estimate = lite.model.encode_images([still] * 150).estimate()  # type: ignore[attr-defined]
     assert round(estimate.density.count) == 0
+
+
+def scene() -> np.ndarray:
+    """The first frame of the sample, as a photograph."""
+    return next(iter(Video(SAMPLE).frames())).image
+
+
+@pytest.mark.parametrize("clock", [False, True], ids=["photograph", "running clock"])
+@pytest.mark.parametrize("codec", ["libx264", "mpeg4", "mpeg2video", "libvpx-vp9"])
+def test_a_still_through_a_codec_is_not_counted(lite: Counter, codec: str, clock: bool) -> None:
+    recipe = StillRecipe(codec, height=240, rate=30, gop=12, quality=0.7, fade=0.0, clock=clock, seed=5)
+    assert isinstance(lite.model, MultiRateModel)
+    estimate = lite.model.encode_images(coded_still(scene(), recipe, size=128, seconds=8)).estimate()
+    assert round(estimate.density.count) == 0
+
+
+def test_a_slow_fade_is_not_counted(lite: Counter) -> None:
+    recipe = StillRecipe("mpeg4", height=240, rate=30, gop=12, quality=0.7, fade=80.0, clock=False, seed=5)
+    assert isinstance(lite.model, MultiRateModel)
+    estimate = lite.model.encode_images(coded_still(scene(), recipe, size=128, seconds=8)).estimate()
+    assert round(estimate.density.count) == 0
+
+
+def test_a_frozen_ending_adds_nothing(lite: Counter) -> None:
+    frames = [frame.image for frame in Video(SAMPLE).frames(size=(128, 128), rate=30.0)]
+    recipe = StillRecipe("mpeg4", height=240, rate=30, gop=12, quality=0.7, fade=0.0, clock=False, seed=5)
+    frozen = coded_still(frames[-1], recipe, size=128, seconds=10)
+    assert isinstance(lite.model, MultiRateModel)
+    assert round(lite.model.encode_images(np.stack([*frames, *frozen])).estimate().density.count) == 8
+
+
+def test_the_plain_sample_is_counted_surely(lite: Counter) -> None:
+    result = lite.count(SAMPLE)
+    assert result.count == 8 and not result.unsure
+    assert [one.unit for one in result.hypotheses] == ["cycle", "side", None]
+    assert sum(one.p for one in result.hypotheses) == pytest.approx(1.0, abs=1e-3)
