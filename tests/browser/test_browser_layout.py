@@ -33,6 +33,11 @@ def test_video_timeline_and_verdict_fit_a_laptop(
         for part in ("#screen", "#verdict", "#timeline-card", "#recount" if mode != "correct" else "#save-labels"):
             inside(page, part, 800)
         assert page.evaluate("document.documentElement.scrollWidth") <= 1280
+        said = {"labels-state": "Saved: 120", "recount-time": "in 777 ms"}
+        page.evaluate(
+            "(said) => { for (const id in said) document.getElementById(id).textContent = said[id]; }", said
+        )
+        assert page.locator(".transport").evaluate("(node) => node.clientHeight") < 50, "it stays in one line"
         verdict = page.locator("#verdict")
         assert verdict.evaluate("(node) => node.scrollHeight <= node.clientHeight + 1"), "all of it is in view"
 

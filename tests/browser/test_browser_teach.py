@@ -14,7 +14,14 @@ from serving import Client, eventually
 
 VIDEOS = [
     {"video": "1", "name": "one.mp4", "labelled": 8, "before": 4, "after": 8, "fitted": 8},
-    {"video": "2", "name": "two.mp4", "labelled": 6, "before": 3, "after": 5, "fitted": 6},
+    {
+        "video": "2",
+        "name": "two-with-a-name-too-long-for-phones.mp4",
+        "labelled": 6,
+        "before": 3,
+        "after": 5,
+        "fitted": 6,
+    },
 ]
 MESSAGE = "of 2 videos 1 is counted right (before: 0)"
 
@@ -127,6 +134,12 @@ def test_it_is_taught_with_three_labelled_videos(page: Page, client: Client, lab
     expect(rows.nth(0)).to_have_text("one.mp4848")
     expect(rows.nth(0).locator("td").nth(3)).to_have_class("right")
     expect(rows.nth(1).locator("td").nth(3)).to_have_class("wrong")
+    page.set_viewport_size({"width": 390, "height": 844})
+    rights = page.evaluate(
+        "['#teach-rows td:nth-child(4)', '#teach-dialog'].map("
+        "(part) => document.querySelector(part).getBoundingClientRect().right)"
+    )
+    assert rights[0] <= rights[1], "what it learnt is in view on a phone"
 
 
 def test_the_new_model_is_chosen_by_its_name(page: Page, client: Client, other_clip: Path) -> None:

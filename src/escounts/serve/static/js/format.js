@@ -53,7 +53,9 @@ export function drawn(name, attributes = {}, ...children) {
 
 export const byId = (id) => document.getElementById(id);
 
+/** Said once: the same words again stay as long as if they were new. */
 export function toast(message) {
+  [...byId("toasts").children].find((shown) => shown.textContent === message)?.remove();
   const node = element("div", { class: "toast" }, message);
   byId("toasts").append(node);
   setTimeout(() => node.remove(), 7000);

@@ -125,7 +125,7 @@ export class Prompt {
     try {
       const job = await this.followed(await api.count(video, request));
       const seconds = (performance.now() - began) / 1000;
-      if (job.state === "done") took = `Counted in ${seconds < 1 ? `${Math.round(seconds * 1000)} ms` : `${seconds.toFixed(1)} s`}`;
+      if (job.state === "done") took = `in ${seconds < 1 ? `${Math.round(seconds * 1000)} ms` : `${seconds.toFixed(1)} s`}`;
       if (video === this.video) await this.onResult(job);
     } catch (error) {
       toast(error.message);
