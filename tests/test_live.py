@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import math
+import socket
+import subprocess
 import sys
 from collections.abc import Iterator
 from itertools import pairwise
@@ -16,7 +18,7 @@ from command import run
 from movies import write_movie
 
 import escounts
-from escounts import live
+from escounts import live, stream
 from escounts.counter import Counter
 from escounts.errors import ExemplarError, ModelError
 from escounts.inference.multi_rate import MultiRateModel
@@ -129,3 +131,85 @@ def test_the_command_says_what_is_wrong_in_one_line(
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     done = run(capsys, monkeypatch, "watch", "missing.mp4")
     assert done.code == 2 and done.err == "escounts: missing.mp4: no such file\n"
+
+
+SERVER = """
+import http.server, sys, time
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        data, began = open(sys.argv[2], "rb").read(), time.monotonic()
+        for part in range(100):  # as fast as it was filmed
+            time.sleep(max(0, began + part * float(sys.argv[3]) / 100 - time.monotonic()))
+            self.wfile.write(data[len(data) * part // 100 : len(data) * (part + 1) // 100])
+            self.wfile.flush()
+        time.sleep(600)
+    def log_message(self, *arguments): pass
+http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+"""
+
+
+def watch_through_restarts(
+    counter: Counter, folder: Path, monkeypatch: pytest.MonkeyPatch, *, restarts: int, seconds: float
+) -> list[LiveEvent]:
+    """Watch a server's stream of a swing each 1.2 s; it is killed (-9) and started again so many times."""
+    monkeypatch.setattr(stream, "STALLED", 2.0)
+    path = folder / "live.ts"
+    pictures = (frame.image for frame in swinging(seconds))
+    write_movie(path, pictures, rate=30, container_format="mpegts", options={"g": "15", "bf": "0"})
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-c", SERVER, str(port), str(path), str(seconds)]
+    server = subprocess.Popen(command)
+    left, since, away = restarts, 0.0, False
+    watching: live.Watch | None = None
+    events: list[LiveEvent] = []
+    try:
+        while watching is None:
+            try:
+                socket.create_connection(("127.0.0.1", port), 1).close()
+                watching = escounts.watch(f"http://127.0.0.1:{port}/live.ts", model=counter)
+            except OSError:
+                assert server.poll() is None
+        for event in watching:
+            events.append(event)
+            if event.kind == "gap":
+                since, away = event.end or 0.0, False
+            if away or event.time - since < 0.7 * seconds:
+                continue
+            if left == 0:
+                watching.close()
+            else:
+                server.kill()
+                server.wait()
+                server = subprocess.Popen(command)
+                left, away = left - 1, True
+    finally:
+        server.kill()
+        server.wait()
+    return events
+
+
+def check_restarts(events: list[LiveEvent], restarts: int, seconds: float) -> None:
+    gaps = [event for event in events if event.kind == "gap"]
+    counts = [event.count for event in events]
+    print(f"counts at the gaps: {[gap.count for gap in gaps]}, at the end {counts[-1]}")
+    print(f"gaps: {[(round(gap.start or 0, 1), round(gap.end or 0, 1), gap.reason) for gap in gaps]}")
+    assert len(gaps) >= restarts and counts == sorted(counts)
+    assert all(a.end <= b.start for a, b in pairwise(gaps))  # type: ignore[operator]
+    assert counts[-1] > gaps[-1].count >= gaps[0].count > 0, "it goes on after each of them"
+
+
+def test_a_stream_server_that_is_killed_leaves_gaps_and_the_count_goes_on(
+    counter: Counter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_restarts(watch_through_restarts(counter, tmp_path, monkeypatch, restarts=1, seconds=6.0), 1, 6.0)
+
+
+@pytest.mark.release
+def test_a_stream_server_that_is_killed_five_times(
+    counter: Counter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_restarts(watch_through_restarts(counter, tmp_path, monkeypatch, restarts=5, seconds=12.0), 5, 12.0)

@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from command import spawn
+from command import finish, spawn
 from movies import levels, write_movie
 
 import escounts
-from escounts.batching import local
+from escounts.batching import local, processes
 from escounts.batching.rows import ResultFolder
 from escounts.batching.tasks import Settings, find_tasks
 from escounts.batching.worker import CountingProcess
@@ -110,6 +111,37 @@ def test_a_video_that_takes_too_long_and_a_killed_process_cost_one_row(tmp_path:
         assert process.count(good)["status"] == "counted"
 
 
+def test_a_process_that_is_killed_while_it_loads_the_model_costs_no_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_movie(tmp_path / "good.mp4", levels(40, step=40))
+    (good,) = find_tasks([tmp_path / "good.mp4"], SPECTRAL)
+    starts: list[int] = []
+    prepared = CountingProcess._prepared
+
+    def killed_at_first(self: CountingProcess) -> str:
+        starts.append(1)
+        if len(starts) == 1:
+            with monkeypatch.context() as patch:
+                patch.setattr(processes, "STARTING", 0.0)
+                prepared(self)  # it has just begun
+            self._process.kill()
+            self._process.join()
+            return "killed"
+        return prepared(self)
+
+    monkeypatch.setattr(CountingProcess, "_prepared", killed_at_first)
+    with CountingProcess(SPECTRAL) as process:
+        assert process.count(good)["status"] == "counted" and len(starts) == 2
+
+
+def test_a_script_without_the_guard_that_processes_need_is_told_so(videos: Path, tmp_path: Path) -> None:
+    script = tmp_path / "mine.py"
+    script.write_text(f"import escounts\nescounts.batch([{str(videos / 'a')!r}])\n")
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1 and "begins with `if __name__" in done.stderr.splitlines()[-1]
+
+
 def test_nothing_to_count_and_unknown_models_are_said_at_once(tmp_path: Path) -> None:
     with pytest.raises(VideoError, match="no videos there"):
         escounts.batch([tmp_path], out=tmp_path / "out")
@@ -123,6 +155,27 @@ def test_addresses_go_through_fsspec(videos: Path, tmp_path: Path) -> None:
     table = escounts.batch([f"file://{videos}/a"], out=out, settings=SPECTRAL, jobs=1)
     (only,) = table.to_pylist()
     assert only["video"] == f"file://{videos}/a/v.mp4" and only["status"] == "counted"
+
+
+def test_without_a_place_for_results_the_table_is_all_there_is(videos: Path) -> None:
+    table = escounts.batch([videos / "a"], settings=SPECTRAL)
+    assert table["status"].to_pylist() == ["counted"]
+
+
+@pytest.mark.parametrize(("package", "extra", "more"), [("pyarrow", "batch", ()), ("ray", "ray", ("--ray", "local"))])
+def test_a_missing_package_is_said_in_one_line_with_the_command_that_installs_it(
+    package: str, extra: str, more: tuple[str, ...], videos: Path, tmp_path: Path
+) -> None:
+    hidden = (
+        "import importlib.util as u, sys\n"
+        f"found = u.find_spec\nu.find_spec = lambda name, *a: None if name == {package!r} else found(name, *a)\n"
+        f"sys.modules[{package!r}] = None"
+    )
+    done = finish(spawn("batch", videos, "--out", tmp_path / "out", "--model", "spectral", *more, before=hidden))
+    assert done.code == 2 and len(done.err.splitlines()) == 1, done.err
+    assert done.err.startswith("escounts: ") and f"[{extra}]'" in done.err and "pip install" in done.err
+    helped = finish(spawn("batch", "--help", before=hidden))
+    assert helped.code == 0 and "one row per video" in helped.out
 
 
 def _written(out: Path) -> Iterator[str]:

@@ -21,6 +21,7 @@ import pytest
 from movies import bouncing, write_movie
 from release_figures import SEED, Tally, share_of
 
+from escounts.batching.rows import ResultFolder
 from escounts.zoo.checkpoint import read_checkpoint
 
 CI_KILLS, RELEASE_KILLS, RELEASE_PARTS = 5, 100, 10
@@ -33,6 +34,7 @@ class Zygote:
 
     def __init__(self, log: Path) -> None:
         self.log = log
+        log.touch()
         self._process = subprocess.Popen(
             [sys.executable, str(Path(__file__).with_name("zygote.py")), str(log)],
             stdin=subprocess.PIPE,
@@ -116,6 +118,11 @@ def evaluated(out: Path) -> dict[str, str]:
     return {path.name: path.read_text() for path in sorted(out.glob("predictions/*.csv"))}
 
 
+def batched(out: Path) -> list[dict[str, Any]]:
+    assert not list((out / "rows").iterdir())
+    return ResultFolder(str(out)).table().drop_columns(["spent"]).to_pylist()
+
+
 def commands(videos: Path, finished_run: Path | None) -> dict[str, Command]:
     train = ["train", "folder", "--root", str(videos), "--init", "none", "--steps", "4", "--batch", "2"]
     return {
@@ -126,6 +133,9 @@ def commands(videos: Path, finished_run: Path | None) -> dict[str, Command]:
             lambda out: ["encode", "folder", "--root", str(videos), "--tokens", str(out), "--encoder", "patches",
                          "--device", "cpu"],
             encoded,
+        ),
+        "batch": Command(
+            lambda out: ["batch", str(videos), "--out", str(out), "--model", "spectral", "--jobs", "1"], batched
         ),
         "train": Command(lambda out: [*train, "--device", "cpu", "--out", str(out)], trained),
         "evaluate": Command(
@@ -198,7 +208,49 @@ def prepared(name: str, run: Path, out: Path) -> Path:
     return out
 
 
-KILLED = ["count", "encode", "train", "evaluate"]
+KILLED = ["count", "encode", "batch", "train", "evaluate"]
+
+
+def said(zygote: Zygote, arguments: list[str], **options: float) -> tuple[int, list[str]]:
+    """Exit code and the whole JSON lines that a command printed."""
+    before = zygote.log.stat().st_size
+    code = zygote.run(arguments, **options)
+    with zygote.log.open() as file:
+        file.seek(before)
+        return code, [line for line in file if line.startswith("{") and line.endswith("\n")]
+
+
+def watch_storm(kills: int, seed: int, videos: Path, zygote: Zygote) -> Tally:
+    """Kill `watch` so often: what it had printed is the beginning of what a whole run prints, line by line."""
+    arguments = ["watch", str(videos / "v0.mp4"), "--json", "--speed", "inf", "--device", "cpu"]
+    code, whole = said(zygote, arguments)
+    assert code == 0 and json.loads(whole[-1])["kind"] == "end", whole
+    began = time.monotonic()
+    assert said(zygote, arguments) == (0, whole)
+    seconds = time.monotonic() - began  # of the second run: the first one waits for the zygote's imports
+    dice, tally = random.Random(seed), Tally()
+    for _ in range(kills):
+        moment = dice.uniform(0.1, 1.0) * seconds
+        code, lines = said(zygote, arguments, kill_after=moment)
+        tally.cases += 1
+        tally.note("killed", int(code == -9))
+        if lines != whole[: len(lines)]:
+            tally.failures.append(("lost", f"watch, killed after {moment:.3f} s: {lines}"))
+    return tally
+
+
+def test_a_killed_watch_said_nothing_that_a_whole_one_does_not_say(videos: Path, zygote: Zygote) -> None:
+    tally = watch_storm(CI_KILLS, 5, videos, zygote)
+    assert tally.failures == [] and tally.notes["killed"] > 0
+
+
+@pytest.mark.release
+@pytest.mark.parametrize("part", range(RELEASE_PARTS))
+def test_watch_is_killed_a_hundred_times(part: int, videos: Path, zygote: Zygote) -> None:
+    kills = share_of(RELEASE_KILLS // RELEASE_PARTS)
+    tally = watch_storm(kills, 100 + RELEASE_PARTS * SEED + part, videos, zygote)
+    tally.publish("kill -9 in watch")
+    assert tally.failures == []
 
 
 @pytest.mark.parametrize("name", KILLED)

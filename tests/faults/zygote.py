@@ -5,6 +5,7 @@ Each line on stdin is a JSON list of arguments; "PID" comes back when the child 
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
@@ -26,6 +27,7 @@ def main() -> None:
         if child == 0:
             os.dup2(log, 1)
             os.dup2(log, 2)
+            sys.stdin = io.StringIO()  # the next command is not the child's to read
             sys.argv = ["escounts", *json.loads(line)]
             try:
                 command()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from escounts.batching.processes import TaskError, answers
@@ -11,6 +13,7 @@ from escounts.batching.rows import GATHERED, ResultFolder, Row
 from escounts.batching.tasks import Settings, Task, find_tasks
 from escounts.batching.worker import CountingProcess
 from escounts.errors import EscountsError
+from escounts.extras import install_command
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -18,11 +21,14 @@ if TYPE_CHECKING:
 Report = Callable[[int, int, str], None]
 """Called with (videos done, videos in all, the newest one)."""
 
+SHARED = 3600.0
+"""Seconds after which a partial file in a folder that several machines write to was left by a killed one."""
+
 
 def batch(
     videos: Iterable[str | os.PathLike[str]],
     *,
-    out: str | os.PathLike[str],
+    out: str | os.PathLike[str] | None = None,
     settings: Settings | None = None,
     jobs: int | None = None,
     ray: str | None = None,
@@ -32,13 +38,24 @@ def batch(
     """Count videos, folders of videos or addresses of either; the table of results, one row per video.
 
     out: folder or address for the results; a video that has a row there is not counted again, unless it or the
-    settings changed (or, with retry_errors, the row is an error). jobs: processes at a time, one per two cores when
-    None. ray: the address of a Ray cluster ("auto": the one this machine belongs to, "local": one of its own), for
-    the extra [ray].
+    settings changed (or, with retry_errors, the row is an error). Without it, nothing is kept but the table that is
+    returned. settings: `escounts.batching.tasks.Settings`, the default model when None. jobs: processes at a time,
+    one per two cores when None. ray: the address of a Ray cluster ("auto": the one this machine belongs to, "local":
+    one of its own), for the extra [ray].
+
+    >>> for row in escounts.batch(["videos/"], out="results/").to_pylist():
+    ...     print(row["video"], row["count"], row["error"])
     """
+    for package, extra in [("pyarrow", "batch"), *([("ray", "ray")] if ray else [])]:
+        if find_spec(package) is None:
+            raise EscountsError(f"this needs {package}: {install_command(extra)}")
+    if out is None:
+        with tempfile.TemporaryDirectory(prefix="escounts-") as kept:
+            return batch(videos, out=kept, settings=settings, jobs=jobs, ray=ray, report=report)
     settings = settings or Settings()
     tasks = find_tasks(videos, settings)
     folder = ResultFolder(str(out))
+    folder.sweep(older=SHARED if ray else 0.0)
     status = folder.finished()
     if retry_errors:
         folder.forget(id_ for id_, kind in status.items() if kind == "error")
@@ -69,8 +86,6 @@ def local_rows(tasks: Sequence[Task], settings: Settings, folder: ResultFolder, 
 
 
 def _ray_rows(tasks: Sequence[Task], settings: Settings, out: str, jobs: int | None, address: str) -> Iterator[Row]:
-    try:
-        from escounts.batching.ray_cluster import ray_rows  # noqa: PLC0415 - the extra [ray]
-    except ImportError as error:
-        raise EscountsError(f"Ray is not installed ({error}); pip install 'escounts[ray]'") from error
+    from escounts.batching.ray_cluster import ray_rows  # noqa: PLC0415 - the extra [ray]
+
     return ray_rows(tasks, settings, out, jobs=jobs, address=address)

@@ -11,6 +11,7 @@ import os
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
@@ -27,6 +28,9 @@ STARTING = 300.0
 """Seconds that a process may take to get ready."""
 ATTEMPTS = 2
 """A process that dies may not have died of the task it had."""
+STARTS = 3
+"""A process that is killed while it gets ready was killed by somebody else."""
+UNGUARDED = '; a script that counts in processes begins with `if __name__ == "__main__":`, or they run it again'
 
 
 class TaskError(EscountsError):
@@ -105,8 +109,20 @@ class TaskProcess(Generic[T, A]):
         self._process = self._pipe = None
 
     def _start(self) -> None:
+        """Have a process that is ready; one that is killed before it is, is started again."""
         if self._process is not None and self._process.is_alive():
             return
+        for attempt in range(STARTS):
+            said = self._prepared()
+            if said == "ready":
+                return
+            killed = (self._process.exitcode or 0) < 0
+            self.stop()
+            if not killed or attempt == STARTS - 1:
+                raise EscountsError(said)
+
+    def _prepared(self) -> str:
+        """Start a process: "ready", or why it is not."""
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
         arguments = (theirs, self._prepare, self._arguments, self._threads)
@@ -114,17 +130,24 @@ class TaskProcess(Generic[T, A]):
         self._process.start()
         theirs.close()
         try:
-            ready = self._pipe.poll(STARTING) and self._pipe.recv()
-        except EOFError:
+            if self._pipe.poll(STARTING):
+                return str(self._pipe.recv())
+        except (EOFError, OSError):
             self._process.join(5)
-            ready = f"getting ready: {_death(self._process.exitcode)}"
-        if ready != "ready":
-            self.stop()
-            raise EscountsError(ready or f"a process was not ready within {STARTING:g} s")
+            unguarded = UNGUARDED if self._process.exitcode == 1 else ""
+            return f"getting ready: {_death(self._process.exitcode)}{unguarded}"
+        return f"a process was not ready within {STARTING:g} s"
 
 
 def _serve(pipe: Connection, prepare: Prepare[Any, Any], arguments: tuple[Any, ...], threads: int | None) -> None:
     """The process: prepares, answers each task; ends with the one who asks."""
+    with suppress(BrokenPipeError, ConnectionResetError, EOFError, KeyboardInterrupt):  # who asks is gone
+        _answer_tasks(pipe, prepare, arguments, threads)
+
+
+def _answer_tasks(
+    pipe: Connection, prepare: Prepare[Any, Any], arguments: tuple[Any, ...], threads: int | None
+) -> None:
     if threads is not None:
         import torch  # noqa: PLC0415 - a second of start-up that the driver need not spend
 
@@ -136,10 +159,7 @@ def _serve(pipe: Connection, prepare: Prepare[Any, Any], arguments: tuple[Any, .
         return
     pipe.send("ready")
     while True:
-        try:
-            task = pipe.recv()
-        except (EOFError, OSError, KeyboardInterrupt):
-            return
+        task = pipe.recv()
         try:
             answer = True, work(task)
         except (EscountsError, OSError, MemoryError, RuntimeError) as error:

@@ -7,6 +7,7 @@ rows in both places, and knows them by their id.
 
 from __future__ import annotations
 
+import io
 import json
 import secrets
 import threading
@@ -14,11 +15,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import fsspec
-from fsspec.implementations.local import LocalFileSystem
+from escounts.atomic_files import remove_partials, write_bytes
+from escounts.errors import EscountsError, OutputError
+from escounts.extras import install_command
 
-from escounts.atomic_files import write_bytes
-from escounts.errors import OutputError
+try:
+    import fsspec
+    from fsspec.implementations.local import LocalFileSystem
+except ImportError as error:
+    raise EscountsError(f"this needs fsspec: {install_command('batch')}") from error
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,13 +48,21 @@ class ResultFolder:
 
     def write(self, row: Row) -> None:
         """Keep one row: whole or not at all."""
-        target = f"{self._path}/rows/{row['id']}.json"
-        data = json.dumps(row, ensure_ascii=False).encode()
+        self._put(f"{self._path}/rows/{row['id']}.json", json.dumps(row, ensure_ascii=False).encode())
+
+    def sweep(self, *, older: float = 0.0) -> None:
+        """Remove what killed processes left half-written. older: seconds, for a folder that machines share."""
         if isinstance(self._storage, LocalFileSystem):
-            write_bytes(Path(target), data)
+            for folder in (Path(self._path), Path(self._path) / "rows"):
+                remove_partials(folder, older=older)
+
+    def _put(self, path: str, data: bytes) -> None:
+        """A file, whole or not at all."""
+        if isinstance(self._storage, LocalFileSystem):
+            write_bytes(Path(path), data)
             return
         try:
-            self._storage.pipe_file(target, data)  # an object appears whole
+            self._storage.pipe_file(path, data)  # an object appears whole
         except OSError as error:
             raise OutputError(f"{self.address}: cannot be written to: {error}") from error
 
@@ -128,11 +141,9 @@ class ResultFolder:
         import pyarrow as pa  # noqa: PLC0415 - the extra [batch]
         import pyarrow.parquet as pq  # noqa: PLC0415 - the extra [batch]
 
-        name = f"{self._path}/part-{secrets.token_hex(8)}.parquet"
-        partial = f"{name}.partial"
-        with self._storage.open(partial, "wb") as file:
-            pq.write_table(pa.Table.from_pylist(rows, schema=row_schema()), file)
-        self._storage.mv(partial, name)
+        data = io.BytesIO()
+        pq.write_table(pa.Table.from_pylist(rows, schema=row_schema()), data)
+        self._put(f"{self._path}/part-{secrets.token_hex(8)}.parquet", data.getvalue())
 
 
 def row_schema() -> pa.Schema:

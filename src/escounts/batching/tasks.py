@@ -10,8 +10,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import fsspec
-
 from escounts.errors import VideoError
 from escounts.file_kinds import VIDEO_SUFFIXES
 from escounts.video import video_files
@@ -73,6 +71,8 @@ def _in_folder(path: Path) -> Iterator[tuple[str, list[Any]]]:
 
 
 def _in_storage(address: str) -> Iterator[tuple[str, list[Any]]]:
+    import fsspec  # noqa: PLC0415 - the extra [batch]
+
     try:
         storage, path = fsspec.core.url_to_fs(address)
         entries = storage.find(path, detail=True)

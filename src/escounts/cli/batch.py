@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from escounts.batching.tasks import Settings
 from escounts.cli.counting_display import counting_display
 from escounts.exemplars import parse_exemplar
 from escounts.zoo import catalogue
@@ -39,13 +38,23 @@ def command(
 ) -> int:
     """Count thousands of videos: files, folders, or addresses of object storage (s3://bucket/videos).
 
-    Started again, it goes on where it stopped. Exit code 0: all counted; 1: some rows are errors; 2: wrong use.
+    \b
+    escounts batch videos/ --out results/              on this machine
+    escounts batch videos/ --out results/ --ray auto   on the Ray cluster that this machine belongs to
+    python -c 'import pandas; print(pandas.read_parquet("results"))'
+
+    The results are Parquet files, one row per video: count, confidence, start and end of every repetition, or why it
+    could not be counted. Stopped and started again, it goes on where it was; a video that has a row is not counted
+    again. To try it out, give one video and --model spectral.
+
+    Exit code 0: all counted; 1: some rows are errors; 2: wrong use.
     """
     for exemplar in exemplars:
         if parse_exemplar(exemplar).video is None:
             raise click.UsageError(f"--exemplar {exemplar}: name its video (ref.mp4@1.0-2.5); it is for all videos")
     catalogue.find(model)  # an unknown name is known before any process starts
-    from escounts.batching.local import batch  # noqa: PLC0415 - pyarrow and fsspec take a while to load
+    from escounts.batching.local import batch  # noqa: PLC0415 - the extra [batch]; help needs none of it
+    from escounts.batching.tasks import Settings  # noqa: PLC0415 - the extra [batch]; help needs none of it
 
     settings = Settings(
         model=model,
