@@ -29,7 +29,7 @@ NEARLY = 0.7
 SAME_COUNT = 0.12
 """Two views' counts that differ by this part of themselves agree to 1 / e; by none, fully."""
 FEW_CELLS = 6.0
-"""A view that has fewer cells a repetition than this may take one rhythm for another (aliasing)."""
+"""A view that has fewer cells per repetition than this may take one rhythm for another (aliasing)."""
 
 VIDEO_FLOOR = 0.05
 """Weight of a cell whose gate is shut, in what cells say of the whole video: where no gate opens, all speak alike."""
@@ -149,7 +149,7 @@ class Calibration:
         return max(logistic(float(np.dot(self.repeats, values))) for values in blocks)
 
     def p_alternates(self, evidence: Sequence[Evidence]) -> float:
-        """The probability that the motion has two opposite sides, if anything repeats."""
+        """The probability that the motion has two opposite sides, if there are repetitions."""
         return logistic(float(np.dot(self.alternates, alternates_features(evidence))))
 
     def to_json(self) -> str:

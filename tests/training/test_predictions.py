@@ -1,4 +1,4 @@
-"""Predictions: K shifts averaged by coverage, exemplars from the right videos, one row a video on disk."""
+"""Predictions: K shifts averaged by coverage, exemplars from the right videos, one row per video on disk."""
 
 from __future__ import annotations
 

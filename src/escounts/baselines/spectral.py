@@ -203,7 +203,7 @@ class SpectralEncoding:
         return local_lengths(profile_of, period.length, len(grey))
 
     def _gate(self, grey: Image, period: Period | None, assume_repeats: bool, alike_above: float) -> Array:
-        """1 where the motion comes back one period before or after, 0 elsewhere. One value a frame."""
+        """1 where the motion comes back one period before or after, 0 elsewhere. One value per frame."""
         if period is None or assume_repeats:
             return np.full(len(grey), 0.0 if period is None else 1.0)
         thumbnails, differences = _features(grey, self._rate)

@@ -1,7 +1,7 @@
 """Your own videos: a folder with a labels.csv.
 
-Two forms, told apart by their columns. One row a repetition: `file, start_s, end_s` (and `class`, `split`). One
-row a video: `file, count` (and `class`, `split`), when nobody marked the times; repetitions are then an even
+Two forms, told apart by their columns. One row per repetition: `file, start_s, end_s` (and `class`, `split`). One
+row per video: `file, count` (and `class`, `split`), when nobody marked the times; repetitions are then an even
 division. Such a row may state `duration_s`, so that the video need not be opened for it, and one marked repetition,
 `exemplar_start_s` and `exemplar_end_s`. A video with no repetition is a row with empty start and end, or count 0.
 `set` is taken for `class` where there is none.

@@ -1,6 +1,6 @@
 """`synthetic`: generated videos on disk in the form of RepCount, so that the whole chain runs anywhere.
 
-The videos come from the project's one generator (data/synthetic), drawn by code alone; train, valid and test
+The videos come from the project's one generator (`escounts.synthetic`), drawn by code alone; train, valid and test
 have seeds of their own.
 """
 
@@ -33,7 +33,7 @@ MADE = "made.json"
 class SyntheticSet:
     """What to draw: videos of each split, frames a second, height and width, shortest and longest in seconds.
 
-    period: shortest and longest repetition in frames. calm: a still or gentle camera and one action a video.
+    period: shortest and longest repetition in frames. calm: a still or gentle camera and one action per video.
     """
 
     train: int = 160

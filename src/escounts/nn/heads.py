@@ -128,7 +128,7 @@ def read_periods(
 ) -> tuple[Tensor, Tensor]:
     """E[1 / period] in repetitions per cell, and the largest period probability.
 
-    about: cells per repetition is known to last, give or take a factor of exp(spread), before the video is seen.
+    about: cells that a repetition is known to last, give or take a factor of exp(spread), before the video is seen.
     """
     bins_P = period_bins(config, logits_BTP.device)
     if about is not None:

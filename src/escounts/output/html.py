@@ -47,7 +47,7 @@ def write(result: CountResult, path: Path, *, video: Path | None = None) -> None
 
 
 def _curve(result: CountResult) -> str:
-    """SVG: a shaded stripe a repetition (with its times as tooltip), the density, the running count."""
+    """SVG: a shaded stripe per repetition (with its times as tooltip), the density, the running count."""
     first, last = result.range
     span = max(last - first, 1e-9)
     right = _WIDTH * (1 - _TREAD)

@@ -96,7 +96,7 @@ def wiper(canvas: Canvas, phase: Floats, rng: np.random.Generator) -> None:
 
 
 def conveyor(canvas: Canvas, phase: Floats, rng: np.random.Generator) -> None:
-    """Equal boxes pass by, one a repetition."""
+    """Equal boxes pass by, one per repetition."""
     y, gap, high = rng.uniform(-0.3, 0.6), rng.uniform(0.35, 0.8), rng.uniform(0.08, 0.2)
     colour, texture = draw_colour(rng, vivid=0.9), draw_texture(rng, 0.8)
     wide = gap * rng.uniform(0.15, 0.35)

@@ -91,7 +91,7 @@ def distances(features: npt.NDArray[np.float32]) -> tuple[Distances, float]:
 
 
 def mine(recording: int, features: npt.NDArray[np.float32], mining: Mining, scale: float | None = None) -> Segments:
-    """Segments of one recording. features (n, d): one row a frame. scale: typical row length, if known."""
+    """Segments of one recording. features (n, d): one row per frame. scale: typical row length, if known."""
     far, typical = distances(features)
     typical = typical if scale is None else scale
     rng = seeded(recording, len(features))

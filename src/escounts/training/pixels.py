@@ -233,7 +233,7 @@ def choose_exemplars(
 
 
 def _map_of(kind: Callable[..., Array], spans: Spans, length: int) -> Array:
-    """A map of one value a frame; spans may reach over the borders of the video, also before its start."""
+    """A map of one value per frame; spans may reach over the borders of the video, also before its start."""
     before = max([0.0, *(-start for start, _ in spans)])
     moved = [(start + before, end + before) for start, end in spans]
     return kind(moved, cells=length, step=1.0, start=before)

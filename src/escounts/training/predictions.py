@@ -1,4 +1,4 @@
-"""What a decoder says of every video of a dataset: one row a video, kept on disk, so that any number can be
+"""What a decoder says of every video of a dataset: one row per video, kept on disk, so that any number can be
 recomputed."""
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Prediction:
         return DensityMap(np.asarray(self.density, np.float32), self.start, self.step, self.kind)
 
     def peak_map(self) -> DensityMap:
-        """The map with one peak a repetition; a rate map's repetitions get a peak at their middle."""
+        """The map with one peak per repetition; a rate map's repetitions get a peak at their middle."""
         if self.kind == "peaks":
             return self.density_map()
         spans = [(max(found.start, 0.0), found.end) for found in self.density_map().repetitions()]
@@ -192,7 +192,7 @@ def map_kind(head: nn.Module) -> DensityKind:
 
 
 def save_predictions(path: Path, rows: Iterable[Prediction]) -> None:
-    """One row a video: Parquet when the name ends so, else CSV; maps and spans as JSON."""
+    """One row per video: Parquet when the name ends so, else CSV; maps and spans as JSON."""
     table = [flat_row(row) for row in rows]
     names = [field.name for field in fields(Prediction)]
     if path.suffix == ".parquet":

@@ -260,7 +260,7 @@ def _storable(name: str, tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
 
 
 def _opening_bytes(path: Path) -> bytes:
-    """The first bytes of a file; the usual things that are no weights at all are refused by name."""
+    """The first bytes of a file; the usual things that are not weights at all are refused by name."""
     if not path.is_file():
         raise ModelError(f"no weights file at {path}")
     with open(path, "rb") as file:

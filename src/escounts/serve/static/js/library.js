@@ -40,7 +40,7 @@ export class Library {
     this.draw();
   }
 
-  /** One object a video for as long as the page is open: the stage and the cards hold on to it. */
+  /** One object per video for as long as the page is open: the stage and the cards hold on to it. */
   #merged(video) {
     const known = this.videos.get(video.id);
     if (!known) return video;

@@ -179,5 +179,3 @@ function asked(job) {
   const how = job.exemplars.length === 0 ? "no example" : job.exemplars.length === 1 ? "1 example" : `${job.exemplars.length} examples`;
   return job.start === null ? how : `${how}, ${span(job.start, job.end ?? 0)}`;
 }
-
-const round = (seconds) => Math.round(seconds * 1000) / 1000;
