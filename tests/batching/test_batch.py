@@ -7,13 +7,14 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from command import finish, spawn
-from movies import levels, write_movie
+from movies import bouncing, levels, write_movie
 
 import escounts
 from escounts.batching import local, processes
@@ -218,3 +219,34 @@ def test_on_ray_the_rows_are_those_of_this_machine(videos: Path, tmp_path: Path)
     finally:
         ray.shutdown()
     assert there.drop_columns(["spent"]).equals(here)
+
+
+def test_videos_read_ahead_are_counted_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two readers before one process with the model: equal rows, one damaged video, nothing left in the folder."""
+    (tmp_path / "videos").mkdir()
+    for name, count in (("a", 4), ("b", 6)):
+        write_movie(tmp_path / "videos" / f"{name}.mp4", bouncing(count, 3.0, size=(64, 64)))
+    (tmp_path / "videos" / "c.mp4").write_bytes(b"this is not a video")
+    places: list[Path] = []
+    own = local.images_folder
+
+    def noted() -> tempfile.TemporaryDirectory[str]:
+        folder = own()
+        places.append(Path(folder.name))
+        return folder
+
+    monkeypatch.setattr(local, "images_folder", noted)
+    settings = Settings(model="lite", device="cpu")
+    ahead = escounts.batch([tmp_path / "videos"], out=tmp_path / "ahead", settings=settings, readers=2)
+    alone = escounts.batch([tmp_path / "videos"], out=tmp_path / "alone", settings=settings, jobs=1)
+    told = ["id", "status", "count", "raw_count", "confidence", "starts", "duration"]
+    assert ahead.select(told).to_pylist() == alone.select(told).to_pylist()
+    assert ahead["status"].to_pylist() == ["counted", "counted", "error"] and "c.mp4" in ahead["error"][2].as_py()
+    assert places and not places[0].exists()
+
+
+def test_a_model_that_reads_in_its_own_way_is_counted_without_readers(tmp_path: Path) -> None:
+    (tmp_path / "videos").mkdir()
+    write_movie(tmp_path / "videos" / "a.mp4", levels(40, step=40))
+    table = escounts.batch([tmp_path / "videos"], out=tmp_path / "out", settings=SPECTRAL, readers=2)
+    assert table["status"].to_pylist() == ["counted"]

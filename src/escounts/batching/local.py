@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from escounts.batching.processes import TaskError, answers
+from escounts.batching.processes import TaskError, Worker, answers
+from escounts.batching.read_ahead import images_folder, read_ahead_workers
 from escounts.batching.rows import GATHERED, ResultFolder, Row
 from escounts.batching.tasks import Settings, Task, find_tasks
 from escounts.batching.worker import CountingProcess
@@ -31,6 +34,7 @@ def batch(
     out: str | os.PathLike[str] | None = None,
     settings: Settings | None = None,
     jobs: int | None = None,
+    readers: int | None = None,
     ray: str | None = None,
     retry_errors: bool = False,
     report: Report | None = None,
@@ -40,8 +44,9 @@ def batch(
     out: folder or address for the results; a video that has a row there is not counted again, unless it or the
     settings changed (or, with retry_errors, the row is an error). Without it, nothing is kept but the table that is
     returned. settings: `escounts.batching.tasks.Settings`, the default model when None. jobs: processes at a time,
-    one per two cores when None. ray: the address of a Ray cluster ("auto": the one this machine belongs to, "local":
-    one of its own), for the extra [ray].
+    one per two cores when None. readers: processes that read videos ahead of one that counts, in the place of jobs; as
+    many as cores but one when the device is a GPU and neither is given. ray: the address of a Ray cluster ("auto": the
+    one this machine belongs to, "local": one of its own), for the extra [ray].
 
     >>> for row in escounts.batch(["videos/"], out="results/").to_pylist():
     ...     print(row["video"], row["count"], row["error"])
@@ -51,7 +56,7 @@ def batch(
             raise EscountsError(f"this needs {package}: {install_command(extra)}")
     if out is None:
         with tempfile.TemporaryDirectory(prefix="escounts-") as kept:
-            return batch(videos, out=kept, settings=settings, jobs=jobs, ray=ray, report=report)
+            return batch(videos, out=kept, settings=settings, jobs=jobs, readers=readers, ray=ray, report=report)
     settings = settings or Settings()
     tasks = find_tasks(videos, settings)
     folder = ResultFolder(str(out))
@@ -61,7 +66,9 @@ def batch(
         folder.forget(id_ for id_, kind in status.items() if kind == "error")
         status = {id_: kind for id_, kind in status.items() if kind != "error"}
     left = [task for task in tasks if task.id not in status]
-    engine = _ray_rows(left, settings, str(out), jobs, ray) if ray else local_rows(left, settings, folder, jobs)
+    engine = (
+        _ray_rows(left, settings, str(out), jobs, ray) if ray else local_rows(left, settings, folder, jobs, readers)
+    )
     for done, row in enumerate(engine, start=len(tasks) - len(left) + 1):
         if report is not None:
             report(done, len(tasks), row["video"])
@@ -70,19 +77,28 @@ def batch(
     return folder.table()
 
 
-def local_rows(tasks: Sequence[Task], settings: Settings, folder: ResultFolder, jobs: int | None) -> Iterator[Row]:
+def local_rows(
+    tasks: Sequence[Task], settings: Settings, folder: ResultFolder, jobs: int | None, readers: int | None = None
+) -> Iterator[Row]:
     """Rows as they are written, by so many processes at a time. Closing it ends the processes."""
     cores = os.cpu_count() or 1
-    jobs = max(1, min(jobs or cores // 2, len(tasks)))
-    processes = [CountingProcess(settings, threads=max(1, cores // jobs)) for _ in range(jobs)]
+    if readers is None:
+        readers = max(1, cores - 1) if settings.device.startswith("cuda") and jobs is None else 0
 
     def keep(task: Task, row: Row | TaskError) -> None:
         assert not isinstance(row, TaskError)  # a counting process makes a row of it
         folder.write(row)
 
-    for _, row in answers(tasks, processes, keep=keep):
-        assert not isinstance(row, TaskError)
-        yield row
+    with images_folder() if readers else nullcontext("") as images:
+        workers: Sequence[Worker[Task, Row]]
+        if readers and tasks:
+            workers = read_ahead_workers(settings, min(readers, len(tasks)), Path(images))
+        else:
+            jobs = max(1, min(jobs or cores // 2, len(tasks)))
+            workers = [CountingProcess(settings, threads=max(1, cores // jobs)) for _ in range(jobs)]
+        for _, row in answers(tasks, workers, keep=keep):
+            assert not isinstance(row, TaskError)
+            yield row
 
 
 def _ray_rows(tasks: Sequence[Task], settings: Settings, out: str, jobs: int | None, address: str) -> Iterator[Row]:

@@ -35,7 +35,7 @@ class CountingProcess(TaskProcess[Task, Row]):
         except TaskError as error:
             named = str(error) if task.video in str(error) else f"{task.video}: {error}"
             answer = {"status": "error", "error": named}
-        return {**_blank(task), **answer, "spent": time.monotonic() - began}
+        return {**blank_row(task), **answer, "spent": time.monotonic() - began}
 
     def ask(self, task: Task) -> Row:
         """The video's row: see count."""
@@ -47,13 +47,15 @@ def _counter(settings: Settings) -> Callable[[Task], Row]:
     from escounts.counter import load  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
 
     counter = load(settings.model, device=settings.device)
-    return lambda task: _counted(counter, task, settings)
+    return lambda task: row_of(counter, task, settings)
 
 
-def _counted(counter: Any, task: Task, settings: Settings) -> Row:
-    folder = Path(tempfile.mkdtemp(prefix="escounts-")) if is_address(task.video) else None
+def row_of(counter: Any, task: Task, settings: Settings, *, video: Any = None) -> Row:
+    """The counted part of a video's row. video: it, opened; None: the task's address is."""
+    fetch = video is None and is_address(task.video)
+    folder = Path(tempfile.mkdtemp(prefix="escounts-")) if fetch else None
     try:
-        video = task.video if folder is None else _fetched(task.video, folder)
+        video = video or (task.video if folder is None else fetched(task.video, folder))
         result = counter.count(
             video,
             exemplars=settings.exemplars,
@@ -77,7 +79,7 @@ def _counted(counter: Any, task: Task, settings: Settings) -> Row:
     }
 
 
-def _fetched(address: str, folder: Path) -> str:
+def fetched(address: str, folder: Path) -> str:
     """A copy of a stored video: decoders jump about in a file, which object storage answers slowly."""
     import fsspec  # noqa: PLC0415 - not needed for local files
 
@@ -87,5 +89,6 @@ def _fetched(address: str, folder: Path) -> str:
     return target
 
 
-def _blank(task: Task) -> Row:
+def blank_row(task: Task) -> Row:
+    """What every row has."""
     return {"id": task.id, "video": task.video, "escounts": __version__}

@@ -13,6 +13,8 @@ from escounts.zoo import catalogue
 @click.argument("inputs", nargs=-1, required=True, metavar="VIDEO|FOLDER|ADDRESS...")
 @click.option("--out", required=True, metavar="FOLDER|ADDRESS", help="Where the Parquet files go.")
 @click.option("--jobs", type=click.IntRange(min=1), help="Videos at a time (default: one for two cores).")
+@click.option("--readers", type=click.IntRange(min=1),
+              help="Processes that read ahead of one that counts, not --jobs; default with --device cuda.")  # fmt: skip
 @click.option("--ray", metavar="ADDRESS", help="Count on a Ray cluster: its address, `auto`, or `local`.")
 @click.option("--model", default="default", show_default=True, help="A name of `escounts models`.")
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
@@ -27,6 +29,7 @@ def command(
     inputs: tuple[str, ...],
     out: str,
     jobs: int | None,
+    readers: int | None,
     ray: str | None,
     model: str,
     device: str,
@@ -52,6 +55,8 @@ def command(
     for exemplar in exemplars:
         if parse_exemplar(exemplar).video is None:
             raise click.UsageError(f"--exemplar {exemplar}: name its video (ref.mp4@1.0-2.5); it is for all videos")
+    if readers and (jobs or ray):
+        raise click.UsageError("--readers stands in the place of --jobs, on this machine; leave out --jobs and --ray")
     catalogue.find(model)  # an unknown name is known before any process starts
     from escounts.batching.local import batch  # noqa: PLC0415 - the extra [batch]; help needs none of it
     from escounts.batching.tasks import Settings  # noqa: PLC0415 - the extra [batch]; help needs none of it
@@ -66,7 +71,14 @@ def command(
     )
     with counting_display("videos") as report:
         table = batch(
-            inputs, out=out, settings=settings, jobs=jobs, ray=ray, retry_errors=retry_errors, report=report
+            inputs,
+            out=out,
+            settings=settings,
+            jobs=jobs,
+            readers=readers,
+            ray=ray,
+            retry_errors=retry_errors,
+            report=report,
         )
     errors = [row for row in table.select(["video", "status", "error"]).to_pylist() if row["status"] == "error"]
     for row in errors[:10]:
