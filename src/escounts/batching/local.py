@@ -44,9 +44,9 @@ def batch(
     out: folder or address for the results; a video that has a row there is not counted again, unless it or the
     settings changed (or, with retry_errors, the row is an error). Without it, nothing is kept but the table that is
     returned. settings: `escounts.batching.tasks.Settings`, the default model when None. jobs: processes at a time,
-    one per two cores when None. readers: processes that read videos ahead of one that counts, in the place of jobs; as
-    many as cores but one when the device is a GPU and neither is given. ray: the address of a Ray cluster ("auto": the
-    one this machine belongs to, "local": one of its own), for the extra [ray].
+    one per two cores when None. readers: processes that read videos ahead of one that counts, in the place of jobs;
+    as many as cores but one when the device is a GPU and neither is given. ray: the address of a Ray cluster
+    ("auto": the one this machine belongs to, "local": one of its own), for the extra [ray].
 
     >>> for row in escounts.batch(["videos/"], out="results/").to_pylist():
     ...     print(row["video"], row["count"], row["error"])
