@@ -184,6 +184,19 @@ def test_the_fast_view_is_encoded_when_it_is_wanted(monkeypatch: pytest.MonkeyPa
     assert View(1) in encoding.windows
 
 
+def test_the_fast_view_is_no_faster_than_the_video(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    monkeypatch.setattr(seconds, "wants_faster", lambda *_: True)
+    model = MultiRateModel("tiny", Network(LITE_TINY), views=(View(6), View(3)), fast_views=(View(1),))
+    images = moving_square(120, period=31.0)
+    for held, divisors in ((1, {6, 3, 1}), (2, {6, 3, 2}), (3, {6, 3})):
+        encoding = model.encode_images(images[np.arange(120) // held * held])
+        assert {view.divisor for view in encoding.windows} == divisors
+    encoding = model.encode_images(images[np.arange(120) // 2 * 2])
+    encoding.estimate([encoding.encode_exemplar(1.0, 1.4)])
+    assert View(1) not in encoding.windows
+
+
 def test_an_exemplar_that_has_the_video_read_again_reports_and_the_encoding_grows(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = MultiRateModel("tiny", Network(LITE_TINY), fast_views=(View(1),), views=(View(6), View(3)))

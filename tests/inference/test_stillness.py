@@ -56,6 +56,20 @@ def test_it_says_where() -> None:
     assert np.array_equal(meter.moving(0, 330), moving[270:])
 
 
+@pytest.mark.parametrize(("rate", "divisor"), [(30, 1), (25, 1), (20, 1), (15, 2), (12, 2), (10, 3), (1, 3)])
+def test_it_knows_how_often_a_new_picture_comes(rate: int, divisor: int) -> None:
+    pictures = np.random.default_rng(0).integers(0, 255, (90, 16, 16, 3), dtype=np.uint8)
+    meter, short = MotionMeter(), MotionMeter()
+    for frame in range(90):
+        meter.push(pictures[frame * rate // 30])
+    for frame in range(12):
+        short.push(pictures[frame])
+    assert meter.divisor() == divisor and short.divisor() == 1
+    for _ in range(300):
+        meter.push(pictures[0])
+    assert meter.divisor() == divisor, "that it stands still later changes nothing"
+
+
 def test_the_same_picture_costs_nothing() -> None:
     scene = photograph()
     assert not has_moved(scene, scene)

@@ -42,8 +42,9 @@ class LiveEncoding(MultiRateEncoding):
         super().__init__(model, lambda _: (), start=start, video=video)
         self.store = LiveStore(self.store.grid)
         self._cores = InferencePool(model.device, model.precision)
-        views = dict.fromkeys([*model.views, *model.fast_views])
-        self._views = [LiveViewEncoder(model.network, view, self.store, self._cores) for view in views]
+        self._views = [self._encoder(view) for view in model.views]
+        self._first: list[Image] | None = []  # what came before the first update, which chooses the fast views
+        self._fast: list[View] = []
         self._exemplars: dict[tuple[View, tuple[int, ...]], ExemplarKeysValues] = {}
         self._decoded: dict[tuple[int | None, int, bool], Array32] = {}
 
@@ -60,19 +61,40 @@ class LiveEncoding(MultiRateEncoding):
         """The next base frame, (S, S, 3) RGB. One that is equal to the last costs next to nothing."""
         self.frames += 1
         self.meter.push(image)
+        if self._first is not None:
+            self._first.append(image)
         for view in self._views:
             view.push(image)
+
+    @property
+    def fast_views(self) -> list[View]:
+        """Those that the frames before the first update called for: others cannot be had later."""
+        return self._fast
+
+    def _begin_fast_views(self) -> None:
+        """Choose the fast views and let them see what has come."""
+        self._fast, images, self._first = super().fast_views, self._first or [], None
+        late = [self._encoder(view) for view in self._fast if view not in self.model.views]
+        for view in late:
+            for image in images:
+                view.push(image)
+        self._views += late
+
+    def _encoder(self, view: View) -> LiveViewEncoder:
+        return LiveViewEncoder(self.model.network, view, self.store, self._cores)
 
     @torch.inference_mode()
     def update(self, exemplars: Sequence[MultiRateExemplar] = (), *, assume_repeats: bool = False) -> Estimate:
         """Encode what has come since the last time and estimate all that is remembered, on the base rate's grid."""
         self.end = self.start + self.frames / BASE_RATE
+        if self._first is not None:
+            self._begin_fast_views()
         for view in self._views:
             view.advance()
         self._renew_windows()
         self._asked = list(self.model.views)
-        if self.model.fast_views and wants_faster(self.evidence(), BASE_RATE):
-            self._asked += self.model.fast_views
+        if self._fast and wants_faster(self.evidence(), BASE_RATE):
+            self._asked = list(dict.fromkeys([*self._asked, *self._fast]))
         return self.estimate(exemplars, assume_repeats=assume_repeats)
 
     def forget(self, seconds: float) -> None:

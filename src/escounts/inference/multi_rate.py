@@ -38,7 +38,8 @@ KEPT_IMAGES = 128 * 2**20
 class MultiRateModel:
     """The neural CountingModel in `seconds` mode.
 
-    views: encoded always. fast_views: encoded where they are wanted. thorough_views: all of them, when asked for.
+    views: encoded always. fast_views: encoded where they are wanted, no faster than the video.
+    thorough_views: all of them, when asked for.
     """
 
     def __init__(
@@ -113,7 +114,7 @@ class MultiRateModel:
             return
         encoding.encode(self.views, _part(progress, 0.0, SLOW_SHARE))
         if encoding.frames and self.fast_views and wants_faster(encoding.evidence(), BASE_RATE):
-            encoding.encode(self.fast_views, _part(progress, SLOW_SHARE, 1 - SLOW_SHARE))
+            encoding.encode(encoding.fast_views, _part(progress, SLOW_SHARE, 1 - SLOW_SHARE))
 
 
 def _part(progress: Progress | None, before: float, share: float) -> Progress | None:

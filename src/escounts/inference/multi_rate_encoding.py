@@ -298,7 +298,15 @@ class MultiRateEncoding:
 
     def _all_views(self) -> list[View]:
         """Views that are encoded, and those that may be."""
-        return list(dict.fromkeys([*self.windows, *self.model.views, *self.model.fast_views]))
+        return list(dict.fromkeys([*self.windows, *self.model.views, *self.fast_views]))
+
+    @property
+    def fast_views(self) -> list[View]:
+        """The model's fast views, but no faster than new pictures come: between them a view sees nothing change."""
+        if all(view in self.windows for view in self.model.fast_views):
+            return list(self.model.fast_views)
+        least = self.meter.divisor()
+        return list(dict.fromkeys(view if view.divisor >= least else View(least) for view in self.model.fast_views))
 
     def _decode(
         self, view: View, exemplars: Sequence[MultiRateExemplar], first: int, last: int, *, assume_repeats: bool

@@ -1,4 +1,4 @@
-"""Whether anything in the picture moves by more than a codec makes of a still one.
+"""Whether anything in the picture moves by more than a codec makes of a still one, and how often it is a new picture.
 
 A codec refreshes a photograph at every key frame, and a network that looks for returning change may take that for a
 rhythm. But compression changes the brightest details of a picture by a few levels only; a motion uncovers something
@@ -29,16 +29,28 @@ REACH = 1.0
 """Seconds before and after a change that it stands for: a slow motion pauses where it turns."""
 
 
+SAME_RATE = 0.9
+"""A view that has this part of the rate at which new pictures come sees as much as one that has all of it."""
+SLOWEST = 3
+"""Base frames per frame of the slowest view that takes a fast one's place."""
+
+
 class MotionMeter:
     """Takes base frames one by one and says near which of them something moved."""
 
     def __init__(self) -> None:
         self._seen = 0
+        self._last: Image | None = None
+        self._new, self._most = 0, 0  # pictures unlike the one before: in this second, and in the one that had most
         self._looks: deque[Image] = deque(maxlen=LAG + 1)
         self._moved: list[int] = []  # frames at which something had moved since LAG looks before
 
     def push(self, image: Image) -> None:
         """The next base frame, (S, S, 3) RGB."""
+        if self._seen % round(BASE_RATE) == 0:
+            self._most, self._new = max(self._most, self._new), 0
+        self._new += not (image is self._last or np.array_equal(image, self._last))
+        self._last = image
         if self._seen % EVERY == 0:
             self._looks.append(image)
             if len(self._looks) > LAG and has_moved(self._looks[0], image):
@@ -50,6 +62,13 @@ class MotionMeter:
         kept = bisect_left(self._moved, frames - round(REACH * BASE_RATE))
         self._moved = [moved - frames for moved in self._moved[kept:]]
         self._seen -= frames
+
+    def divisor(self) -> int:
+        """Base frames per frame of a view that misses no picture: 2 where a video of 15 frames per second is read at
+        30. By the second in which most is new, so that a still part of a video does not count."""
+        whole = self._seen >= BASE_RATE
+        rate = max(self._most, self._new) if whole else self._new * BASE_RATE / max(1, self._seen)
+        return int(min(SLOWEST, max(1, BASE_RATE // (SAME_RATE * max(1, rate)))))
 
     def moving(self, first: int, last: int) -> BoolArray:
         """Of frames first..last, whether something moves near each."""

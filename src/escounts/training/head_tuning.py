@@ -207,7 +207,8 @@ def with_head(model: MultiRateModel, head: RateHead, *, name: str) -> MultiRateM
         name,
         network,
         device=model.device,
-        calibration=replace(model.calibration, calibrated=False),
+        # Such a head says nothing of whole videos, so that the floor decides whether there are repetitions.
+        calibration=replace(model.calibration, calibrated=False, repeats=(), alternates=()),
         views=model.views,
         fast_views=model.fast_views,
         thorough_views=model.thorough_views,

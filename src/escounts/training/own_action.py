@@ -212,16 +212,13 @@ class _EncodedLabels:
 
     def __init__(self, model: MultiRateModel, videos: Sequence[LabelledVideo], say: Progress) -> None:
         self.videos, self.model = videos, model
-        views = (*model.views, *model.fast_views)
-        # All views in one pass over the video: a head that changes may ask for another view than the old one.
-        reader = MultiRateModel(
-            model.name, model.network, device=model.device, calibration=model.calibration, views=views, fast_views=()
-        )
         self.opened, self.encodings = [], []
         for index, video in enumerate(videos):
             say("encoding", ENCODING_SHARE * index / len(videos))
             self.opened.append(Video(video.path))
-            self.encodings.append(FeatureEncoding.of(reader.encode(self.opened[-1])))
+            encoding = model.encode(self.opened[-1])
+            encoding.encode(encoding.fast_views)  # a head that changes may ask for them where the old one does not
+            self.encodings.append(FeatureEncoding.of(encoding))
 
     def count(self, index: int, model: MultiRateModel) -> int:
         """A video's count by a model that differs in its head, as `Counter.count` makes it."""
