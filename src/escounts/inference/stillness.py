@@ -49,7 +49,7 @@ class MotionMeter:
         """The next base frame, (S, S, 3) RGB."""
         if self._seen % round(BASE_RATE) == 0:
             self._most, self._new = max(self._most, self._new), 0
-        self._new += not (image is self._last or np.array_equal(image, self._last))
+        self._new += self._last is None or not (image is self._last or np.array_equal(image, self._last))
         self._last = image
         if self._seen % EVERY == 0:
             self._looks.append(image)
