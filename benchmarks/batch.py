@@ -59,14 +59,21 @@ def run(options: argparse.Namespace, folder: Path) -> None:
             time.sleep(0.05)
             done = seen.look()
             if not struck and done and dice.random() < 0.05:
-                killed += kill_a_counter(driver.pid)
-                struck = True
+                struck = bool(kill_a_counter(driver.pid, ray=options.engine == "ray"))
+                killed += struck
             if stop_at is not None and done >= stop_at:
                 kill_all(driver.pid)
         if driver.returncode >= 0:
             break
     seconds = time.monotonic() - began
     rows = ResultFolder(str(out)).table().to_pylist()
+    here = (
+        subprocess.run(  # of the same videos, on this machine alone
+            command(folder / "videos", folder / "here", "local"), capture_output=True, text=True
+        )
+        if options.engine == "ray"
+        else None
+    )
     again = subprocess.run(command(folder / "videos", out, options.engine), capture_output=True, text=True)
     same = ResultFolder(str(out)).table().to_pylist() == rows
     twice = sum(n - 1 for n in Counter(row["video"] for row in rows).values())
@@ -78,6 +85,10 @@ def run(options: argparse.Namespace, folder: Path) -> None:
     print(f"| rows that changed after they were first seen | {seen.changed(rows)} of {len(seen.rows)} |")
     print(f"| counts | {dict(counts)} |")
     print(f"| a further run changes nothing | {'yes' if same else 'no'} ({again.stdout.strip().splitlines()[-1:]}) |")
+    if here is not None:
+        local = ResultFolder(str(folder / "here")).table()
+        same = local.drop_columns(["spent"]).equals(ResultFolder(str(out)).table().drop_columns(["spent"]))
+        print(f"| equal to the rows of a local run | {'yes' if same else 'no'} |")
     print(f"| seconds | {seconds:.0f} |")
     for row in rows:
         if row["status"] == "error":
@@ -115,12 +126,12 @@ def start(videos: Path, out: Path, engine: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command(videos, out, engine), stdout=quiet, stderr=quiet)
 
 
-def kill_a_counter(driver: int) -> int:
+def kill_a_counter(driver: int, *, ray: bool) -> int:
     """Kill one of the processes that count, or one of Ray's actors; 1 if there was one."""
     with contextlib.suppress(psutil.Error):
         for child in psutil.Process(driver).children(recursive=True):
             line = " ".join(child.cmdline())
-            if "ray::" in line or "multiprocessing.spawn" in line:
+            if "ray::MapWorker" in line or (not ray and "multiprocessing.spawn" in line):
                 child.kill()
                 return 1
     return 0
