@@ -5,7 +5,7 @@
     python .ci/lock.py --check      exit code 1, and what differs, where it is older than constraints.txt
 
 A file's hash is taken from where pip finds it here and, with --public, from the public index alone: a machine may
-keep copies, or builds, of its own (torch without CUDA).
+keep copies of its own.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 LOCK = ROOT / ".ci" / "requirements.lock"
 CONSTRAINTS = ROOT / "constraints.txt"
+WITHOUT = ("torch",)
 HEAD = """\
 # Written by .ci/lock.py for {target}; other Pythons and machines take constraints.txt, without hashes.
 #   pip install --no-deps --require-hashes -r .ci/requirements.lock
-# Not here: escounts itself; setuptools, which pip fetches to build it; the CUDA packages that torch's build on the
-# public index brings along where no build without CUDA is at hand.
+# Not here: escounts itself; setuptools, which pip fetches to build it; torch, of which a machine takes the build that
+# it has at hand (without CUDA: some hundred megabytes) or the public one with its CUDA packages (gigabytes). With the
+# hashes of both here pip would take the public one everywhere. Its version is pinned in constraints.txt.
 """
 
 
@@ -71,12 +73,12 @@ def report(*arguments: str, **env: str) -> dict[str, list[dict[str, dict[str, st
 
 
 def packages(found: dict) -> Iterable[tuple[str, str, str]]:  # type: ignore[type-arg]
-    """(name, version without a local part, sha256) of a report's packages; escounts itself has no hash."""
+    """(name, version, sha256) of a report's packages; escounts itself has no hash."""
     for one in found["install"]:
         hashes = one["download_info"].get("archive_info", {}).get("hashes", {})
-        if "sha256" in hashes:
-            name = re.sub(r"[-_.]+", "-", one["metadata"]["name"]).lower()
-            yield name, one["metadata"]["version"].split("+")[0], hashes["sha256"]
+        name = re.sub(r"[-_.]+", "-", one["metadata"]["name"]).lower()
+        if "sha256" in hashes and name not in WITHOUT:
+            yield name, one["metadata"]["version"], hashes["sha256"]
 
 
 def locked(reports: list[dict]) -> str:  # type: ignore[type-arg]
