@@ -2,15 +2,19 @@
 
     python benchmarks/million_hours.py
 
-Inputs are the constants below: one is measured here (the cost of counting), the others are assumptions to be changed.
+Inputs are the constants below and the costs of real clips (benchmarks/results/clip_costs.json, by clip_costs.py).
+What counting costs, and how it differs from clip to clip, is measured; the others are assumptions to be changed.
 Prints a table of how long it takes, what it costs, and what is full first.
 """
 
 from __future__ import annotations
 
 import heapq
+import json
+from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 HOURS = 1_000_000
 SECONDS_PER_VIDEO = 300.0
@@ -19,7 +23,8 @@ SPREAD = 0.9
 COST = 0.15
 """Processor seconds per second of 720p30 with `lite`: between slow (0.10) and fast motion (0.21), measured, without
 the second that loading takes (docs/models/lite.md)."""
-COST_SPREAD = 0.4
+CLIPS = Path(__file__).resolve().parent / "results" / "clip_costs.json"
+"""Of real clips, each with its processor seconds: how a video's cost differs from the mean."""
 CORES = 16
 MEGABITS = 3.0
 """Of a video: what has to be fetched."""
@@ -32,13 +37,20 @@ SAMPLE = 25
 """Videos simulated per slot; the rest is more of the same."""
 
 
+def relative_costs() -> NDArray[np.float64]:
+    """Processor seconds per second of every clip, over their mean: the spread that is simulated."""
+    clips = [clip["PyTorch"] for clip in json.loads(CLIPS.read_text()).values()]
+    costs = np.array([clip["processor_seconds"] / clip["seconds"] for clip in clips])
+    return costs / costs.mean()
+
+
 def simulate(nodes: int, *, seed: int = 0) -> tuple[float, float, dict[str, float]]:
     """Hours in all, core-hours, and the share of its limit that each part is used at."""
     random = np.random.default_rng(seed)
     slots = nodes * CORES // 2  # a process per two cores
     videos = slots * SAMPLE
     length = SECONDS_PER_VIDEO * random.lognormal(-(SPREAD**2) / 2, SPREAD, videos)
-    work = length * COST / 2 * random.lognormal(-(COST_SPREAD**2) / 2, COST_SPREAD, videos)
+    work = length * COST / 2 * random.choice(relative_costs(), videos)
     slow = np.where(random.random(nodes) < SLOW_SHARE, SLOWNESS, 1.0)
     fetched = length * MEGABITS / 1000  # gigabits
     wanted = slots * fetched.mean() / work.mean()  # gigabits per second if fetching took no time
