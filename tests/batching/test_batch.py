@@ -55,6 +55,24 @@ def test_rows_are_gathered_once_whoever_is_killed_when(tmp_path: Path) -> None:
     assert folder.table()["id"].to_pylist() == ["x", "z"]
 
 
+def test_a_folder_without_rows_is_an_empty_table(tmp_path: Path) -> None:
+    assert len(ResultFolder(str(tmp_path)).table()) == 0
+
+
+def test_a_ray_cluster_that_is_not_there_is_said_in_one_line(
+    videos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ray = pytest.importorskip("ray")
+
+    def away(**options: object) -> None:
+        raise ConnectionError("Could not find any running Ray instance.\n")
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", away)
+    with pytest.raises(EscountsError, match=r"Ray cluster 'auto' cannot be used: Could not find.*`local` starts one"):
+        escounts.batch([videos], out=tmp_path / "out", settings=SPECTRAL, ray="auto")
+
+
 def test_a_row_that_was_half_written_is_not_a_row(tmp_path: Path) -> None:
     folder = ResultFolder(str(tmp_path))
     (tmp_path / "rows" / ".x.json.0.partial").write_text('{"id": "x", "sta')

@@ -16,6 +16,7 @@ import ray.data
 from escounts.batching.rows import ResultFolder, Row
 from escounts.batching.tasks import Settings, Task
 from escounts.batching.worker import CountingProcess
+from escounts.errors import EscountsError
 
 BLOCK = 8
 """Videos that an actor takes at a time: so many are looked up again where it is lost."""
@@ -39,7 +40,13 @@ class RayCounter:
 def ray_rows(tasks: Sequence[Task], settings: Settings, out: str, *, jobs: int | None, address: str) -> Iterator[Row]:
     """Rows (id, video, status) as they are written. jobs: actors, one for two cores of the cluster when None."""
     if not ray.is_initialized():
-        ray.init(address=None if address == "local" else address, log_to_driver=False, configure_logging=False)
+        try:
+            ray.init(address=None if address == "local" else address, log_to_driver=False, configure_logging=False)
+        except (ConnectionError, OSError, RuntimeError, ValueError) as error:
+            reason = " ".join(str(error).split())
+            raise EscountsError(
+                f"the Ray cluster {address!r} cannot be used: {reason}; `local` starts one on this machine"
+            ) from error
     if not tasks:
         return
     cores = int(ray.cluster_resources().get("CPU", 1))  # type: ignore[no-untyped-call]

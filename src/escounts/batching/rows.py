@@ -105,11 +105,13 @@ class ResultFolder:
 
     def table(self) -> pa.Table:
         """All rows, one per video, in the order of their addresses."""
+        import pyarrow as pa  # noqa: PLC0415 - the extra [batch]
+
         self.gather()
         table = self._gathered()
         seen: set[str] = set()
         first = [not (id_ in seen or seen.add(id_)) for id_ in table["id"].to_pylist()]  # type: ignore[func-returns-value]
-        return table.filter(first).sort_by("video")
+        return table.filter(pa.array(first, pa.bool_())).sort_by("video")
 
     def _names(self) -> list[str]:
         self._storage.invalidate_cache()
