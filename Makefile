@@ -10,7 +10,7 @@ demo: $(VENV)/.demo
 	$(BIN)/escounts count examples/sample.mp4 -o out/demo -f json,png,html --force
 
 test: $(VENV)/.test
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadfile  # a file stays in one process: what its tests share is made once
 
 release-test: $(VENV)/.test
 	$(BIN)/python -m pytest -m release

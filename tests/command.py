@@ -48,7 +48,7 @@ def spawn(*arguments: object, before: str = "", cwd: Path | None = None) -> subp
     )
 
 
-def finish(process: subprocess.Popen[str], *, timeout: float = 60) -> Outcome:
+def finish(process: subprocess.Popen[str], *, timeout: float = 300) -> Outcome:
     """Wait for it."""
     out, err = process.communicate(timeout=timeout)
     return Outcome(process.returncode, out, err)

@@ -14,7 +14,7 @@ def sequence(name: str, count: int, rule: str) -> np.ndarray:
     """`count` float64 values in [-1, 1] for a name, by rule "sin" or "mix"."""
     seed = zlib.crc32(name.encode())
     if rule == "sin":
-        return np.sin(0.37 * np.arange(count) + 0.01 * (seed % 1000))
+        return np.sin(0.37 * np.arange(count) + 0.01 * (seed % 1000))  # type: ignore[no-any-return]
     with np.errstate(over="ignore"):
         z = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(seed)
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -29,7 +29,7 @@ def scale(name: str, shape: tuple[int, ...], values: np.ndarray, rule: str) -> n
     if last == "running_mean":
         return 0.02 * values
     if last == "running_var":
-        return 1 + 0.1 * np.abs(values)
+        return 1 + 0.1 * np.abs(values)  # type: ignore[no-any-return]
     if len(shape) >= 2:
         if any(part in name for part in ("token", "pos_embed", "position_bias_table")):
             return values * (1.5 if rule == "mix" else 0.02)

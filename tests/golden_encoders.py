@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,7 +13,7 @@ from filling import filled, input_tensor
 GOLDEN = Path(__file__).resolve().parent / "golden"
 
 
-def fixture(name: str) -> tuple[dict, dict[str, np.ndarray]]:
+def fixture(name: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Key list and cases of a golden fixture, and its arrays."""
     about = json.loads((GOLDEN / "encoders.json").read_text())[name]
     with np.load(GOLDEN / f"{name}.npz") as arrays:
@@ -29,7 +30,7 @@ def checkpoint(keys: dict[str, list[int]], rule: str = "mix") -> dict[str, torch
     }
 
 
-def clip(case: dict) -> torch.Tensor:
+def clip(case: dict[str, Any]) -> torch.Tensor:
     """A case's input as our encoders take it: (1, T, 3, H, W)."""
     frames_BCTHW = input_tensor("input", tuple(case["shape"]), case["rule"], case["scale"])
     np.testing.assert_allclose(frames_BCTHW.reshape(-1)[:3], case["first3"], atol=1e-7)

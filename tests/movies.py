@@ -32,13 +32,15 @@ def write_movie(
     """Encode pictures (height x width x 3, or x 4 with source_format="rgba"). times: seconds of each frame."""
     target = str(path) if isinstance(path, Path) else path
     with av.open(target, "w", format=container_format, options=container_options or {}) as container:
-        stream = None
+        stream: av.VideoStream | None = None
         for index, picture in enumerate(pictures):
             if stream is None:
                 quality = {"crf": "8", "preset": "ultrafast"} if codec == "libx264" else {}
-                stream = container.add_stream(
+                added = container.add_stream(
                     codec, rate=Fraction(rate).limit_denominator(1001), options={**quality, **(options or {})}
                 )
+                assert isinstance(added, av.VideoStream)
+                stream = added
                 stream.height, stream.width = picture.shape[:2]
                 stream.pix_fmt = pixel_format
                 if times is not None:

@@ -22,7 +22,7 @@ class Row(NamedTuple):
 
     file: str
     name: str
-    count: str | None
+    counted: str | None
     spans: list[tuple[float, float]]
     cells: int
 
@@ -40,7 +40,7 @@ def rows(shared: Path) -> Iterator[Row]:
                 yield Row(
                     file=f"{path.parent.name}/{path.name}",
                     name=row.get("name") or row["video_id"],
-                    count=row.get("count", row.get("counts")),
+                    counted=row.get("count", row.get("counts")),
                     spans=list(zip(values[::2], values[1::2], strict=True)),
                     cells=math.ceil(frames / FRAMES_PER_CELL),
                 )

@@ -84,7 +84,7 @@ def test_exemplar_from_another_video_is_encoded_once(
     encoded = counter.encode(eight)
     calls = []
     encode = type(counter.model).encode
-    monkeypatch.setattr(type(counter.model), "encode", lambda *a, **k: calls.append(1) or encode(*a, **k))
+    monkeypatch.setattr(type(counter.model), "encode", lambda *a, **k: calls.append(1) or encode(*a, **k))  # type: ignore[func-returns-value]
     for _ in range(3):
         result = encoded.count([f"{other}@1.5-3.0"])
         assert result.count == REPETITIONS and result.exemplars[0].video == str(other)

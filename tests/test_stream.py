@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.server
 import io
 import math
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -31,7 +32,7 @@ def watched(source: str | Path, **options: float) -> FrameStream:
 
 def test_a_file_gives_the_frames_that_counting_reads(tmp_path: Path) -> None:
     path = write_movie(tmp_path / "v.mp4", levels(20), rate=20)
-    seen = list(watched(path, speed=math.inf))
+    seen = [frame for frame in watched(path, speed=math.inf) if not isinstance(frame, Gap)]
     expected = list(Video(path).frames(size=SIZE, rate=30.0))
     assert [frame.time for frame in seen] == [frame.time for frame in expected]
     assert all(np.array_equal(a.image, b.image) for a, b in zip(seen, expected, strict=True))
@@ -66,7 +67,7 @@ def test_what_cannot_be_opened_at_first_is_a_mistake_not_an_outage(source: str) 
 def test_a_missing_camera_names_those_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
     from escounts import stream_sources
 
-    monkeypatch.setattr(stream_sources.sys, "platform", "linux")
+    monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr(stream_sources, "_cameras", lambda kind: [("/dev/video4", "Integrated Camera")])
     with pytest.raises(VideoError, match=r"no such camera.*/dev/video4 \(Integrated Camera\)"):
         list(watched("93"))

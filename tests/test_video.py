@@ -216,7 +216,7 @@ def test_wrong_options_say_what_is_allowed(plain: Path) -> None:
     video = Video(plain)
     for options in ({"rate": 0}, {"every": 0}, {"rate": 5, "every": 2}, {"start": 2, "end": 1}, {"size": (0, 4)}):
         with pytest.raises(ValueError, match=r"."):
-            next(video.frames(**options))  # type: ignore[arg-type]
+            next(video.frames(**options))
 
 
 def test_folders_are_searched_for_videos(tmp_path: Path) -> None:

@@ -25,14 +25,14 @@ def swing(period: float, frames: int, features: int = 6, seed: int = 0) -> np.nd
     rng = np.random.default_rng(seed)
     time = 2 * np.pi * np.arange(frames)[:, None] / period
     first, second = rng.uniform(0, 6.28, (2, features))
-    return (np.sin(time + first) + 0.6 * np.sin(2 * time + second)).astype(np.float32)
+    return (np.sin(time + first) + 0.6 * np.sin(2 * time + second)).astype(np.float32)  # type: ignore[no-any-return]
 
 
 def grey(cycles: float, seconds: float, rate: float = 30.0) -> np.ndarray:
     """Thumbnails of a motion with so many cycles, frames x 256, uint8."""
     frames = round(seconds * rate)
     signal = swing(frames / cycles, frames, 256)
-    return np.clip(110 + 30 * signal, 0, 255).astype(np.uint8)
+    return np.clip(110 + 30 * signal, 0, 255).astype(np.uint8)  # type: ignore[no-any-return]
 
 
 def test_lag_profile_is_one_at_the_period_and_nowhere_above() -> None:

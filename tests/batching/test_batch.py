@@ -110,7 +110,7 @@ def test_one_row_per_video_and_the_second_run_counts_nothing(
     def refuse(self: CountingProcess, task: object) -> None:
         raise AssertionError("counted again")
 
-    monkeypatch.setattr(local.CountingProcess, "count", refuse)
+    monkeypatch.setattr(CountingProcess, "count", refuse)
     assert escounts.batch([videos], out=out, settings=SPECTRAL).equals(table)
     with pytest.raises(AssertionError, match="counted again"):
         escounts.batch([videos], out=out, settings=SPECTRAL, retry_errors=True)

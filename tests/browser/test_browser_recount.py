@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
-from acting import choose, mark, open_card, opened, recount, shown, spans
+from acting import choose, heard, mark, open_card, opened, recount, shown, spans
 from playwright.sync_api import Browser, Page, Route, expect
 from serving import Client, eventually
 
 from escounts.serve.app import Service
 
 
-def newest(client: Client, name: str) -> dict[str, object]:
+def newest(client: Client, name: str) -> dict[str, Any]:
     video = next(v for v in client.get("/api/videos").json() if v["name"] == name)
     return dict(client.job(video["job"]["id"]))
 
@@ -28,8 +29,8 @@ def test_one_repetition_is_marked_and_counted_like(page: Page, client: Client, s
     with_exemplar = recount(page)
     job = newest(client, sample.name)
     assert with_exemplar == job["count"] == len(spans(page))
-    (exemplar,) = job["exemplars"]  # type: ignore[misc]
-    duration = job["result"]["duration"]  # type: ignore[index]
+    (exemplar,) = job["exemplars"]
+    duration = job["result"]["duration"]
     assert abs(exemplar["start"] / duration - left) < 0.01
     assert abs(exemplar["end"] / duration - right) < 0.01
     said = [page.inner_text("#recount-time")]
@@ -106,7 +107,7 @@ def test_a_recount_of_one_video_leaves_the_others_alone(
         open_card(page, other_clip.name)
         expect(page.locator("#recount")).to_be_enabled()
         asked = len(polls)
-        eventually(lambda: page.wait_for_timeout(50) or len(polls) > asked + 2)
+        heard(page, lambda: len(polls) > asked + 2)
         assert page.inner_text("#recount-time") == "", "the other video's progress is not written here"
         recount(page)
         open_card(page, sample.name)
@@ -164,7 +165,7 @@ def test_an_exemplar_is_borrowed_from_another_video(
     assert page.locator(".region.exemplar").count() == 0, "it is not on this timeline"
     recount(page)
     job = newest(client, sample.name)
-    (borrowed,) = job["exemplars"]  # type: ignore[misc]
+    (borrowed,) = job["exemplars"]
     assert borrowed["video"] == lender["id"]
     assert borrowed["start"] == pytest.approx(fourth["start"], abs=0.002), "the one that was chosen"
 
@@ -183,7 +184,7 @@ def test_the_range_is_dragged_typed_and_reset(page: Page, client: Client, sample
     part = recount(page)
     assert 0 < part < whole
     job = newest(client, sample.name)
-    assert abs(job["end"] / job["result"]["duration"] - 0.5) < 0.02  # type: ignore[operator,index]
+    assert abs(job["end"] / job["result"]["duration"] - 0.5) < 0.02
     page.fill("#range-end", "3")
     page.press("#range-end", "Enter")
     recount(page)

@@ -149,7 +149,7 @@ def test_both_numbers_where_the_motion_alternates(page: Page, client: Client, sa
     expect(page.locator("#total")).to_have_text("8")
     expect(chips.nth(1)).to_have_attribute("aria-pressed", "true")
     assert len(spans(page)) == 8
-    page.route("**/download/**", lambda route: asked.append(route.request.url) or route.fulfill(body="{}"))
+    page.route("**/download/**", lambda route: asked.append(route.request.url) or route.fulfill(body="{}"))  # type: ignore[func-returns-value]
     page.click("#downloads [data-format=json]")
     expect(page.locator("#download-state")).to_contain_text("is ready")
     assert asked[-1].endswith("/download/json?unit=side"), "downloads follow"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from acting import choose, open_card, opened, set_mode, shown
+from acting import choose, heard, open_card, opened, set_mode, shown
 from playwright.sync_api import Browser, Page, Route, expect
 from serving import Client, eventually
 
@@ -50,7 +50,7 @@ def test_a_count_that_ends_before_the_list_is_there_is_shown(
         client.ended(video["job"]["id"])
         expect(page.locator("#verdict-name")).to_have_text(sample.name)
         late = {**video, "duration": None, "job": {**video["job"], "state": "running", "progress": 0.1}}
-        eventually(lambda: page.wait_for_timeout(20) or held)
+        heard(page, lambda: held)
         held[0].fulfill(json=[] if known == "nothing" else [late])
         card = page.locator(".video-card", has_text=sample.name)
         expect(card).to_have_attribute("data-state", "done")
@@ -124,7 +124,7 @@ def test_a_late_event_does_not_bring_back_what_has_ended(visit: opened, client: 
     visit.page.route("**/api/events", stream)
     with visit as page:
         open_card(page, sample.name)
-        eventually(lambda: page.wait_for_timeout(50) or len(streams) > 3)
+        heard(page, lambda: len(streams) > 3)
         card = page.locator(".video-card", has_text=sample.name)
         states: list[Any] = page.evaluate(
             """async (node) => {

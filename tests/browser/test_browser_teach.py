@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from acting import choose, recount, shown
+from acting import choose, heard, recount, shown
 from playwright.sync_api import Page, Route, expect
-from serving import Client, eventually
+from serving import Client
 
 VIDEOS = [
     {"video": "1", "name": "one.mp4", "labelled": 8, "before": 4, "after": 8, "fitted": 8},
@@ -46,7 +46,7 @@ class Lessons:
         if route.request.url.endswith("/cancel"):
             self.tell(state="cancelled")
         else:
-            name = route.request.post_data_json["name"]
+            name = (route.request.post_data_json or {})["name"]
             blank = {"error": None, "report": None, "remaining_s": None}
             self.training = {
                 "id": "7",
@@ -164,7 +164,7 @@ def test_the_new_model_is_chosen_by_its_name(page: Page, client: Client, other_c
 
     def count(route: Route) -> None:
         if route.request.method == "POST":
-            counted.append(route.request.post_data_json["model"])
+            counted.append((route.request.post_data_json or {})["model"])
         route.continue_(post_data=json.dumps({**(route.request.post_data_json or {}), "model": None}))
 
     page.route("**/api/jobs", lambda route: count(route) if route.request.method == "POST" else route.continue_())
@@ -228,7 +228,7 @@ def test_a_training_that_failed_before_its_start_was_answered_is_not_shown_as_ru
     page.reload()
     page.click("#teach-open")
     begin(page)
-    eventually(lambda: page.wait_for_timeout(20) or held)
+    heard(page, lambda: held)
     lessons.training = {"id": "7", "name": "my-bounce", "state": "running", "stage": None, "progress": 0.0}
     lessons.tell(error=None, report=None, remaining_s=None)
     started = lessons.training
@@ -238,7 +238,7 @@ def test_a_training_that_failed_before_its_start_was_answered_is_not_shown_as_ru
     page.route(
         "**/api/events", lambda route: silent.append(route)
     )  # nothing more is told, so that what is shown now stays
-    eventually(lambda: page.wait_for_timeout(20) or silent)
+    heard(page, lambda: silent)
     with page.expect_response("**/api/trainings"):
         held[0].fulfill(status=202, json=started)
     page.wait_for_timeout(200)

@@ -13,7 +13,8 @@ ELSEWHERE = {"--help", "--data-binary"}
 
 
 def test_every_option_that_a_message_names_exists() -> None:
-    declared, named = set(ELSEWHERE), {}
+    declared = set(ELSEWHERE)
+    named: dict[str, str] = {}
     for file in SOURCE.rglob("*.py"):
         text = file.read_text(encoding="utf-8")
         for option in re.finditer(r'click\.option\(\s*((?:"[^"]+"\s*,\s*)+)', text):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,9 +20,11 @@ from escounts.nn.network import Network
 from escounts.training.predictions import load_predictions
 from escounts.zoo.checkpoint import read_checkpoint, read_tensors, save_network
 
+Escounts = Callable[..., Outcome]
+
 
 @pytest.fixture
-def escounts(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
+def escounts(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Escounts:
     def call(*arguments: object) -> Outcome:
         return run(capsys, monkeypatch, *arguments)
 
@@ -47,7 +50,7 @@ def mine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def test_the_chain_on_your_own_videos(escounts, mine: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_the_chain_on_your_own_videos(escounts: Escounts, mine: Path, tmp_path: Path) -> None:
     checked = escounts("data", "check", "folder", "--root", mine, "--open")
     assert checked.code == 0
     assert "train: 5 rows; 5 usable, 5 videos here" in checked.out
@@ -89,7 +92,7 @@ def test_the_chain_on_your_own_videos(escounts, mine: Path, tmp_path: Path) -> N
     assert Video(tmp_path / "film.mp4").info.duration == pytest.approx(6.0, abs=0.2)
 
 
-def test_the_default_models_form_is_trained_on_and_counts(escounts, mine: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_the_default_models_form_is_trained_on_and_counts(escounts: Escounts, mine: Path, tmp_path: Path) -> None:
     """--init takes a network: its encoder makes the tokens and stays as it is, its decoder learns."""
     torch.manual_seed(0)
     calibration = Calibration(unsure_below=0.9, gate_bias=1.0, nothing_below=0.2).to_json()
@@ -129,7 +132,7 @@ def test_the_default_models_form_is_trained_on_and_counts(escounts, mine: Path, 
 
 
 def test_the_default_models_recipe_is_a_command(
-    escounts,  # type: ignore[no-untyped-def]
+    escounts: Escounts,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -153,7 +156,7 @@ def test_the_default_models_recipe_is_a_command(
 
 
 def test_a_smoke_run_follows_the_options_beside_it(
-    escounts,  # type: ignore[no-untyped-def]
+    escounts: Escounts,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -161,7 +164,7 @@ def test_a_smoke_run_follows_the_options_beside_it(
     from escounts.training.synthetic_run import NETWORKS, SMOKE
 
     asked: list[synthetic_run.SyntheticRun] = []
-    monkeypatch.setattr("escounts.cli.train_synthetic.train_synthetic", lambda run, **_: asked.append(run) or {})
+    monkeypatch.setattr("escounts.cli.train_synthetic.train_synthetic", lambda run, **_: asked.append(run) or {})  # type: ignore[func-returns-value]
     for options in ([], ["--model", "lite", "--steps", "7", "--lr", "1e-3", "--warmup", "2"]):
         outcome = escounts("train", "synthetic", "--smoke", "--out", tmp_path / "run", "--device", "cpu", *options)
         assert outcome.code == 0, outcome.err
@@ -173,7 +176,7 @@ def test_a_smoke_run_follows_the_options_beside_it(
 
 
 def test_the_released_objective_is_an_option(
-    escounts,  # type: ignore[no-untyped-def]
+    escounts: Escounts,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -185,10 +188,10 @@ def test_the_released_objective_is_an_option(
     from escounts.training.token_run import TokenRun
 
     videos = (video("t0", count=2, cells=20, action="a"),)
-    store(tmp_path, videos)
+    store(tmp_path, list(videos))
     save_labels(tmp_path, Dataset("repcount", videos, {"train": 1}))
     asked: list[TokenRun] = []
-    monkeypatch.setattr(dataset_run, "train_on_tokens", lambda run, *_, **__: asked.append(run) or {})
+    monkeypatch.setattr(dataset_run, "train_on_tokens", lambda run, *_, **__: asked.append(run) or {})  # type: ignore[func-returns-value]
     train = ("train", "repcount", "--tokens", tmp_path, "--out", tmp_path / "run", "--device", "cpu")
     for options in (
         (),
@@ -204,7 +207,7 @@ def test_the_released_objective_is_an_option(
 
 
 def test_the_generators_choices_are_options(
-    escounts,  # type: ignore[no-untyped-def]
+    escounts: Escounts,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -212,7 +215,8 @@ def test_the_generators_choices_are_options(
 
     asked: list[GeneratorConfig] = []
     monkeypatch.setattr(
-        "escounts.cli.train_synthetic.train_synthetic", lambda run, **_: asked.append(run.generator) or {}
+        "escounts.cli.train_synthetic.train_synthetic",
+        lambda run, **_: asked.append(run.generator) or {},  # type: ignore[func-returns-value]
     )
     train = ("train", "synthetic", "--out", tmp_path / "run", "--device", "cpu")
     choices = ("clips=0.48", "period=3,60", "subframes=2")
@@ -237,7 +241,7 @@ def test_the_generators_choices_are_options(
         assert said in " ".join(refused.err.split()), refused.err
 
 
-def test_encode_states_the_disk_and_resumes(escounts, mine: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_encode_states_the_disk_and_resumes(escounts: Escounts, mine: Path, tmp_path: Path) -> None:
     arguments = ("encode", "folder", "--root", mine, "--tokens", tmp_path, "--encoder", "patches", "--device", "cpu")
     estimate = escounts(*arguments, "--estimate")
     assert "7 videos: about" in estimate.out
@@ -263,7 +267,7 @@ def test_encode_states_the_disk_and_resumes(escounts, mine: Path, tmp_path: Path
     assert "holds other tokens (offsets:" in other.err
 
 
-def test_check_names_what_is_odd_in_the_real_labels(escounts, shared: Path) -> None:  # type: ignore[no-untyped-def]
+def test_check_names_what_is_odd_in_the_real_labels(escounts: Escounts, shared: Path) -> None:
     outcome = escounts("data", "check", "repcount", "--root", shared / "annotations")
     assert outcome.code == 0
     assert "train: 758 rows, the paper has 758; 757 usable, 0 videos here" in outcome.out
@@ -271,7 +275,7 @@ def test_check_names_what_is_odd_in_the_real_labels(escounts, shared: Path) -> N
     assert "missing videos: 1040" in outcome.out
 
 
-def test_tables_without_data_are_the_papers(escounts, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_tables_without_data_are_the_papers(escounts: Escounts, tmp_path: Path) -> None:
     listed = escounts("table", "--list")
     assert "localisation" in listed.out
     outcome = escounts("table", "1a", "--tokens", tmp_path / "none", "--out", tmp_path / "tables")
@@ -299,7 +303,7 @@ def test_tables_without_data_are_the_papers(escounts, tmp_path: Path) -> None:  
     ],
 )
 def test_mistakes_are_one_line(
-    escounts,  # type: ignore[no-untyped-def]
+    escounts: Escounts,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     arguments: tuple[str, ...],
@@ -312,7 +316,7 @@ def test_mistakes_are_one_line(
     assert "Traceback" not in outcome.err
 
 
-def test_the_mean_of_two_runs_is_calibrated_and_counts(escounts, mine: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_the_mean_of_two_runs_is_calibrated_and_counts(escounts: Escounts, mine: Path, tmp_path: Path) -> None:
     for seed in (0, 1):
         torch.manual_seed(seed)
         about = {"train": json.dumps({"seed": seed}), "commit": f"c{seed}", "footage": "every licence"}

@@ -37,8 +37,8 @@ class MeanLevel(Encoder):
         self.scale = torch.nn.Parameter(torch.tensor(255.0))
 
     def forward(self, frames_BTCHW: Tensor) -> Tensor:
-        level_BT = frames_BTCHW.mean((2, 3, 4)).unflatten(1, (-1, 2)).mean(2) * self.scale
-        return level_BT[:, :, None, None, None].expand(-1, -1, 2, 2, 1)
+        level_BT = frames_BTCHW.mean((2, 3, 4)).unflatten(1, (-1, 2)).mean(2) * self.scale  # type: ignore[no-untyped-call]
+        return level_BT[:, :, None, None, None].expand(-1, -1, 2, 2, 1)  # type: ignore[no-any-return]
 
 
 def annotation(name: str, *, spans: tuple[tuple[float, float], ...] = (), **changes: object) -> VideoAnnotation:
@@ -185,7 +185,7 @@ def test_disk_need_is_stated_and_checked_first(tmp_path: Path, monkeypatch: pyte
     assert pooled.exemplars == whole.exemplars == 8 * 8 * 14 * 14 * 768 * 2, "exemplars are not pooled"
     assert (pooled.store - pooled.exemplars) / (whole.store - whole.exemplars) == pytest.approx(36 / 196, rel=0.01)
     assert pooled.store < whole.released / 9
-    monkeypatch.setattr(encoding.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 10})())
+    monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 10})())
     encoder, identity = open_encoder("patches")
     with pytest.raises(DataError, match=r"GB more, 0.0 GB are free"):
         encode_dataset(small_set(tmp_path), tmp_path, tmp_path / "t", encoder, layout_for(encoder.spec, identity))

@@ -16,6 +16,7 @@ from command import Outcome, run
 from movies import bouncing, write_movie
 from stores import LAYOUT, store, video
 
+from escounts.datasets.encoding import encode_video
 from escounts.datasets.encoding_plan import plan_encoding
 from escounts.datasets.registry import load_dataset
 from escounts.errors import DataError
@@ -104,7 +105,7 @@ def test_released_checkpoint_from_file_to_table_row(
     )
 
     opened: list[str] = []
-    encode = evaluated_models.encode_video
+    encode = encode_video
 
     def stopping(path: Path, annotation, *rest):  # type: ignore[no-untyped-def]
         opened.append(annotation.name)
@@ -155,9 +156,9 @@ def test_streamed_and_stored_tokens_count_alike(escounts: Escounts, tmp_path: Pa
         assert one.coverage.scored == 2
         assert [row.predicted for row in one.rows] == pytest.approx([row.predicted for row in other.rows], abs=1e-3)
     assert [row.shots for row in streamed[1].rows] == [2, 2]
-    zero, two, other = ([row.predicted for row in found.rows] for found in streamed)
+    zero, two, another = ([row.predicted for row in found.rows] for found in streamed)
     assert zero != pytest.approx(two, abs=1e-5)
-    assert two != pytest.approx(other, abs=1e-5)
+    assert two != pytest.approx(another, abs=1e-5)
 
 
 def test_models_that_count_files(escounts: Escounts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,7 +230,7 @@ class TestStaleness:
         source = TokenSource(dataset, LAYOUT, store=made)
         model = TokenModel("mine", Decoder(SMALL), source, identity={"weights": "a"})
         opened = model.open
-        monkeypatch.setattr(model, "open", lambda annotation: calls.append(annotation.name) or opened(annotation))
+        monkeypatch.setattr(model, "open", lambda annotation: calls.append(annotation.name) or opened(annotation))  # type: ignore[func-returns-value]
 
         def evaluate(labels=dataset, **identity: str):  # type: ignore[no-untyped-def]
             calls.clear()

@@ -20,7 +20,7 @@ VIDEOS = {entry["name"]: entry for entry in FACTS["videos"]}
 def stored_value(window: int, cells: int, row: int) -> np.ndarray:
     """What the golden file's rule puts into the cells of a window."""
     a = 16 * window // 8 + np.arange(cells)
-    return 0.08 + 0.06 * np.sin(0.37 * a + 0.9 * ((window % 4) / 2) + 0.01 * row)
+    return 0.08 + 0.06 * np.sin(0.37 * a + 0.9 * ((window % 4) / 2) + 0.01 * row)  # type: ignore[no-any-return]
 
 
 def map_of(frames: int, row: int) -> np.ndarray:

@@ -31,8 +31,9 @@ from escounts.evaluation.table_making import TableMaker
 from escounts.evaluation.table_runner import Source, TableRunner, Unavailable, stored_model, stored_source
 from escounts.evaluation.table_spec import METRICS, Cells, EvalSpec, Group, Table, TableRow
 from escounts.evaluation.tables import TABLES
-from escounts.nn.decoder import PAPER, RELEASED
+from escounts.nn.decoder import PAPER, RELEASED, DecoderConfig
 from escounts.training.config import TrainConfig
+from escounts.training.objective import DensityObjectiveConfig
 from escounts.training.recipes import QUICK_SCALE, Recipe
 from escounts.training.stored_tokens import StoredTokensConfig
 from escounts.training.token_run import TokenRun
@@ -73,24 +74,35 @@ def test_published_numbers_agree_across_tables() -> None:
     assert "other numbers there" in TABLES["3c"].note
 
 
+def _decoder(run: TokenRun) -> DecoderConfig:
+    assert isinstance(run.decoder, DecoderConfig)
+    return run.decoder
+
+
+def _objective(run: TokenRun) -> DensityObjectiveConfig:
+    assert isinstance(run.objective, DensityObjectiveConfig)
+    return run.objective
+
+
 def test_recipes_become_the_decoder_they_name() -> None:
     layout = replace(LAYOUT, channels=768, grid=(14, 14))
     default = Recipe().paper_run(layout)
     assert default.decoder == PAPER
     assert (default.train.lr, default.train.epochs, default.train.batch_size) == (5e-5, 300, 8)
     assert default.tokens.exemplars.other_video == 0.4
-    assert Recipe(window="full", cross_blocks=4).paper_run(layout).decoder.window == "full"
-    assert Recipe(count_weight=0.0).paper_run(layout).objective.count_weight == 0.0
+    assert _decoder(Recipe(window="full", cross_blocks=4).paper_run(layout)).window == "full"
+    assert _objective(Recipe(count_weight=0.0).paper_run(layout)).count_weight == 0.0
     assert Recipe(sigma="variable").paper_run(layout).tokens.sigma == "variable"
     assert from_plain(TokenRun, to_plain(default)) == default
     released = Recipe(released_decoder=True, released_objective=True).paper_run(layout)
-    assert replace(released.decoder, in_channels=768) == RELEASED
-    assert released.objective.map_scale == 100.0
+    assert replace(_decoder(released), in_channels=768) == RELEASED
+    assert _objective(released).map_scale == 100.0
     quick = Recipe(self_attention_only=True, cross_blocks=4, window_blocks=1).generated_run(
         layout, 3, scale=QUICK_SCALE
     )
-    assert quick.decoder.self_attention_only
-    assert (quick.decoder.cross_blocks, quick.decoder.window_blocks) == (4, 1), "as many blocks as the row says"
+    decoder = _decoder(quick)
+    assert decoder.self_attention_only
+    assert (decoder.cross_blocks, decoder.window_blocks) == (4, 1), "as many blocks as the row says"
     assert quick.train.seed == quick.tokens.seed == 3
     for recipe in (Recipe(), Recipe(head="rate"), Recipe(method="repnet"), Recipe(method="transrac")):
         run = recipe.generated_run(layout, 3, scale=QUICK_SCALE)
@@ -244,7 +256,7 @@ def test_rows_with_different_labels_are_different_runs(name: str, tmp_path: Path
         found = identities(TABLES[name], bench.runner(TABLES[name], seeds=(0,)))
         assert not [labels for labels in found.values() if len(labels) > 1], experiment
         heads = {
-            bench.plan(TABLES[name])(cells.recipe, layout_of("patches", 4), 0).decoder.head.kind
+            _decoder(bench.plan(TABLES[name])(cells.recipe, layout_of("patches", 4), 0)).head.kind
             for row in TABLES[name].rows
             for cells in row.cells
             if cells.recipe and cells.recipe.method == "escounts"
@@ -296,7 +308,7 @@ def test_a_table_is_estimated_before_it_is_made(tmp_path: Path) -> None:
     folder = tmp_path / "tokens" / "repcount-mae-vit-b"
     store(folder, videos, name="repcount")
     maker = TableMaker(tmp_path / "out", tokens=tmp_path / "tokens", epochs=2)
-    maker.runner = tiny_runner(maker.runner)  # type: ignore[method-assign]
+    maker.runner = tiny_runner(maker.runner)  # type: ignore[method-assign, assignment]
     told = maker.estimate([TABLES["3a"], TABLES["3g"]])
     assert told is not None
     assert (told.runs, told.steps) == (3, 3 * 2), "the reference is shared; two epochs of one step"
@@ -319,8 +331,8 @@ def tiny_runner(make: Callable[[Table], TableRunner]) -> Callable[[Table], Table
 
         def small(recipe: Recipe, layout: TokenLayout, seed: int) -> TokenRun:
             run = plan(recipe, layout, seed)
-            only = {"self_attention_only": run.decoder.self_attention_only}  # type: ignore[union-attr]
-            return replace(run, decoder=replace(TINY, **only))
+            tiny = replace(TINY, self_attention_only=_decoder(run).self_attention_only)
+            return replace(run, decoder=tiny)
 
         runner.plan_run = small
         return runner

@@ -37,7 +37,7 @@ def test_an_hour_of_slides_costs_the_classical_model_nothing(tmp_path: Path, mon
     path = write_movie(tmp_path / "slides.mkv", levels(61, step=0), times=[59.0 * n for n in range(61)], codec="ffv1")
     looked_at: list[int] = []
     features = spectral._features
-    monkeypatch.setattr(spectral, "_features", lambda grey, rate: looked_at.append(len(grey)) or features(grey, rate))
+    monkeypatch.setattr(spectral, "_features", lambda grey, rate: looked_at.append(len(grey)) or features(grey, rate))  # type: ignore[func-returns-value]
     assert escounts.load("spectral").count(path).count == 0
     assert looked_at == []
 

@@ -53,7 +53,7 @@ def dataset_table(data: bytes) -> None:
             load(TABLES)
     for form in ("frames", "av"):
         with suppress(EscountsError):
-            countix.load(TABLES, form=form)  # type: ignore[arg-type]
+            countix.load(TABLES, form=form)
 
 
 def frame_numbers(data: bytes) -> None:

@@ -1,6 +1,7 @@
 """A video that goes on: at any moment estimated as if it had ended there, in memory that does not grow."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -76,9 +77,11 @@ def test_what_is_forgotten_takes_no_memory(model: MultiRateModel) -> None:
 def test_a_frame_that_stands_still_is_encoded_once(model: MultiRateModel, monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = model.network.encoder
     seen: list[int] = []
-    features = encoder.image_features
+    features: Any = encoder.image_features
     monkeypatch.setattr(
-        encoder, "image_features", lambda images, count: seen.append(count) or features(images, count)
+        encoder,
+        "image_features",
+        lambda images, count: seen.append(count) or features(images, count),  # type: ignore[func-returns-value]
     )
     moving = list(moving_square(12))
     images = [*moving[:4], *[moving[4]] * 40, *moving[5:]]

@@ -9,6 +9,7 @@ import pytest
 import torch
 from movies import write_movie
 
+from escounts.arrays import Array32
 from escounts.confidence import Calibration, Evidence, wants_faster
 from escounts.counter import Counter
 from escounts.errors import ExemplarError, ModelError
@@ -156,7 +157,7 @@ def test_exemplar_outside_the_video_is_refused(model: MultiRateModel) -> None:
 def test_tokens_that_are_not_numbers_are_answered_by_name(
     model: MultiRateModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    window_tokens = model.network.encoder.window_tokens
+    window_tokens: Any = model.network.encoder.window_tokens
     monkeypatch.setattr(model.network.encoder, "window_tokens", lambda x: window_tokens(x) * torch.nan)
     with pytest.raises(ModelError, match=r"tokens hold .* not finite"):
         model.encode_images(moving_square(100))
@@ -265,12 +266,12 @@ def test_a_reading_that_broke_off_leaves_nothing_behind() -> None:
 
 
 def test_slow_sure_motion_needs_no_faster_view() -> None:
-    flat = np.ones(300, np.float32)
-    slow = Evidence(10.0, flat * 5 / 300, flat * 0.9, flat * 0.9)
-    quick = Evidence(10.0, flat * 30 / 300, flat * 0.9, flat * 0.9)
-    unsure = Evidence(10.0, flat * 5 / 300, flat * 0.5, flat * 0.5)
+    flat: Array32 = np.ones(300, np.float32)
+    slow = Evidence(10.0, flat * np.float32(5 / 300), flat * 0.9, flat * 0.9)
+    quick = Evidence(10.0, flat * np.float32(30 / 300), flat * 0.9, flat * 0.9)
+    unsure = Evidence(10.0, flat * np.float32(5 / 300), flat * 0.5, flat * 0.5)
     assert [wants_faster([e], BASE_RATE) for e in (slow, quick, unsure)] == [False, True, True]
-    alias = Evidence(5.0, flat * 5 / 300, flat * 0.93, flat * 0.93)  # a slow view that sees every other repetition
+    alias = Evidence(5.0, flat * np.float32(5 / 300), flat * 0.93, flat * 0.93)
     assert wants_faster([alias, quick], BASE_RATE)
 
 
@@ -310,7 +311,7 @@ def test_a_short_exemplar_between_two_units_is_put_to_one(monkeypatch: pytest.Mo
 
 def test_no_repetitions_where_only_the_codec_changes_the_picture(model: MultiRateModel) -> None:
     moving = moving_square(240)
-    pulse = np.tile(np.repeat(np.uint8([0, 9]), 8), 15)[:, None, None, None]
+    pulse = np.tile(np.repeat(np.array([0, 9], np.uint8), 8), 15)[:, None, None, None]
     frozen = np.concatenate([moving, moving[-1:].repeat(240, 0) + pulse])
     encoding = model.encode_images(frozen)
     estimate = encoding.estimate()

@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 
+from escounts.arrays import Image
 from escounts.inference.stillness import MotionMeter, has_moved
 from escounts.inference.views import BASE_RATE
 from escounts.synthetic.coded import StillRecipe, coded_still
 
 
-def photograph(contrast: float = 1.0) -> np.ndarray:
+def photograph(contrast: float = 1.0) -> Image:
     """Edges, slopes and grain, as in a street."""
     rng = np.random.default_rng(3)
     picture = np.linspace(30, 200, 160)[:, None] * np.ones(160)
@@ -16,7 +17,7 @@ def photograph(contrast: float = 1.0) -> np.ndarray:
         y, x = rng.integers(0, 140, 2)
         picture[y : y + rng.integers(4, 40), x : x + rng.integers(4, 40)] = rng.integers(0, 255)
     picture = picture[..., None] + rng.normal(0, 6, (160, 160, 3))
-    return np.uint8((picture * contrast + 8).clip(0, 255))
+    return np.asarray((picture * contrast + 8).clip(0, 255), np.uint8)
 
 
 @pytest.mark.parametrize("contrast", [1.0, 0.3])
@@ -33,7 +34,7 @@ def test_a_coded_photograph_does_not_move(codec: str, contrast: float) -> None:
 
 @pytest.mark.parametrize("contrast", [1.0, 0.25])
 def test_a_small_thing_that_moves_is_seen(contrast: float) -> None:
-    scene = np.uint8(photograph()[:128, :128] * contrast)
+    scene = np.asarray(photograph()[:128, :128] * contrast, np.uint8)
     meter = MotionMeter()
     for number in range(150):
         frame = scene.copy()

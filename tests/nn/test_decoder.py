@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from escounts.config_codec import from_plain, to_plain
 from escounts.errors import ExemplarError, ModelError
 from escounts.nn import attention, packing
+from escounts.nn.attention import CrossBlock
 from escounts.nn.decoder import PAPER, RELEASED, Decoder, DecoderConfig, check_tokens
 from escounts.nn.heads import RateHeadConfig
 from escounts.nn.similarity import SimilarityConfig
@@ -112,6 +113,7 @@ def test_cross_block_by_hand() -> None:
     """Eqs. 2 to 4 with explicit softmax, two exemplars of their own length each."""
     model = build(SMALL)
     block = model.cross[0]
+    assert isinstance(block, CrossBlock)
     x = tokens(1, 7, 32)
     shots = [tokens(1, 5, 32, seed=1), tokens(1, 3, 32, seed=2)]
 
@@ -137,7 +139,7 @@ def run(model: Decoder, video: Tensor, exemplars: Tensor | None = None, **option
     if exemplars is not None and model.config.exemplar_length and "cells_BS" not in options:
         options["cells_BS"] = torch.full(exemplars.shape[:2], 7.0)
     with torch.inference_mode():
-        return model(video, exemplars, **options).density_BT
+        return model(video, exemplars, **options).density_BT  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("name", ["paper", "full", "lite"])
@@ -199,8 +201,8 @@ def test_one_packed_call_is_a_call_a_sample(name: str, monkeypatch: pytest.Monke
         assert (int(starts_q.diff().max()), int(starts_k.diff().max())) == (most_q, most_k)
         assert (int(starts_q[-1]), int(starts_k[-1])) == (len(q_Nhd), len(k_Mhd)) and len(v_Mhd) == len(k_Mhd)
         whose = [torch.bucketize(torch.arange(int(s[-1])), s[1:], right=True) for s in (starts_q, starts_k)]
-        heads_first = (x.transpose(0, 1)[None] for x in (q_Nhd, k_Mhd, v_Mhd))
-        seen = F.scaled_dot_product_attention(*heads_first, attn_mask=whose[0][:, None] == whose[1])
+        q, k, v = (x.transpose(0, 1)[None] for x in (q_Nhd, k_Mhd, v_Mhd))
+        seen = F.scaled_dot_product_attention(q, k, v, attn_mask=whose[0][:, None] == whose[1])
         return seen[0].transpose(0, 1)
 
     model = build(CONFIGS[name])
@@ -260,7 +262,7 @@ def test_memory_of_one_serves_a_batch() -> None:
 def test_time_offset_moves_the_position_only() -> None:
     model = build(SMALL)
     video = tokens(2, 8, 4, 4, 12)
-    moved = run(model, video, time_offset=torch.tensor([0.0, 40.0]))  # type: ignore[arg-type]
+    moved = run(model, video, time_offset=torch.tensor([0.0, 40.0]))
     still = run(model, video)
     torch.testing.assert_close(moved[0], still[0])
     assert (moved[1] - still[1]).abs().max() > 1e-4
@@ -294,7 +296,7 @@ def test_no_tokens_by_tokens_matrix() -> None:
     model = build(SMALL)
     largest = 0
 
-    class Largest(torch.utils._python_dispatch.TorchDispatchMode):
+    class Largest(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[no-untyped-call]
         def __torch_dispatch__(self, function, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
             nonlocal largest
             result = function(*args, **(kwargs or {}))
@@ -303,7 +305,7 @@ def test_no_tokens_by_tokens_matrix() -> None:
                     largest = max(largest, one.untyped_storage().nbytes())
             return result
 
-    with torch.no_grad(), Largest():
+    with torch.no_grad(), Largest():  # type: ignore[no-untyped-call]
         model(tokens(1, 256, 4, 4, 12))
     assert largest < 4_096 * 4_096
 

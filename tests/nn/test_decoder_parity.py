@@ -81,7 +81,7 @@ def run(case: dict[str, Any], model: Decoder) -> Tensor:
         shape = (1, case["shots"], *EXEMPLAR_SHAPE[case["variant"]], channels)
         exemplars = input_tensor("exemplar", shape, case["rule"], case["exemplar"]["scale"])
     with torch.inference_mode():
-        return 100 * model(tokens.view(1, t, h, w, channels), exemplars).density_BT[0]
+        return 100 * model(tokens.view(1, t, h, w, channels), exemplars).density_BT[0]  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("case", FACTS["cases"], ids=lambda case: case["name"])

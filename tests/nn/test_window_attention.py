@@ -50,7 +50,7 @@ def cell_by_cell(part: WindowAttention, x_THWC: Tensor) -> Tensor:
             keys = torch.stack([k[f][of] for f in friends])
             logits = keys @ q[here][of] / 2 + part.bias_table[rows, head]
             out[(*here, of)] = logits.softmax(0) @ torch.stack([v[f][of] for f in friends])
-    return part.out(out)
+    return part.out(out)  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("shifted", [False, True])
@@ -163,7 +163,7 @@ def test_merged_masks_give_what_one_call_per_rule_gives(
     x = torch.randn(1, 16, 4, 5, 8, requires_grad=True)
     results, calls = [], []
     for few in (False, True):
-        plans = []
+        plans: list[WindowPlan] = []
 
         def planned(*args: Any, few: bool = few, plans: list[WindowPlan] = plans, **options: Any) -> WindowPlan:
             plans.append(plan_windows(*args, **{**options, "merge_masks": few}))
@@ -225,9 +225,9 @@ def test_masks_lie_as_fused_kernels_take_them(monkeypatch: pytest.MonkeyPatch, s
     strides = []
     fused = torch.nn.functional.scaled_dot_product_attention
 
-    def watched(*qkv: Tensor, attn_mask: Tensor) -> Tensor:
+    def watched(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor) -> Tensor:
         strides.append(attn_mask.stride(-1))
-        return fused(*qkv, attn_mask=attn_mask)
+        return fused(q, k, v, attn_mask=attn_mask)
 
     monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", watched)
     layer = WindowAttention(8, 2, (4, 3, 3), shifted=shifted, bias=True)

@@ -210,6 +210,7 @@ def with_sound(path: Path, pictures: Path, codec: str, seconds: float = 4.0) -> 
                 target.mux(packet)
         time = np.arange(round(seconds * 48000)) / 48000
         wave = np.sin(2 * np.pi * 440 * time) * np.where(time > seconds - 1, 0.8, 0.01)
+        assert isinstance(audio, av.AudioStream)
         size = audio.codec_context.frame_size or 1024
         for first in range(0, len(wave) - size, size):
             samples = (wave[None, first : first + size] * 32000).astype(np.int16)

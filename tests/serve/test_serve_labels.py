@@ -47,7 +47,8 @@ def test_labels_of_server_files_reach_the_labels_that_training_reads(client: Cli
     dataset = folder.load(service.settings.videos)
     (found,) = [item for item in dataset.videos if item.file.endswith("seven.mp4")]
     path = dataset.locate(service.settings.videos, found)
-    assert path is not None and path.samefile(service.library.locate(service.database.video(video["id"])).path)
+    row = service.database.video(video["id"])
+    assert path is not None and row is not None and path.samefile(service.library.locate(row).path)
     assert found.spans == ((0.5, 1.5),)
 
 

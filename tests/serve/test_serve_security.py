@@ -30,7 +30,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def test_without_the_token_nothing_is_told(guarded: str, path: str) -> None:
     assert get(guarded + path).status_code == 401
     for wrong in ("Bearer wrong", "Bearer", "Basic b3BlbiBzZXNhbWU=", "Bearer öpen"):
-        assert get(guarded + path, headers={"Authorization": wrong.encode()}).status_code == 401
+        assert get(guarded + path, headers=[(b"Authorization", wrong.encode())]).status_code == 401
 
 
 def test_the_token_opens_and_becomes_a_cookie(guarded: str) -> None:

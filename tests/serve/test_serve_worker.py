@@ -189,7 +189,7 @@ def test_two_lanes_run_side_by_side() -> None:
     worker._render = count  # type: ignore[assignment, method-assign]
     for lane in ("slow", "fast"):
         threading.Thread(target=worker._run_lane, args=(lane,), daemon=True).start()
-        worker._lanes[lane].put(SimpleNamespace(id=lane, source=None))  # type: ignore[index, arg-type]
+        worker._lanes[lane].put(SimpleNamespace(id=lane, source=None))  # type: ignore[arg-type]
     assert ours.poll(10)
     assert ours.recv() == ("done", "fast", "fast"), "a recount does not wait for a video"
     gate.set()

@@ -68,7 +68,9 @@ def test_brightness_alone_is_no_motion(clips: ClipBank) -> None:
 
 def test_segments_travel_without_frames(clips: ClipBank, tmp_path: Path) -> None:
     clips.save(tmp_path / "segments.npz")
-    again = ClipBank(clips.frames, clips.offsets, clips.names, Segments.load(tmp_path / "segments.npz", clips.names))
+    again = ClipBank(
+        clips.frames, clips.offsets.tolist(), clips.names, Segments.load(tmp_path / "segments.npz", clips.names)
+    )
     np.testing.assert_array_equal(again.segments.cycle, clips.segments.cycle)
     with pytest.raises(DataError, match="other recordings"):
         Segments.load(tmp_path / "segments.npz", ["other"])

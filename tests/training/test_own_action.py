@@ -132,7 +132,9 @@ def test_checkpoints_begin_untrained_and_lower_the_loss() -> None:
 
 
 def test_scores() -> None:
-    assert Score.of([4, 9, 0], [4, 8, 0]) == Score(right=2, within_one=3, error=pytest.approx(1 / 24))
+    score = Score.of([4, 9, 0], [4, 8, 0])
+    assert (score.right, score.within_one) == (2, 3)
+    assert score.error == pytest.approx(1 / 24)
 
 
 def test_names_that_are_taken_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

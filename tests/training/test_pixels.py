@@ -1,5 +1,7 @@
 """Training from pixels: exemplars set the unit, batches are a function of the step, a smoke run learns."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -12,7 +14,7 @@ from escounts.training.pixels import PixelConfig, PixelTask, choose_exemplars
 CODE_ONLY = GeneratorConfig(clips=0.0, motion=0.0, procedural=1.0)
 
 
-def batch_of(spans: list, side_spans: list, sibling: list[int]) -> GeneratedBatch:
+def batch_of(spans: list[Any], side_spans: list[Any], sibling: list[int]) -> GeneratedBatch:
     return GeneratedBatch(
         frames_BTCHW=torch.zeros(len(spans), 64, 3, 8, 8, dtype=torch.uint8),
         spans=spans,
@@ -88,7 +90,7 @@ def test_forward_gives_gradients_to_encoder_latent_and_length(task: PixelTask) -
     network = Network(LITE_TINY)
     output, _ = task.forward(network, task.batch(0, 0, 1))
     assert output.video_logits_BTK is not None
-    (output.density_BT.sum() + output.video_logits_BTK.sum()).backward()
+    (output.density_BT.sum() + output.video_logits_BTK.sum()).backward()  # type: ignore[no-untyped-call]
     silent = [name for name, p in network.named_parameters() if p.grad is None]
     assert silent == []
 

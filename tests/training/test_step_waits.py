@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from torch.nn import functional as F
 from escounts.datasets.tokens import TokenStore
 from escounts.nn import window_attention
 from escounts.nn.decoder import PAPER, Decoder
+from escounts.nn.window_attention import Size
 from escounts.training.config import TrainConfig
 from escounts.training.objective import DensityObjectiveConfig, Objective
 from escounts.training.optimisation import step_if_finite
@@ -38,7 +40,7 @@ def task(tmp_path: Path) -> StoredTokensTask:
 @pytest.mark.parametrize("merge_masks", [False, True])
 @pytest.mark.parametrize("window", [(4, 2, 2), "full"])
 def test_no_value_is_asked_of_the_device(
-    task: StoredTokensTask, window: object, merge_masks: bool, monkeypatch: pytest.MonkeyPatch
+    task: StoredTokensTask, window: Size | Literal["full"], merge_masks: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On the meta device nothing has a value: whatever would wait for one raises."""
     plan = window_attention.plan_windows
@@ -50,7 +52,7 @@ def test_no_value_is_asked_of_the_device(
     for step in range(6):
         batch = task.read(step).to(torch.device("meta"))
         padded += batch.valid_BT is not None
-        Objective(DensityObjectiveConfig())(*task.forward(decoder, batch))["loss"].backward()
+        Objective(DensityObjectiveConfig())(*task.forward(decoder, batch))["loss"].backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(decoder.parameters(), 1.0)
     assert padded
 
@@ -58,7 +60,7 @@ def test_no_value_is_asked_of_the_device(
 def test_known_lengths_say_what_the_mask_says(task: StoredTokensTask) -> None:
     decoder = Decoder(SMALL).eval()
     batch = next(b for b in map(task.read, range(6)) if b.valid_BT is not None)
-    assert torch.equal(batch.valid_BT.sum(1), torch.tensor(batch.lengths))
+    assert batch.valid_BT is not None and torch.equal(batch.valid_BT.sum(1), torch.tensor(batch.lengths))
     asked = decoder(batch.tokens_BTHWC.float(), valid_BT=batch.valid_BT).density_BT
     known = decoder(batch.tokens_BTHWC.float(), valid_BT=batch.valid_BT, lengths=batch.lengths).density_BT
     assert torch.equal(known, asked)
@@ -97,16 +99,16 @@ def test_no_attention_kernel_that_plans_for_every_shape(
     fused: Callable[..., Tensor] = F.scaled_dot_product_attention
 
     def watched(*args: Tensor, **options: Tensor) -> Tensor:
-        allowed.append(cudnn_sdp_enabled())
+        allowed.append(cudnn_sdp_enabled())  # type: ignore[no-untyped-call]
         return fused(*args, **options)
 
     monkeypatch.setattr(F, "scaled_dot_product_attention", watched)
     objective = Objective(DensityObjectiveConfig())
-    before = cudnn_sdp_enabled()
+    before = cudnn_sdp_enabled()  # type: ignore[no-untyped-call]
     trainer = Trainer(TrainConfig(steps=1), Decoder(SMALL), task, objective, tmp_path / "run", save=lambda *_: None)
     batch = task.batch(0, 0, 1)
     assert isinstance(batch, TokenBatch)
     trainer.gradients(batch)
     assert allowed
     assert not any(allowed)
-    assert cudnn_sdp_enabled() == before
+    assert cudnn_sdp_enabled() == before  # type: ignore[no-untyped-call]

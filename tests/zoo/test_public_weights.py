@@ -7,9 +7,10 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import public_files
@@ -19,10 +20,12 @@ from click.testing import CliRunner
 from filling import input_tensor
 from golden_encoders import GOLDEN, checkpoint, clip, fixture
 from safetensors.torch import save_file
+from torch import Tensor
 
 import escounts.cli
 from escounts.counter import load
 from escounts.errors import ModelError
+from escounts.inference.paper_windows import PaperWindowModel
 from escounts.nn.decoder import Decoder, DecoderConfig
 from escounts.nn.encoders.registry import build_encoder
 from escounts.nn.network import Network, NetworkConfig
@@ -40,7 +43,7 @@ ENCODER_FILES = {
 
 
 @pytest.fixture(autouse=True)
-def store(tmp_path, monkeypatch) -> Iterator[Path]:
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A store of its own; full-size weights do not stay behind."""
     monkeypatch.setenv("ESCOUNTS_CACHE", str(tmp_path / "cache"))
     yield tmp_path / "cache" / "weights"
@@ -48,7 +51,7 @@ def store(tmp_path, monkeypatch) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def short_video(tmp_path_factory) -> Path:
+def short_video(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """20 frames of a bright bar that moves to and fro."""
     av = pytest.importorskip("av")
     path = tmp_path_factory.mktemp("video") / "bar.mp4"
@@ -70,7 +73,7 @@ def command(*arguments: str) -> str:
     return result.output
 
 
-def refusal(monkeypatch, capsys, *arguments: str) -> str:
+def refusal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     """What the command line says when it refuses: one line on stderr, exit code 2."""
     monkeypatch.setattr(sys, "argv", ["escounts", *arguments])
     with pytest.raises(SystemExit) as stop:
@@ -86,13 +89,13 @@ def small_decoder(encoder: str) -> Decoder:
     return Decoder(DecoderConfig(in_channels=channels, channels=16, heads=2, latent_tokens=4, grid=(2, 2))).eval()
 
 
-def build_on_meta(encoder: str):
+def build_on_meta(encoder: str) -> Any:
     with torch.device("meta"):
         return build_encoder(encoder)
 
 
 @pytest.mark.parametrize("encoder", ENCODER_FILES)
-def test_round_trip_from_public_file_to_count(encoder, tmp_path, short_video):
+def test_round_trip_from_public_file_to_count(encoder: str, tmp_path: Path, short_video: Path) -> None:
     said = command("weights", "add", str(ENCODER_FILES[encoder](tmp_path)))
     assert said.startswith(f"{encoder}: encoder") and "licence: " in said
     name = f"escounts-{encoder}"
@@ -106,7 +109,7 @@ def test_round_trip_from_public_file_to_count(encoder, tmp_path, short_video):
     assert len(result.density.values) == -(-20 // (spec.every * spec.frames_per_cell))
 
 
-def test_released_decoder_counts_in_the_compat_configuration(tmp_path, short_video):
+def test_released_decoder_counts_in_the_compat_configuration(tmp_path: Path, short_video: Path) -> None:
     command("weights", "add", str(public_files.mae_pyth(tmp_path)))
     said = command("weights", "add", str(public_files.released_decoder_pyth(tmp_path)))
     assert said.startswith("escounts-repcount: decoder")
@@ -115,6 +118,7 @@ def test_released_decoder_counts_in_the_compat_configuration(tmp_path, short_vid
         "mae-vit-b": "encoder",
     }
     model = catalogue.build("escounts-repcount", "cpu")
+    assert isinstance(model, PaperWindowModel)
     config = model.network.decoder.config
     assert (config.grid, config.window_residual, config.window_padding) == ((6, 6), False, "released")
     assert model.config.shifts == 2
@@ -124,7 +128,7 @@ def test_released_decoder_counts_in_the_compat_configuration(tmp_path, short_vid
     assert zero_shot.details["calibrated"] == 0.0
 
 
-def test_released_decoder_keeps_its_numbers_from_one_device_or_several(tmp_path):
+def test_released_decoder_keeps_its_numbers_from_one_device_or_several(tmp_path: Path) -> None:
     for folder, prefix in (("one", ""), ("many", "module.")):
         (tmp_path / folder).mkdir()
         add(public_files.released_decoder_pyth(tmp_path / folder, prefix=prefix), name=folder)
@@ -141,7 +145,7 @@ def test_released_decoder_keeps_its_numbers_from_one_device_or_several(tmp_path)
         np.testing.assert_allclose(100 * density_BT[0], arrays[case["output_key"]].reshape(-1), atol=5e-6)
 
 
-def test_both_public_swin_files_hold_the_same_encoder(tmp_path):
+def test_both_public_swin_files_hold_the_same_encoder(tmp_path: Path) -> None:
     torchvision = convert(public_files.swin3d_pth(tmp_path))
     authors = convert(public_files.swin3d_authors_pth(tmp_path))
     assert torchvision.tensors.keys() == authors.tensors.keys()
@@ -149,7 +153,7 @@ def test_both_public_swin_files_hold_the_same_encoder(tmp_path):
         assert torch.equal(tensor, authors.tensors[name]), name
 
 
-def test_converted_weights_still_give_the_golden_numbers(tmp_path):
+def test_converted_weights_still_give_the_golden_numbers(tmp_path: Path) -> None:
     """Through the store and back: R(2+1)D's features."""
     about, arrays = fixture("r2plus1d_18")
     kept = add(public_files.r2plus1d_pth(tmp_path))
@@ -161,24 +165,26 @@ def test_converted_weights_still_give_the_golden_numbers(tmp_path):
     np.testing.assert_allclose(tokens_THWC.transpose(3, 0, 1, 2)[::16], expected, atol=5e-6)
 
 
-def test_a_trained_network_is_a_model_by_name_and_by_path(tmp_path):
+def test_a_trained_network_is_a_model_by_name_and_by_path(tmp_path: Path) -> None:
     options = {"width": 32, "depth": 1, "heads": 2, "size": 32}
     decoder = DecoderConfig(in_channels=32, channels=16, heads=2, latent_tokens=4, grid=(2, 2))
     path = tmp_path / "best.safetensors"
     save_network(path, Network(NetworkConfig("mae-vit-b", options, decoder)))
     command("weights", "add", str(path), "--as", "squats-v1")
-    assert catalogue.build("squats-v1", "cpu").network.config.encoder_options == options
+    named = catalogue.build("squats-v1", "cpu")
+    assert isinstance(named, PaperWindowModel)
+    assert named.network.config.encoder_options == options
     assert catalogue.build(str(path), "cpu").name == "best"
     rows = json.loads(command("weights", "list", "--json"))
     assert [(row["name"], row["kind"]) for row in rows] == [("squats-v1", "network")]
 
 
-def test_listing_says_what_can_be_fetched_and_its_licence():
+def test_listing_says_what_can_be_fetched_and_its_licence() -> None:
     said = command("weights", "list")
     assert "(empty)" in said and "VIT_B_16x4_MAE_PT.pyth" in said and "non-commercial" in said
 
 
-def test_models_that_lack_weights_say_which_file_and_command():
+def test_models_that_lack_weights_say_which_file_and_command() -> None:
     with pytest.raises(ModelError) as refused:
         load("escounts-repcount", device="cpu")
     said = str(refused.value)
@@ -196,7 +202,14 @@ def test_models_that_lack_weights_say_which_file_and_command():
         (lambda t: t["stem.0.weight"].fill_(float("nan")), "stem.0.weight holds values that are not finite"),
     ],
 )
-def test_files_that_do_not_fit_are_refused_by_name(damage, said, tmp_path, store, monkeypatch, capsys):
+def test_files_that_do_not_fit_are_refused_by_name(
+    damage: Callable[[dict[str, Tensor]], object],
+    said: str,
+    tmp_path: Path,
+    store: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     about, _ = fixture("r2plus1d_18")
     tensors = checkpoint(about["keys"])
     damage(tensors)
@@ -205,14 +218,16 @@ def test_files_that_do_not_fit_are_refused_by_name(damage, said, tmp_path, store
     assert not list(store.glob("*"))
 
 
-def test_another_model_is_refused(tmp_path, monkeypatch, capsys):
+def test_another_model_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     torch.save({"conv1.weight": torch.zeros(64, 3, 7, 7), "fc.weight": torch.zeros(10, 64)}, tmp_path / "resnet.pth")
     assert "no model that escounts knows" in refusal(
         monkeypatch, capsys, "weights", "add", str(tmp_path / "resnet.pth")
     )
 
 
-def test_a_swin_of_another_size_is_refused_with_its_shapes(tmp_path):
+def test_a_swin_of_another_size_is_refused_with_its_shapes(tmp_path: Path) -> None:
     tensors = read_tensors(public_files.swin3d_pth(tmp_path))
     wide = {name: x.repeat(2, *[1] * (x.ndim - 1)) if x.ndim else x for name, x in tensors.items()}
     torch.save(wide, tmp_path / "swin3d_b.pth")
@@ -220,7 +235,9 @@ def test_a_swin_of_another_size_is_refused_with_its_shapes(tmp_path):
         add(tmp_path / "swin3d_b.pth")
 
 
-def test_folders_of_the_hub_are_checked(tmp_path, monkeypatch, capsys):
+def test_folders_of_the_hub_are_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = tmp_path / "clip"
     folder.mkdir()
     assert "without config.json" in refusal(monkeypatch, capsys, "weights", "add", str(folder))
@@ -230,7 +247,7 @@ def test_folders_of_the_hub_are_checked(tmp_path, monkeypatch, capsys):
     assert "half a download" in refusal(monkeypatch, capsys, "weights", "add", str(folder))
 
 
-def hub(folder: Path, sha256: str | None):
+def hub(folder: Path, sha256: str | None) -> Any:
     """A stand-in for the hub library that serves one folder."""
     listed = [
         SimpleNamespace(rfilename="config.json", lfs=None),
@@ -243,7 +260,9 @@ def hub(folder: Path, sha256: str | None):
     )
 
 
-def test_hub_downloads_are_checked_against_the_listed_hash(tmp_path, monkeypatch, capsys):
+def test_hub_downloads_are_checked_against_the_listed_hash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = public_files.videomae_folder(tmp_path)
     digest = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
     monkeypatch.setitem(sys.modules, "huggingface_hub", hub(folder, "0" * 64))
@@ -252,8 +271,10 @@ def test_hub_downloads_are_checked_against_the_listed_hash(tmp_path, monkeypatch
     assert command("weights", "add", "MCG-NJU/videomae-small").startswith("videomae-s: encoder")
 
 
-def test_without_a_network_the_files_to_fetch_are_named(monkeypatch, capsys):
-    def offline():
+def test_without_a_network_the_files_to_fetch_are_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def offline() -> Any:
         raise ConnectionError("no route")
 
     monkeypatch.setitem(sys.modules, "huggingface_hub", SimpleNamespace(HfApi=offline))
@@ -263,7 +284,7 @@ def test_without_a_network_the_files_to_fetch_are_named(monkeypatch, capsys):
     assert "[hub]" in refusal(monkeypatch, capsys, "weights", "add", "MCG-NJU/videomae-base")
 
 
-def test_the_store_lists_whole_files_only_and_sweeps_old_partial_ones(store, tmp_path):
+def test_the_store_lists_whole_files_only_and_sweeps_old_partial_ones(store: Path, tmp_path: Path) -> None:
     source = public_files.r2plus1d_pth(tmp_path)
     add(source)
     whole = store / "r2plus1d-18.safetensors"
@@ -280,6 +301,6 @@ def test_the_store_lists_whole_files_only_and_sweeps_old_partial_ones(store, tmp
 
 
 @pytest.mark.parametrize("name", ["../escape", "", "a/b", ".hidden"])
-def test_names_cannot_leave_the_store(name):
+def test_names_cannot_leave_the_store(name: str) -> None:
     with pytest.raises(ModelError, match="cannot name weights"):
         weights.stored_path(name)

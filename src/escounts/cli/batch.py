@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from escounts.cli.counting_display import counting_display
+from escounts.cli.progress import counting_display
 from escounts.exemplars import parse_exemplar
 from escounts.zoo import catalogue
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from escounts.cli.counting_display import counting_display, duration_text
+from escounts.cli.progress import counting_display, duration_text
 from escounts.datasets.encoding_plan import plan_encoding
 from escounts.datasets.registry import DATASETS
 from escounts.nn.device import choose_device, chosen_devices

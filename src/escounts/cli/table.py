@@ -9,7 +9,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from escounts.cli.training_display import training_display
+from escounts.cli.progress import training_display
 from escounts.evaluation.table_making import TableMaker
 from escounts.evaluation.tables import TABLES
 from escounts.nn.device import choose_device

@@ -10,14 +10,33 @@ from escounts.datasets.encoders import find_store, network_encoder, open_encoder
 from escounts.datasets.encoding import Progress, encode_dataset, layout_for
 from escounts.datasets.labels import load_labels, save_labels
 from escounts.datasets.registry import load_dataset
-from escounts.datasets.tokens import TokenStore
+from escounts.datasets.tokens import TokenLayout, TokenStore
 from escounts.errors import DataError
 from escounts.nn.device import Precision
-from escounts.training.own_videos import folder_run
+from escounts.nn.heads import RateHeadConfig
+from escounts.nn.lite import NARROW_DECODER
+from escounts.nn.network import NetworkConfig
+from escounts.training.config import TrainConfig
+from escounts.training.objective import RateObjectiveConfig
 from escounts.training.recipes import Recipe
+from escounts.training.stored_tokens import StoredTokensConfig
 from escounts.training.token_run import TokenRun, train_on_tokens
 from escounts.training.trainer import Report
 from escounts.zoo.catalogue import LITE_WEIGHTS
+from escounts.zoo.checkpoint import read_checkpoint
+
+OWN_TRAIN = TrainConfig(
+    steps=400,
+    batch_size=8,
+    lr=1e-4,
+    betas=(0.9, 0.98),
+    schedule="cosine",
+    warmup_steps=20,
+    ema=0.99,
+    validate_every=50,
+    checkpoint_every=50,
+)
+"""For your own videos: few of them, so that it starts from the default model and trains gently."""
 
 
 @dataclass(frozen=True)
@@ -94,3 +113,17 @@ def train_folder(
     run = (options or TrainOptions()).applied(folder_run(layout, start, seed=seed))
     figures = train_on_tokens(run, dataset, store, out, device=device, initial=start, report=report)
     return figures, [*dataset.problems, *problems]
+
+
+def folder_run(layout: TokenLayout, initial: Path | None, *, seed: int = 0) -> TokenRun:
+    """The run for a folder of own videos. initial: the network it starts from, None to start from nothing."""
+    if initial is None:
+        decoder = replace(NARROW_DECODER, in_channels=layout.channels)
+    else:
+        decoder = NetworkConfig.from_plain(read_checkpoint(initial)[1]).decoder
+    assert isinstance(decoder.head, RateHeadConfig)
+    train = replace(OWN_TRAIN, seed=seed, lr=2e-3 if initial is None else OWN_TRAIN.lr)
+    tokens = StoredTokensConfig(
+        seed=seed, batch_size=train.batch_size, target="rate", by_window=True, shifts=2, validation_shifts=2
+    )
+    return TokenRun(decoder, train, tokens, RateObjectiveConfig(head=decoder.head))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from typing import Any
 
 import numpy as np
 import pytest
@@ -37,14 +38,14 @@ def tap(encoder: Encoder, *modules: str) -> dict[str, torch.Tensor]:
     taps: dict[str, torch.Tensor] = {}
     for name in modules:
 
-        def keep(_module, _inputs, output, name=name):
+        def keep(_module: object, _inputs: object, output: Any, name: str = name) -> Any:
             taps[name] = output.detach().clone()
 
         encoder.get_submodule(name).register_forward_hook(keep)
     return taps
 
 
-def run(name: str, rule: str, taps: tuple[str, ...] = ()) -> tuple[np.ndarray, dict, dict]:
+def run(name: str, rule: str, taps: tuple[str, ...] = ()) -> tuple[np.ndarray, dict[str, Any], dict[str, Any]]:
     about, arrays = fixture(name)
     case = next(case for case in about["cases"] if case["rule"] == rule)
     encoder = load(name, about["keys"], rule)
@@ -57,7 +58,7 @@ def run(name: str, rule: str, taps: tuple[str, ...] = ()) -> tuple[np.ndarray, d
 
 
 @pytest.mark.parametrize("rule", ["mix", "sin"])
-def test_mae_vit_b_equals_the_released_encoder(rule):
+def test_mae_vit_b_equals_the_released_encoder(rule: str) -> None:
     tokens, taps, golden = run("official_encoder", rule, ("patch_embed", "blocks.0", "blocks.5", "blocks.11"))
     tolerance = TOLERANCE["official_encoder"]
     for name, output in taps.items():
@@ -72,12 +73,12 @@ def test_mae_vit_b_equals_the_released_encoder(rule):
 
 @pytest.mark.parametrize("rule", ["mix", "sin"])
 @pytest.mark.parametrize("name", ["r2plus1d_18", "swin3d_t"])
-def test_torchvision_features(name, rule):
+def test_torchvision_features(name: str, rule: str) -> None:
     check_features(name, rule)
 
 
 @pytest.mark.parametrize("rule", ["mix", "sin"])
-def test_resnext_features(rule):
+def test_resnext_features(rule: str) -> None:
     check_features("resnext101", rule)
 
 
@@ -94,7 +95,7 @@ def check_features(name: str, rule: str) -> None:
     np.testing.assert_allclose(features_CTHW.mean((1, 2, 3)), golden["channel_mean"], atol=tolerance)
 
 
-def test_relative_positions_are_the_public_ones():
+def test_relative_positions_are_the_public_ones() -> None:
     about, _ = fixture("swin3d_t")
     index = relative_position_index((8, 7, 7)).numpy().astype("<i8")
     assert int(index.sum()) == about["relative_position_index"]["sum"]
@@ -110,7 +111,7 @@ def test_relative_positions_are_the_public_ones():
         ("resnext3d-101", 47_521_216),
     ],
 )
-def test_parameters_without_classifier(name, count):
+def test_parameters_without_classifier(name: str, count: int) -> None:
     with torch.device("meta"):
         encoder = build_encoder(name)
     assert sum(parameter.numel() for parameter in encoder.parameters()) == count

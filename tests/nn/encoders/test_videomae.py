@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -14,7 +16,7 @@ transformers = pytest.importorskip("transformers", reason="the test extra brings
 SIZE_OPTIONS = {"width": "hidden_size", "depth": "num_hidden_layers", "heads": "num_attention_heads"}
 
 
-def reference(name: str, *, final_norm: bool, **changes):
+def reference(name: str, *, final_norm: bool, **changes: Any) -> Any:
     """VideoMAEModel of one of our sizes with random weights, biases and norms included."""
     sizes = {**SIZES[name], **changes}
     config = transformers.VideoMAEConfig(
@@ -35,7 +37,7 @@ def values_in(module: torch.nn.Module) -> int:
     return sum(parameter.numel() for parameter in module.parameters())
 
 
-def check_equal(name: str, *, final_norm: bool = True, **changes) -> None:
+def check_equal(name: str, *, final_norm: bool = True, **changes: Any) -> None:
     model = reference(name, final_norm=final_norm, **changes)
     tensors = model.state_dict()
     encoder = build_encoder(name, final_norm=final_norm, **changes).eval()
@@ -50,20 +52,20 @@ def check_equal(name: str, *, final_norm: bool = True, **changes) -> None:
 
 
 @pytest.mark.parametrize("final_norm", [True, False])
-def test_small_config_equals_transformers(final_norm):
+def test_small_config_equals_transformers(final_norm: bool) -> None:
     check_equal("videomae-s", final_norm=final_norm, depth=3, width=96, heads=3, size=64)
 
 
-def test_small_size_equals_transformers():
+def test_small_size_equals_transformers() -> None:
     check_equal("videomae-s", depth=2)
 
 
 @pytest.mark.release
-def test_base_size_equals_transformers():
+def test_base_size_equals_transformers() -> None:
     check_equal("videomae-b")
 
 
-def test_fine_tuned_weights_imply_no_final_norm():
+def test_fine_tuned_weights_imply_no_final_norm() -> None:
     tensors = reference("videomae-s", final_norm=False, depth=1).state_dict()
     public = recognise(tensors)
     assert public is not None and public.source.encoder == "videomae-s"
@@ -71,7 +73,7 @@ def test_fine_tuned_weights_imply_no_final_norm():
     assert public.options(reference("videomae-s", final_norm=True, depth=1).state_dict()) == {"final_norm": True}
 
 
-def test_base_counts_as_transformers_does():
+def test_base_counts_as_transformers_does() -> None:
     config = transformers.VideoMAEConfig()
     with torch.device("meta"):
         ours, theirs = build_encoder("videomae-b", final_norm=False), transformers.VideoMAEModel(config)

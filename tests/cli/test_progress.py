@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from escounts.cli import counting_display
-from escounts.cli.counting_display import time_left
+from escounts.cli import progress
+from escounts.cli.progress import time_left
 
 
 def test_time_left_is_told_at_the_pace_so_far() -> None:
@@ -18,8 +18,8 @@ def test_plain_lines_when_it_is_not_a_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = iter([0.0, 10.0, 120.0, 130.0])
-    monkeypatch.setattr(counting_display.time, "monotonic", lambda: next(now))
-    with counting_display.counting_display("videos") as report:
+    monkeypatch.setattr("time.monotonic", lambda: next(now))
+    with progress.counting_display("videos") as report:
         report(1, 4, "a.mp4")
         report(2, 4, "b.mp4")
     assert capsys.readouterr().err.splitlines() == ["2/4 videos, about 2 min left  b.mp4"]

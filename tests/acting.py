@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,16 @@ def answer_with(page: Page, **changes: Any) -> None:
         route.fulfill(response=answer, json=document)
 
     page.route(re.compile(r"/api/jobs(/[0-9a-f]{32})?(\?unit=\w+)?$"), changed)
+
+
+def heard(page: Page, check: Callable[[], Any]) -> None:
+    """Until check is true, while the page's requests go on being answered by the test's own routes."""
+
+    def look() -> Any:
+        page.wait_for_timeout(20)
+        return check()
+
+    eventually(look)
 
 
 def length(page: Page) -> float:
