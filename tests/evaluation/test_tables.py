@@ -24,7 +24,7 @@ from escounts.evaluation.generated_tables import (
     RATES,
     GeneratedBench,
     GeneratedExperiment,
-    synthetic_table,
+    one_thread,
 )
 from escounts.evaluation.rendering import fill
 from escounts.evaluation.table_making import TableMaker
@@ -345,7 +345,8 @@ def test_quick_table_on_generated_videos(tmp_path: Path) -> None:
     """The whole chain: draw, encode, train both decoders, print; at least 30 % below the mean count."""
     table = replace(TABLES["3a"], rows=(*TABLES["3a"].rows, *TABLES["rivals"].rows[-2:]))
     table = replace(table, rows=tuple(replace(row, cells=tuple(map(four_columns, row.cells))) for row in table.rows))
-    filled = synthetic_table(table, tmp_path, quick=True, seeds=(0,))
+    with one_thread(True):
+        filled = GeneratedBench(tmp_path, QUICK_EXPERIMENT, rates=RATES[:1]).fill(table, seeds=(0,))
     error = filled.headers.index("MAE") - len(table.labels) - 1
     values = {row.labels[0]: row.values[error] for row in filled.rows if row.measured}
     for decoder in ("SA-only", "ESCounts"):

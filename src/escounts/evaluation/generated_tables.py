@@ -200,24 +200,6 @@ class ThumbnailSpectral:
         return lambda spec, chosen: row
 
 
-def synthetic_table(
-    table: Table,
-    out: Path,
-    *,
-    quick: bool = True,
-    seeds: Sequence[int] = (0, 1),
-    device: str = "cpu",
-    report: Report | None = None,
-    **options: Any,
-) -> FilledTable:
-    """A table's runs on generated videos."""
-    experiment = QUICK_EXPERIMENT if quick else FULL_EXPERIMENT
-    used = {cells.recipe.every for row in table.rows for cells in row.cells if cells.recipe}
-    with one_thread(quick and device == "cpu"):
-        bench = GeneratedBench(out, experiment, rates=sorted({OWN_EVERY, *used}), device=device)
-        return bench.fill(table, seeds=seeds, report=report, **options)
-
-
 @contextmanager
 def one_thread(wanted: bool) -> Iterator[None]:
     """Quick runs are of small arrays: a second thread costs more than it brings, most of all on a busy machine."""

@@ -6,26 +6,30 @@ from pathlib import Path
 
 from escounts.atomic_files import write_text
 from escounts.csv_text import csv_text
-from escounts.results import CountResult
-
-COLUMNS = (
-    *("video", "model", "count", "confidence", "unsure"),
-    *("repetition", "start_s", "end_s", "score"),
-    *("corrected", "machine_count"),
-)
+from escounts.results import CountResult, Repetition
 
 
 def write(result: CountResult, path: Path, *, video: Path | None = None) -> None:
     """Header and rows, times in seconds."""
-    unsure = "yes" if result.unsure else "no"
-    confidence = f"{result.confidence:.4f}" if result.machine is None else ""
-    about = (result.video, result.model, result.count, confidence, unsure)
-    correction = ("no", "") if result.machine is None else ("yes", result.machine.count)
-    rows: list[tuple[object, ...]] = []
-    for index, repetition in enumerate(result.repetitions, 1):
-        times = (f"{repetition.start:.3f}", f"{repetition.end:.3f}")
-        score = "" if repetition.score is None else f"{repetition.score:.4f}"
-        rows.append((*about, index, *times, score, *correction))
-    if not result.repetitions:
-        rows.append((*about, "", "", "", "", *correction))
-    write_text(path, csv_text(COLUMNS, rows))
+    rows = [_row(result, number, repetition) for number, repetition in enumerate(result.repetitions, 1)]
+    rows = rows or [_row(result, None, None)]
+    write_text(path, csv_text(list(rows[0]), (list(row.values()) for row in rows)))
+
+
+def _row(result: CountResult, number: int | None, repetition: Repetition | None) -> dict[str, object]:
+    """Column → value; None is an empty cell. repetition: the number-th, None where there are none."""
+    machine = result.machine  # what the model had said, where a person has corrected it
+    score = None if repetition is None else repetition.score
+    return {
+        "video": result.video,
+        "model": result.model,
+        "count": result.count,
+        "confidence": None if machine else f"{result.confidence:.4f}",
+        "unsure": "yes" if result.unsure else "no",
+        "repetition": number,
+        "start_s": repetition and f"{repetition.start:.3f}",
+        "end_s": repetition and f"{repetition.end:.3f}",
+        "score": None if score is None else f"{score:.4f}",
+        "corrected": "yes" if machine else "no",
+        "machine_count": machine and machine.count,
+    }
