@@ -246,7 +246,7 @@ def test_videos_read_ahead_are_counted_the_same(tmp_path: Path, monkeypatch: pyt
         write_movie(tmp_path / "videos" / f"{name}.mp4", bouncing(count, 3.0, size=(64, 64)))
     (tmp_path / "videos" / "c.mp4").write_bytes(b"this is not a video")
     places: list[Path] = []
-    own = local.images_folder
+    own = local.images_folder  # type: ignore[attr-defined]
 
     def noted() -> tempfile.TemporaryDirectory[str]:
         folder = own()

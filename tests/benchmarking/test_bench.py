@@ -33,7 +33,7 @@ def test_the_plainly_written_model_counts_the_same() -> None:
     images = [np.roll(stripes, t, 0) for t in range(120)]
     counted = [one.encode_images(images).estimate().density.values for one in (model, _plainly(model))]
     assert counted[0].sum() > 0
-    np.testing.assert_allclose(*counted, atol=1e-4)
+    np.testing.assert_allclose(counted[0], counted[1], atol=1e-4)
 
 
 def test_each_part_is_timed(video: Path) -> None:

@@ -212,7 +212,7 @@ def test_two_processes_make_the_same_store_and_survive_a_kill(tmp_path: Path) ->
     encode_dataset(dataset, tmp_path, tmp_path / "alone", encoder, layout)
     out = tmp_path / "shared"
     processes = divided(encoding.encoding_work, ("cpu",), 2, lambda device: ("patches", None, device, out, layout))
-    killed = []
+    killed: list[int] = []
 
     def kill_one(done: int, total: int, name: str) -> None:
         if not killed:

@@ -120,7 +120,7 @@ def evaluated(out: Path) -> dict[str, str]:
 
 def batched(out: Path) -> list[dict[str, Any]]:
     assert not list((out / "rows").iterdir())
-    return ResultFolder(str(out)).table().drop_columns(["spent"]).to_pylist()
+    return ResultFolder(str(out)).table().drop_columns(["spent"]).to_pylist()  # type: ignore[no-any-return]
 
 
 def commands(videos: Path, finished_run: Path | None) -> dict[str, Command]:

@@ -84,6 +84,7 @@ def test_the_mean_with_a_checkpoint_of_an_earlier_form(tmp_path: Path) -> None:
         LITE_TINY, encoder_options=options, decoder=replace(LITE_TINY.decoder, head=replace(head, video_width=0))
     )
     old, new = Network(first), Network(LITE_TINY)
+    assert isinstance(new.encoder.amount, torch.Tensor)
     torch.nn.init.ones_(new.encoder.amount)
     for name, network in (("old", old), ("new", new)):
         save_network(tmp_path / name, network)

@@ -20,6 +20,7 @@ from escounts.errors import EscountsError
 
 T = TypeVar("T")
 A = TypeVar("A")
+Own = TypeVar("Own", bound="TaskProcess[Any, Any]")
 Asked = TypeVar("Asked", contravariant=True)
 Answered = TypeVar("Answered", covariant=True)
 Prepare = Callable[..., Callable[[T], A]]
@@ -67,7 +68,7 @@ class TaskProcess(Generic[T, A]):
         self._process: Any = None
         self._pipe: Connection | None = None
 
-    def __enter__(self) -> TaskProcess[T, A]:
+    def __enter__(self: Own) -> Own:
         return self
 
     def __exit__(

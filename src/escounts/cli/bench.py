@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from escounts.cli.counting_display import counting_display
+from escounts.cli.progress import counting_display
 
 
 @click.command()
