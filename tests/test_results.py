@@ -18,7 +18,7 @@ from escounts import extras
 from escounts.counter import Counter
 from escounts.errors import EscountsError, ExemplarError, OutputError
 from escounts.output.json import from_dict, to_dict
-from escounts.results import CountResult, DensityMap, Estimate, Hypothesis, Repetition
+from escounts.results import UNIT_GIVEN, CountResult, DensityMap, Estimate, Hypothesis, Repetition
 from escounts.video import Video
 
 FOUR_CYCLES = DensityMap(np.full(40, 0.1, np.float32), 0.0, 0.1, "rate")
@@ -71,13 +71,20 @@ def test_the_first_hypothesis_is_the_count(movie: Path) -> None:
 
 def test_a_person_chooses_the_unit(movie: Path) -> None:
     """Each cycle's span is halved; the doubt that was about the unit is gone."""
-    chosen = counter(CYCLE, SIDE, NONE).count(movie, unit="side")
+    chosen = counter(CYCLE, SIDE, NONE, details={UNIT_GIVEN: 0.95}).count(movie, unit="side")
     assert (chosen.count, chosen.unit, len(chosen.repetitions)) == (8, "side", 8)
     assert chosen.density.count == pytest.approx(8.0) and chosen.hypotheses[0] == SIDE
     assert chosen.confidence == pytest.approx(0.95) and not chosen.unsure
     back = chosen.in_unit("cycle")
     assert (back.count, back.unit) == (4, "cycle") and spans(back) == spans(counter(CYCLE).count(movie))
     assert counter(NONE, CYCLE).count(movie, unit="side").count == 0
+
+
+def test_a_unit_that_is_given_makes_no_vague_count_sure(movie: Path) -> None:
+    vague = counter(CYCLE, SIDE, NONE, details={UNIT_GIVEN: 0.6}).count(movie, unit="side")
+    assert vague.confidence == pytest.approx(0.6) and vague.unsure
+    untold = counter(CYCLE, SIDE, NONE).count(movie, unit="side")
+    assert untold.confidence == 0.55 and untold.unsure
 
 
 def test_a_side_count_that_is_not_twice_the_cycles_has_its_own_spans(movie: Path) -> None:

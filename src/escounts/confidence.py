@@ -43,7 +43,7 @@ CHOICE = ("bias", "certainty", "support", "others", "few_cells")
 """Of one view among several: is it right?"""
 REPEATS = ("bias", "certainty", "support", "repeats")
 """Of the view that speaks, and of what the slow views say: is there a repetition at all?"""
-WHOLE_VIDEO = 15.0
+WHOLE_VIDEO = 12.0
 """Frames per second up to which a view sees enough of a video at once to speak of it as a whole: 13 s at 10."""
 ALTERNATES = ("bias", "alternates")
 """Of the view that says so the loudest: does the motion have two opposite sides?"""

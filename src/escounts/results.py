@@ -95,6 +95,8 @@ class DensityMap:
         return replace(self, values=self.values * np.float32(factor))
 
 
+UNIT_GIVEN = "unit_given"
+"""In the details of an estimate: its confidence before the doubt about the unit."""
 LIVE = 0.15
 """A hypothesis at least this probable is live: people are told of it, and a count is not sure while another is."""
 
@@ -272,16 +274,15 @@ class CountResult:
     def in_unit(self, unit: Unit) -> CountResult:
         """The same video counted by cycles or by sides, as a person chose it: one cycle is two sides.
 
-        What the model held possible in the other unit now speaks for this one: confidence is the probability of
-        either. Raises EscountsError where the model did not say in which unit it counted.
+        The doubt about the unit is gone: confidence is what it is for a unit that is given (`details`), where the
+        model says. Raises EscountsError where the model did not say in which unit it counted.
         """
         if self.unit is None:
             raise EscountsError(
                 f"{self.video}: counted without a unit, so that it cannot be turned into {unit}s; units are told by "
                 "the default model, without an exemplar, where there are repetitions"
             )
-        probability = sum(hypothesis.p for hypothesis in self.hypotheses if hypothesis.unit is not None)
-        confidence = max(self.confidence, min(1.0, probability))
+        confidence = max(self.confidence, self.details.get(UNIT_GIVEN, 0.0))
         return replace(
             self.converted(unit),
             confidence=confidence,

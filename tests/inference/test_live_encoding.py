@@ -100,3 +100,20 @@ def test_nothing_is_made_of_a_picture_that_stands_still(model: MultiRateModel) -
         for _ in range(300):
             live.push(picture)
         assert live.update().density.count == 0 and live.nbytes < 50_000
+
+
+def test_a_still_beginning_does_not_cost_the_fast_view() -> None:
+    torch.manual_seed(0)
+    fast = MultiRateModel("tiny", Network(LITE_TINY), views=(View(6), View(3)), fast_views=(View(1),))
+    moving = list(moving_square(120))
+    for images, expected in (
+        ([moving[0]] * 90 + moving, View(1)),
+        (moving, View(1)),
+        ([moving[n // 2 * 2] for n in range(120)], View(2)),
+    ):
+        with LiveEncoding(fast) as live:
+            for number, image in enumerate(images):
+                live.push(image)
+                if number % 15 == 14:
+                    live.update()
+            assert live.fast_views == [expected]

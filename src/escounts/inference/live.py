@@ -21,9 +21,13 @@ from escounts.confidence import wants_faster
 from escounts.inference.multi_rate import MultiRateModel
 from escounts.inference.multi_rate_encoding import MultiRateEncoding, MultiRateExemplar
 from escounts.inference.pool import InferencePool
+from escounts.inference.stillness import SLOWEST
 from escounts.inference.views import BASE_RATE, Features, View, ViewEncoder, Window, WindowStore
 from escounts.nn.decoder import ExemplarKeysValues, Projected
 from escounts.results import Estimate
+
+LOOKED_AT = 2 * round(BASE_RATE)
+"""Frames after which the fast views are chosen even if few of them were new: a stream may begin with a still."""
 
 
 class LiveEncoding(MultiRateEncoding):
@@ -43,7 +47,7 @@ class LiveEncoding(MultiRateEncoding):
         self.store = LiveStore(self.store.grid)
         self._cores = InferencePool(model.device, model.precision)
         self._views = [self._encoder(view) for view in model.views]
-        self._first: list[Image] | None = []  # what came before the first update, which chooses the fast views
+        self._first: list[Image] | None = []  # what came before the fast views were chosen
         self._fast: list[View] = []
         self._exemplars: dict[tuple[View, tuple[int, ...]], ExemplarKeysValues] = {}
         self._decoded: dict[tuple[int | None, int, bool], Array32] = {}
@@ -68,12 +72,18 @@ class LiveEncoding(MultiRateEncoding):
 
     @property
     def fast_views(self) -> list[View]:
-        """Those that the frames before the first update called for: others cannot be had later."""
+        """Those that the first frames called for: others cannot be had later."""
         return self._fast
 
     def _begin_fast_views(self) -> None:
-        """Choose the fast views and let them see what has come."""
-        self._fast, images, self._first = super().fast_views, self._first or [], None
+        """Choose the fast views and let them see what has come: slower than the model's only where pictures came that
+        slowly, not where none came yet."""
+        slow = 1 < self.meter.divisor() < SLOWEST
+        self._fast, images, self._first = (
+            super().fast_views if slow else list(self.model.fast_views),
+            self._first,
+            None,
+        )
         late = [self._encoder(view) for view in self._fast if view not in self.model.views]
         for view in late:
             for image in images:
@@ -87,7 +97,7 @@ class LiveEncoding(MultiRateEncoding):
     def update(self, exemplars: Sequence[MultiRateExemplar] = (), *, assume_repeats: bool = False) -> Estimate:
         """Encode what has come since the last time and estimate all that is remembered, on the base rate's grid."""
         self.end = self.start + self.frames / BASE_RATE
-        if self._first is not None:
+        if self._first is not None and (self.meter.divisor() < SLOWEST or self.frames >= LOOKED_AT):
             self._begin_fast_views()
         for view in self._views:
             view.advance()

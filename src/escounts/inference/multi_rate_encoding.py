@@ -29,7 +29,7 @@ from escounts.inference.views import BASE_RATE, View, ViewEncoder, Window, Windo
 from escounts.nn.decoder import ExemplarKeysValues
 from escounts.nn.heads import HeadOutput, RateHeadConfig, read_periods
 from escounts.nn.lite import exemplar_cells
-from escounts.results import ConfidenceKind, DensityMap, Estimate
+from escounts.results import UNIT_GIVEN, ConfidenceKind, DensityMap, Estimate
 from escounts.windows import Stitcher, triangle
 
 if TYPE_CHECKING:
@@ -181,8 +181,7 @@ class MultiRateEncoding:
             without = self.evidence(first=first, last=last)
             zero_shot_count = float(choose_views(without, BASE_RATE, calibration, repeats=assume_repeats)[0].sum())
             if all(self._same_video(one) and one.seconds < SHORT_EXEMPLAR for one in exemplars):
-                seen = max(view.certainty() for view in without)
-                counted = max(float(density.sum()), 1e-6)
+                seen, counted = max(view.certainty() for view in without), max(float(density.sum()), 1e-6)
                 density *= np.float32(known_unit(counted, zero_shot_count, certainty=seen) / counted)
         confidence, details = calibration.confidence(
             evidence, density, chosen, BASE_RATE, zero_shot_count=zero_shot_count
@@ -208,7 +207,8 @@ class MultiRateEncoding:
         alternates = calibration.p_alternates(evidence) if calibration.alternates else 0.0
         hypotheses = possible_counts(float(density.sum()), repeats=repeats, alternates=alternates)
         confidence = min(estimate.confidence, 1.0 if nothing else unit_certainty(hypotheses))
-        return replace(estimate, confidence=confidence, unit="cycle", hypotheses=hypotheses)
+        details = {**estimate.details, UNIT_GIVEN: round(estimate.confidence, 4)}
+        return replace(estimate, confidence=confidence, details=details, unit="cycle", hypotheses=hypotheses)
 
     def _scores(
         self,
@@ -341,10 +341,8 @@ class MultiRateEncoding:
     def _maps(
         self, windows: Sequence[Window], keys_values: ExemplarKeysValues, lasts: float | None, assume_repeats: bool
     ) -> Array32:
-        """Density, gate, sharpness and what is said of the video, of windows of equal length: (3 or 5, B, T).
-
-        lasts: cells of a marked repetition.
-        """
+        """Density, gate, sharpness and what is said of the video, of windows of equal length: (3 or 5, B, T);
+        lasts: cells of a marked repetition."""
         decoder, calibration = self.model.network.decoder, self.model.calibration
         output = self.head_output(windows, keys_values)
         assert output.gate_logits_BT is not None and output.period_logits_BTP is not None
