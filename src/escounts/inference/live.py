@@ -79,11 +79,8 @@ class LiveEncoding(MultiRateEncoding):
         """Choose the fast views and let them see what has come: slower than the model's only where pictures came that
         slowly, not where none came yet."""
         slow = 1 < self.meter.divisor() < SLOWEST
-        self._fast, images, self._first = (
-            super().fast_views if slow else list(self.model.fast_views),
-            self._first,
-            None,
-        )
+        self._fast = super().fast_views if slow else list(self.model.fast_views)
+        images, self._first = self._first or [], None
         late = [self._encoder(view) for view in self._fast if view not in self.model.views]
         for view in late:
             for image in images:
