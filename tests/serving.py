@@ -94,6 +94,7 @@ def service_running(data: Path, **options: Any) -> Iterator[tuple[str, Service]]
         yield f"http://127.0.0.1:{listening.getsockname()[1]}", app.state.service
     finally:
         app.state.service.hub.close()
+        app.state.service.live.stop()
         server.should_exit = True
         thread.join(20)
         listening.close()

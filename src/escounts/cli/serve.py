@@ -174,10 +174,11 @@ def serve(settings: Settings, *, rebuild: bool = False) -> None:
         app = create_app(settings)
 
         class Server(uvicorn.Server):
-            """Ends the open event streams first, so that Ctrl-C does not wait for open pages."""
+            """Ends event streams and live counts first, so that Ctrl-C does not wait for open pages."""
 
             def handle_exit(self, sig: int, frame: FrameType | None) -> None:
                 app.state.service.hub.close()
+                app.state.service.live.stop()
                 super().handle_exit(sig, frame)
 
         click.echo(f"escounts is at {address(settings, listening)}")
