@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -10,12 +11,15 @@ import numpy as np
 import onnx
 import pytest
 import torch
+from command import run
+from movies import levels, write_movie
 
 import escounts
 from escounts.errors import ModelError
 from escounts.inference.multi_rate import MultiRateModel
 from escounts.nn.lite import LITE_TINY
 from escounts.nn.network import Network
+from escounts.serve.training_api import _initial
 from escounts.zoo import catalogue
 from escounts.zoo.onnx_export import export_onnx
 from escounts.zoo.onnx_model import build_onnx_model
@@ -80,6 +84,23 @@ def test_a_changed_or_missing_file_is_refused(folder: Path, tmp_path: Path) -> N
     (changed / "model.json").write_text(json.dumps({**described, "format": "escounts-onnx-9"}))
     with pytest.raises(ModelError, match="this version reads escounts-onnx-1"):
         build_onnx_model(changed)
+
+
+def test_an_exported_folder_counts_into_files_and_is_known_again(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exported = shutil.copytree(folder, tmp_path / "out" / "onnx")
+    write_movie(tmp_path / "a.mp4", levels(40, step=40))
+    asked = ("count", "--model", exported, tmp_path / "a.mp4", "-o", tmp_path / "results")
+    first = run(capsys, monkeypatch, *asked)
+    assert first.code == 0 and "wrote" in first.err, first.err
+    assert "finished already" in run(capsys, monkeypatch, *asked).out
+    os.utime(exported / "model.json", (1, 1))  # exported again
+    assert "wrote" in run(capsys, monkeypatch, *asked).err
+
+
+def test_a_server_of_an_exported_folder_teaches_from_the_default(folder: Path) -> None:
+    assert _initial(str(folder)) == "default"
 
 
 def test_a_gpu_is_refused_with_what_to_do(folder: Path) -> None:

@@ -22,7 +22,6 @@ from escounts.counter import load
 from escounts.errors import EscountsError
 from escounts.inference.multi_rate import MultiRateModel
 from escounts.zoo import catalogue
-from escounts.zoo.onnx_model import DESCRIPTION
 
 MINUTE = 6
 """Segments of the footage."""
@@ -108,7 +107,7 @@ def exported(folder: Path) -> str | None:
         return None
     weights = catalogue.find().checkpoint
     target = folder / f"onnx-{version('escounts')}-{weights.stat().st_mtime_ns if weights else 0}"
-    if not (target / DESCRIPTION).is_file():  # it is written last
+    if not (target / catalogue.DESCRIPTION).is_file():  # it is written last
         export_onnx(model, target)
     return str(target)
 

@@ -207,7 +207,8 @@ def command(
 
 def _weights(model: str) -> list[Any] | None:
     # os.path: a store that this user may not look into is a store without the model, not an error.
-    path = Path(model) if os.path.isfile(model) else stored_path(model)
+    own = next((path for path in (model, os.path.join(model, catalogue.DESCRIPTION)) if os.path.isfile(path)), None)
+    path = stored_path(model) if own is None else Path(own)
     return stamp(path) if os.path.isfile(path) else None
 
 

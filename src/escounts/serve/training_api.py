@@ -221,9 +221,8 @@ def _chosen(service: Services, request: TrainingRequest) -> list[tuple[Any, tupl
 
 def _initial(model: str) -> str:
     """What a training starts from: the server's model where it can be taught, else the default."""
-    name = catalogue.find(model).name
-    taught = name != "spectral" and is_own_model(store.stored_path(name))
-    return name if taught else "default"
+    weights = catalogue.find(model).checkpoint
+    return model if weights is not None and is_own_model(weights) else "default"
 
 
 def _need(service: Services, training_id: str) -> TrainingRow:

@@ -18,6 +18,8 @@ from escounts.zoo.store import StoredWeights
 
 LITE_WEIGHTS = Path(__file__).resolve().parent.parent / "weights" / "lite.safetensors"
 """Weights that travel with the package."""
+DESCRIPTION = "model.json"
+"""The file of an exported model's folder that is written last."""
 
 RELEASED_NAME = "escounts-repcount"
 PAPER_MODELS = {
@@ -63,7 +65,7 @@ def find(name: str = "default") -> ModelEntry:
     """The entry of that name, or of a checkpoint's path; raises ModelError that lists the known names."""
     if name.endswith(".safetensors") and Path(name).is_file():
         return _own(store.describe(Path(name)))
-    if (Path(name) / "model.json").is_file():
+    if (Path(name) / DESCRIPTION).is_file():
         return _exported(Path(name))
     models = _all()
     if name == "default":

@@ -22,8 +22,9 @@ from escounts.nn.encoders.lite import LiteConfig, LiteEncoder
 from escounts.nn.heads import HeadOutput, RateHeadConfig, read_periods
 from escounts.nn.lite import EXEMPLAR_CELLS
 from escounts.nn.network import Network, NetworkConfig
+from escounts.zoo.catalogue import DESCRIPTION
 
-ENCODER, DECODER, DESCRIPTION = "encoder.onnx", "decoder.onnx", "model.json"
+ENCODER, DECODER = "encoder.onnx", "decoder.onnx"
 FORMAT = "escounts-onnx-1"
 
 
