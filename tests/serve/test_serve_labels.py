@@ -144,6 +144,55 @@ def test_labels_of_other_tools_there_and_back_over_http(client: Client, clips: d
     assert client.post("/api/labels/import", json={"name": "x.eaf", "text": "<a>"}).status_code == 422
 
 
+def test_our_own_export_gives_every_video_its_own_labels_back(client: Client, clips: dict[int, Path]) -> None:
+    videos = [client.send_video(clips[5], "twin.mp4") for _ in range(3)]
+    for place, video in enumerate(videos):
+        client.start_count(video["id"], wait=30)
+        spans = [{"start": 0.5 + place, "end": 1.0 + place}]
+        client.put(f"/api/videos/{video['id']}/labels", json={"spans": spans, "action": "twin"})
+    before = [client.get(f"/api/videos/{video['id']}/labels").json()["spans"] for video in videos]
+    exported = client.get("/api/labels/export/csv").text
+    assert exported == client.get("/api/labels.csv").text
+    client.delete(f"/api/videos/{videos[0]['id']}")
+    for video in videos[1:]:
+        client.put(f"/api/videos/{video['id']}/labels", json={"spans": [], "action": ""})
+    back = client.post("/api/labels/import", json={"name": "x.csv", "text": exported, "only": "twin"}).json()
+    assert set(back["saved"]) == {video["id"] for video in videos[1:]}
+    assert back["unknown"] == [f"twin ({videos[0]['id'][:8]}).mp4"], "its name is not another's now"
+    assert [client.get(f"/api/videos/{video['id']}/labels").json()["spans"] for video in videos[1:]] == before[1:]
+
+
+def test_a_name_that_several_videos_have_is_not_guessed(client: Client, clips: dict[int, Path]) -> None:
+    videos = [client.send_video(clips[5], "shared.mp4") for _ in range(2)]
+    for video in videos:
+        client.start_count(video["id"], wait=30)
+    request = {"name": "x.csv", "text": "file,start_s,end_s\nshared.mp4,0.5,1\n"}
+    answer = client.post("/api/labels/import", json=request).json()
+    assert answer == {"saved": [], "unknown": [], "ambiguous": ["shared.mp4"]}
+    assert all(client.get(f"/api/videos/{video['id']}/labels").status_code == 404 for video in videos)
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        ("0.5,1,%s" % ("x" * 81), "81 characters"),
+        ("-0.5,1,up", "from 0 on"),
+        ("0.5,1.5,up\nsecond.mp4,1,2,up", "overlap"),
+    ],
+)
+def test_a_file_with_a_bad_label_saves_nothing(client: Client, clips: dict[int, Path], bad: str, said: str) -> None:
+    videos = [client.send_video(clips[5], name) for name in ("first.mp4", "second.mp4")]
+    for video in videos:
+        client.start_count(video["id"], wait=30)
+    text = f"file,start_s,end_s,class\nfirst.mp4,0.5,1,up\nsecond.mp4,{bad}\n"
+    refused = client.post("/api/labels/import", json={"name": "x.csv", "text": text})
+    assert refused.status_code == 422, refused.text
+    assert said in refused.json()["detail"]
+    assert all(client.get(f"/api/videos/{video['id']}/labels").status_code == 404 for video in videos)
+    for video in videos:
+        client.delete(f"/api/videos/{video['id']}")
+
+
 def test_elan_exports_one_file_per_video(client: Client) -> None:
     with zipfile.ZipFile(io.BytesIO(client.get("/api/labels/export/elan").content)) as archive:
         assert archive.namelist() and all(name.endswith(".eaf") for name in archive.namelist())

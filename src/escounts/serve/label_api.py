@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, HTTPException
 from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from pydantic import ValidationError
 
-from escounts.datasets.annotation_formats import FORMATS, Format, guess_format, plain_csv, write_labels
+from escounts.datasets.annotation_formats import FORMATS, Format, LabelledFile, guess_format, plain_csv, write_labels
 from escounts.datasets.annotation_formats.label_studio import read_tasks, task
 from escounts.datasets.annotations import overlap_problem
 from escounts.errors import OutputError
 from escounts.serve.access import GUARDED, PROBLEMS, USUAL_PROBLEMS, Services, VideoId, need_job, need_video
 from escounts.serve.database import LabelRow, VideoRow
-from escounts.serve.labels import dataset_zip, labelled_file, labelled_videos, unique_names, write_labels_csv
-from escounts.serve.schemas import MOST_SPANS, ImportedLabels, LabelImport, Labels, SavedLabels
+from escounts.serve.labels import (
+    dataset_zip,
+    label_names,
+    labelled_file,
+    labelled_videos,
+    videos_by_name,
+    write_labels_csv,
+)
+from escounts.serve.schemas import LONGEST_ACTION, ImportedLabels, LabelImport, Labels, SavedLabels, Span
 
 router = APIRouter(
     prefix="/api",
@@ -44,23 +53,38 @@ def save_labels(service: Services, video_id: VideoId, labels: Labels) -> SavedLa
         raise HTTPException(422, f"{late[0]:g}–{late[1]:g} s lies past the end of the video ({duration:.2f} s)")
     if labels.job is not None and need_job(service, labels.job).video != video_id:
         raise HTTPException(422, f"job {labels.job} is a count of another video")
-    return _save(service, video_id, labels.action, [(start, min(end, duration)) for start, end in spans], labels.job)
+    within = LabelledFile(row.name, _within(spans, duration), labels.action)
+    (saved,) = _save(service, {video_id: _checked(within, labels.job)})
+    return saved
 
 
-def _save(
-    service: Services, video_id: str, action: str, spans: list[tuple[float, float]], job: str | None = None
-) -> SavedLabels:
-    lasting = [span for span in spans if span[1] > span[0]]
-    if len(lasting) > MOST_SPANS:
-        raise HTTPException(422, f"{len(lasting)} repetitions are more than the {MOST_SPANS} a video may have")
+def _checked(file: LabelledFile, job: str | None = None) -> Labels:
+    """Labels that may be saved; what is wrong with them is refused before anything is."""
+    lasting = [span for span in file.spans if span[1] > span[0]]
     if (overlap := overlap_problem(lasting)) is not None:
-        raise HTTPException(422, f"{overlap}: move one of their borders")
-    saved = service.database.save_labels(video_id, action, lasting, job=job)
+        raise HTTPException(422, f"{file.file}: {overlap}: move one of their borders")
+    if len(file.action) > LONGEST_ACTION:
+        what = f"a class of {len(file.action)} characters, {file.action[:20]}…; at most {LONGEST_ACTION} are kept"
+        raise HTTPException(422, f"{file.file}: {what}")
+    try:
+        return Labels(spans=[Span(start=start, end=end) for start, end in lasting], action=file.action, job=job)
+    except ValidationError as error:
+        first = error.errors()[0]
+        what = f"{first['loc'][0]} {first['input']!r:.100}: {first['msg'].lower()}"
+        raise HTTPException(422, f"{file.file}: {what}; nothing was saved") from error
+
+
+def _save(service: Services, labels: Mapping[str, Labels]) -> list[SavedLabels]:
+    """Save checked labels by video id; labels.csv is written once."""
+    saved = []
+    for video_id, label in labels.items():
+        spans = [(span.start, span.end) for span in label.spans]
+        saved.append(service.database.save_labels(video_id, label.action, spans, job=label.job))
     try:
         write_labels_csv(service)
     except OutputError as error:
         raise HTTPException(507, "the labels are kept, but labels.csv could not be written") from error
-    return SavedLabels.of(saved)
+    return [SavedLabels.of(row) for row in saved]
 
 
 @router.get("/videos/{video_id}/labels")
@@ -81,7 +105,10 @@ def labels_csv(service: Services, video_id: VideoId) -> PlainTextResponse:
 @router.get("/labels.csv", response_class=PlainTextResponse, responses=CSV)
 def all_labels_csv(service: Services) -> PlainTextResponse:
     """All labelled videos in one labels.csv."""
-    return _csv(plain_csv.write([labelled_file(row, label, row.name) for row, label in labelled_videos(service)]))
+    names = label_names(service)
+    return _csv(
+        plain_csv.write([labelled_file(row, label, names[row.id]) for row, label in labelled_videos(service)])
+    )
 
 
 @router.get("/labels/dataset.zip", response_class=StreamingResponse, responses=ZIP)
@@ -94,9 +121,9 @@ def dataset(service: Services) -> StreamingResponse:
 @router.get("/labels/export/{format}", responses=EXPORT)
 def export_labels(service: Services, format: Format) -> Response:
     """All labels as a file of an annotation tool; a zip where it takes one file per video."""
-    pairs = labelled_videos(service)
-    names = unique_names([row for row, _ in pairs])
-    files = write_labels([labelled_file(row, label, names[row.id]) for row, label in pairs], format)
+    names = label_names(service)
+    labelled = [labelled_file(row, label, names[row.id]) for row, label in labelled_videos(service)]
+    files = write_labels(labelled, format)
     if FORMATS[format].one_video:
         packed = io.BytesIO()
         with zipfile.ZipFile(packed, "w") as archive:
@@ -110,18 +137,24 @@ def export_labels(service: Services, format: Format) -> Response:
 
 @router.post("/labels/import", dependencies=GUARDED, responses=KEPT)
 def import_labels(service: Services, request: LabelImport) -> ImportedLabels:
-    """Save the labels in a file of an annotation tool as those of the videos of the same names."""
+    """Save the labels in a file of an annotation tool as those of the videos of the same names; all, or on an error
+    none. A name that several videos have is not guessed: it is answered as ambiguous."""
     entry = FORMATS[request.format or guess_format(request.name, request.text)]
-    known = {row.name: row for row in reversed(service.database.videos(limit=-1))}
-    saved, unknown = [], []
-    for labels in entry.read(request.text, request.only, request.fps):
-        row = known.get(labels.file)
-        if row is None:
-            unknown.append(labels.file)
+    known = videos_by_name(service)
+    found: dict[str, Labels] = {}
+    unknown, ambiguous = [], []
+    for file in entry.read(request.text, request.only, request.fps):
+        rows = known.get(file.file, [])
+        if len(rows) != 1:
+            (ambiguous if rows else unknown).append(file.file)
             continue
-        _save(service, row.id, labels.action, _within(labels.spans, _duration(service, row)))
-        saved.append(row.id)
-    return ImportedLabels(saved=saved, unknown=unknown)
+        (row,) = rows
+        if row.id in found:
+            raise HTTPException(422, f"{file.file}: its video has labels under another name in the file, too")
+        found[row.id] = _checked(replace(file, spans=_within(file.spans, _duration(service, row))))
+    if found:
+        _save(service, found)
+    return ImportedLabels(saved=list(found), unknown=unknown, ambiguous=ambiguous)
 
 
 @router.get("/videos/{video_id}/label-studio")
@@ -142,12 +175,14 @@ def import_label_studio(
     found = read_tasks(document, fps=row.fps)
     if len(found) != 1:
         raise HTTPException(422, f"expected one Label Studio task, got {len(found)}")
-    return _save(service, video_id, found[0].action, _within(found[0].spans, _duration(service, row)))
+    file = replace(found[0], file=row.name, spans=_within(found[0].spans, _duration(service, row)))
+    (saved,) = _save(service, {video_id: _checked(file)})
+    return saved
 
 
-def _within(spans: Sequence[tuple[float, float]], duration: float) -> list[tuple[float, float]]:
+def _within(spans: Sequence[tuple[float, float]], duration: float) -> tuple[tuple[float, float], ...]:
     """Spans cut to the video."""
-    return [(min(start, duration), min(end, duration)) for start, end in spans]
+    return tuple((min(start, duration), min(end, duration)) for start, end in spans)
 
 
 def _download(content: bytes, kind: str, name: str) -> Response:

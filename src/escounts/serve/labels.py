@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import zipfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,14 +47,42 @@ def unique_names(rows: Sequence[VideoRow]) -> dict[str, str]:
     """Video id → a file name to read and to keep: the name it was sent with, made safe and told apart by a number."""
     taken, names = {"labels.csv"}, {}
     for row in rows:
-        suffix = Path(row.file).suffix or ".mp4"
-        stem = re.sub(r"[^\w .()+-]", "_", Path(row.name).stem).strip(" .-+") or "video"
+        stem, suffix = _safe_name(row)
         name, number = f"{stem}{suffix}", 2
         while name.casefold() in taken:
             name, number = f"{stem} ({number}){suffix}", number + 1
         taken.add(name.casefold())
         names[row.id] = name
     return names
+
+
+def label_names(service: Service) -> dict[str, str]:
+    """Video id → the name its labels have in a file of another tool: safe, and with the beginning of its id where
+    several videos would have it, so that a name means the same video however many come and go."""
+    rows = service.database.videos(limit=-1)
+    often = Counter("".join(_safe_name(row)).casefold() for row in rows)
+    plain = {row.id: "".join(_safe_name(row)) for row in rows}
+    return {row.id: plain[row.id] if often[plain[row.id].casefold()] == 1 else _with_id(row) for row in rows}
+
+
+def videos_by_name(service: Service) -> dict[str, list[VideoRow]]:
+    """Every name that labels may come with → the videos that have it: as it was sent, and as `label_names` has it."""
+    found: dict[str, list[VideoRow]] = {}
+    for row in service.database.videos(limit=-1):
+        for name in {row.name, "".join(_safe_name(row)), _with_id(row)}:
+            found.setdefault(name, []).append(row)
+    return found
+
+
+def _safe_name(row: VideoRow) -> tuple[str, str]:
+    """Stem and suffix of the name a video was sent with, without characters that a file's name cannot have."""
+    stem = re.sub(r"[^\w .()+-]", "_", Path(row.name).stem).strip(" .-+") or "video"
+    return stem, Path(row.file).suffix or ".mp4"
+
+
+def _with_id(row: VideoRow) -> str:
+    stem, suffix = _safe_name(row)
+    return f"{stem} ({row.id[:8]}){suffix}"
 
 
 def dataset_zip(service: Service) -> Iterator[bytes]:

@@ -13,6 +13,8 @@ from escounts.serve.database import JobRow, LabelRow, VideoRow
 Identifier = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$", examples=["0" * 32])]
 MOST_SPANS = 20_000
 """Repetitions that the labels of one video may have."""
+LONGEST_ACTION = 80
+"""Characters of what an action is called."""
 Second = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 
 
@@ -80,7 +82,7 @@ class Labels(Strict):
     """Corrected repetitions of a video, and what the action is called. job: the count that was on screen."""
 
     spans: Annotated[list[Span], Field(max_length=MOST_SPANS)]
-    action: Annotated[Text, Field(max_length=80)] = ""
+    action: Annotated[Text, Field(max_length=LONGEST_ACTION)] = ""
     job: Identifier | None = None
 
 
@@ -96,10 +98,12 @@ class LabelImport(Strict):
 
 
 class ImportedLabels(BaseModel):
-    """saved: ids of the videos that have these labels now. unknown: files of which there is no video here."""
+    """saved: ids of the videos that have these labels now. unknown: files of which there is no video here. ambiguous:
+    names that several videos here have."""
 
     saved: list[str]
     unknown: list[str]
+    ambiguous: list[str]
 
 
 class MediaChoice(Strict):

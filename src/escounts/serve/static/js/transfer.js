@@ -15,9 +15,10 @@ export function setUpTransfer({ mayLeave, onImported }) {
     target.value = "";
     if (!file || !(await mayLeave())) return;
     try {
-      const { saved, unknown } = await api.importLabels(file.name, await file.text());
+      const { saved, unknown, ambiguous } = await api.importLabels(file.name, await file.text());
       toast(`Labels of ${saved.length} ${saved.length === 1 ? "video" : "videos"} imported.${
-        unknown.length ? ` Not here: ${unknown.join(", ")}.` : ""}`);
+        unknown.length ? ` Not here: ${unknown.join(", ")}.` : ""}${
+        ambiguous.length ? ` Several videos are called ${ambiguous.join(", ")}.` : ""}`);
       await onImported(saved);
     } catch (error) {
       toast(`${file.name}: ${error.message}`);
