@@ -54,8 +54,11 @@ def test_several_videos_share_a_file(name: Format) -> None:
 
 
 def test_elan_writes_one_file_per_video() -> None:
-    videos = [LabelledFile(f"{name}.mp4", ((0.0, 1.0),)) for name in "ab"]
-    assert sorted(write_labels(videos, "elan")) == ["a.eaf", "b.eaf"]
+    names = ["a.mp4", "a.mov", "A.MP4", "sub/a.mp4", "b.mp4"]
+    files = write_labels([LabelledFile(name, ((0.0, 1.0),)) for name in names], "elan")
+    assert list(files) == ["a.mp4.eaf", "a.mov.eaf", "A.MP4 (2).eaf", "a.mp4 (3).eaf", "b.mp4.eaf"]
+    back = [FORMATS["elan"].read(text, None, None)[0].file for text in files.values()]
+    assert back == ["a.mp4", "a.mov", "A.MP4", "a.mp4", "b.mp4"]
 
 
 BORIS_AGGREGATED = (

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from escounts.datasets.annotation_formats import boris, elan, label_studio, plain_csv
-from escounts.datasets.annotation_formats.labelled_file import LabelError, LabelledFile
+from escounts.datasets.annotation_formats.labelled_file import LabelError, LabelledFile, base_name
 
 __all__ = [
     "FORMATS",
@@ -91,4 +91,12 @@ def write_labels(videos: Sequence[LabelledFile], format: Format) -> dict[str, st
     entry = FORMATS[format]
     if not entry.one_video:
         return {f"labels{entry.suffix}": entry.write(videos)}
-    return {f"{Path(video.file).stem}{entry.suffix}": entry.write([video]) for video in videos}
+    files: dict[str, str] = {}
+    taken = set()
+    for video in videos:
+        name, number = f"{base_name(video.file)}{entry.suffix}", 2
+        while name.casefold() in taken:  # a.mp4 of two folders, or A.mp4 where case does not count
+            name, number = f"{base_name(video.file)} ({number}){entry.suffix}", number + 1
+        taken.add(name.casefold())
+        files[name] = entry.write([video])
+    return files
