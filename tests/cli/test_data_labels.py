@@ -37,8 +37,8 @@ def test_labels_of_boris_become_labels_that_training_reads_and_go_out_to_elan(
     assert found == {"old.mp4": (((2.0, 3.0),), "squat"), "a.mp4": (((0.5, 1.5),), "jump")}
     exported = escounts("data", "export", "--root", mine, "--format", "elan", "-o", tmp_path / "eaf")
     assert exported.code == 0, exported.err
-    assert sorted(path.name for path in (tmp_path / "eaf").iterdir()) == ["a.eaf", "old.eaf"]
-    back = escounts("data", "import", tmp_path / "eaf" / "a.eaf", "--root", tmp_path / "back")
+    assert sorted(path.name for path in (tmp_path / "eaf").iterdir()) == ["a.mp4.eaf", "old.mp4.eaf"]
+    back = escounts("data", "import", tmp_path / "eaf" / "a.mp4.eaf", "--root", tmp_path / "back")
     assert (
         back.code == 0 and (tmp_path / "back" / "labels.csv").read_text().splitlines()[1] == "a.mp4,0.500,1.500,jump"
     )

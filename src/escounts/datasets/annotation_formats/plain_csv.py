@@ -46,8 +46,7 @@ def read(text: str, only: str | None = None, fps: float | None = None) -> list[L
             continue
         start, end = number(row, "start_s"), number(row, "end_s")
         if start is None or end is None or not 0 <= start < end:
-            raise LabelError(
-                f"line {place}: start {row['start_s']!r}, end {row['end_s']!r}; two rising numbers of seconds from 0 on are needed"
-            )
+            times = f"start {row['start_s']!r}, end {row['end_s']!r}"
+            raise LabelError(f"line {place}: {times}; two rising numbers of seconds from 0 on are needed")
         known[1].append((start, end))
     return [LabelledFile(file, tuple(sorted(spans)), action) for file, (action, spans) in found.items()]
