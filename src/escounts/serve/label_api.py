@@ -142,7 +142,8 @@ def import_labels(service: Services, request: LabelImport) -> ImportedLabels:
     entry = FORMATS[request.format or guess_format(request.name, request.text)]
     known = videos_by_name(service)
     found: dict[str, Labels] = {}
-    unknown, ambiguous = [], []
+    unknown: list[str] = []
+    ambiguous: list[str] = []
     for file in entry.read(request.text, request.only, request.fps):
         rows = known.get(file.file, [])
         if len(rows) != 1:
