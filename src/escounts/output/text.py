@@ -68,7 +68,10 @@ def _advice(result: CountResult) -> str:
     """What somebody who is told "not sure" can do that they have not done."""
     if result.exemplars:
         return "look at it"
-    return "look at it, or mark one with --exemplar" if result.count else "look at it, or try --assume-repeats"
+    if not result.count:
+        return "look at it, or try --assume-repeats"
+    sides = " (or --unit side)" if result.unit == "cycle" else ""
+    return f"look at it, or mark one with --exemplar{sides}"
 
 
 def clock(seconds: float) -> str:

@@ -14,8 +14,8 @@ FUSED = F.scaled_dot_product_attention
 
 
 def test_attention_gets_a_bias_that_fused_kernels_take(monkeypatch: pytest.MonkeyPatch) -> None:
-    """CUDA's kernels ask for a last stride of 1; the transposed table had one of `heads`, and every block wrote its
-    whole score matrix in float32: 12 GB at 32 windows, 4 % of the bf16 rate."""
+    """A last stride of 1, which the transposed table did not have: the likely reason for 12 GB at 32 windows and for
+    4 % of the bf16 rate on a GPU."""
     strides, moved = [], []
 
     def seen(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor) -> Tensor:
