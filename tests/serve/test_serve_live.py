@@ -25,6 +25,7 @@ from escounts.serve import live_sessions
 from escounts.serve.app import Service
 from escounts.serve.live_sessions import LiveRefused
 from escounts.serve.live_worker import JpegReader, LiveOptions, shown_density
+from escounts.serve.reports import send_report
 
 BYTES = {"Content-Type": "application/octet-stream"}
 
@@ -46,15 +47,15 @@ def body(frames: list[tuple[float, bytes]]) -> bytes:
 
 def counting_frames(connection: Connection, options: LiveOptions) -> None:
     """In place of the process with the model: every frame is a repetition."""
-    connection.send(("ready", options.model))
+    send_report(connection, "ready", options.model)
     count = 0
     while True:
         command, argument = connection.recv()
         if command == "frames":
             count += len(argument)
-            connection.send(("state", {"count": count, "time": argument[-1][0]}))
+            send_report(connection, "state", {"count": count, "time": argument[-1][0]})
         elif command == "end":
-            connection.send(("ended", {"count": count}))
+            send_report(connection, "ended", {"count": count})
 
 
 @pytest.fixture(scope="module")

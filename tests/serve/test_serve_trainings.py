@@ -5,16 +5,30 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import pytest
 from serving import Client, Command, eventually, service_running
 
+from escounts.errors import VideoError
+from escounts.sandbox import missing_protections
+from escounts.serve import training_worker, trainings
 from escounts.serve.app import Service
 from escounts.serve.database import Database, TrainingRow
+from escounts.serve.events import EventHub
+from escounts.serve.reports import read_report, send_report
+from escounts.serve.training_worker import TrainingTask
+from escounts.serve.trainings import TrainingRefused, Trainings
+from escounts.serve.worker import Source
 from escounts.zoo import store
 
 BOUNCE = 0.8
@@ -136,3 +150,122 @@ def test_a_training_cut_off_by_a_kill_has_failed_at_the_next_start(tmp_path: Pat
         row = client.get(f"/api/trainings/{'0' * 32}").json()
     command.interrupt()
     assert row["state"] == "failed" and "start it again" in row["error"]
+
+
+TASK = TrainingTask((), "", "lite", "cpu", 2**33, 1, max_duration=60.0, max_pixels=10**8, scratch="")
+
+
+def asked(name: str) -> TrainingRow:
+    """A training as the API asks for it."""
+    return TrainingRow(name * 32, "mine", "running", "[]", 1.0)
+
+
+@pytest.fixture()
+def database(tmp_path: Path) -> Iterator[Database]:
+    database = Database(tmp_path / "escounts.sqlite")
+    yield database
+    database.close()
+
+
+def done_at_once(connection: Connection, task: TrainingTask) -> None:
+    """In place of the process that learns: it says that it helped, and has written nothing."""
+    send_report(connection, "done", {"helped": True, "videos": []})
+
+
+def test_an_end_that_goes_wrong_does_not_block_the_next_training(
+    tmp_path: Path, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trainings, "run", done_at_once)
+    monkeypatch.setattr(trainings, "RETRY_SECONDS", 0.01)
+    write, broken = database.end_training, [sqlite3.OperationalError("disk is full")]
+
+    def end_training(*arguments: Any, **options: Any) -> None:
+        if broken:
+            raise broken.pop()
+        write(*arguments, **options)
+
+    monkeypatch.setattr(database, "end_training", end_training)
+    teaching = Trainings(database, EventHub(), seconds=60)
+    for name in ("a", "b"):
+        teaching.start(asked(name), tmp_path / "w" / "mine.safetensors", lambda partial: TASK)
+        eventually(lambda: teaching._running is None, 60)
+        (row,) = eventually(lambda name=name: [r for r in database.trainings(name * 32) if r.state != "running"])
+        assert row.state == "failed" and "could not be kept" in str(row.error)
+    teaching.stop()
+
+
+def test_a_process_that_cannot_be_started_is_a_failed_training(
+    tmp_path: Path, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(self: object) -> None:
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr("multiprocessing.context.SpawnProcess.start", start)
+    teaching = Trainings(database, EventHub(), seconds=60)
+    with pytest.raises(TrainingRefused, match="Cannot allocate memory"):
+        teaching.start(asked("a"), tmp_path / "w" / "mine.safetensors", lambda partial: TASK)
+    assert [(row.state, row.error) for row in database.trainings()] == [
+        ("failed", "no process could be started: Cannot allocate memory")
+    ]
+    assert teaching._running is None
+
+
+def test_an_error_of_the_disk_while_learning_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def learn(connection: Connection, task: TrainingTask) -> dict[str, object]:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(training_worker, "_learn", learn)
+    monkeypatch.setattr(training_worker, "confine", lambda writable: [])
+    monkeypatch.setattr(os, "nice", lambda by: 0)
+    monkeypatch.setattr(signal, "signal", lambda *of: None)
+    ours, theirs = Pipe()
+    training_worker.run(theirs, TASK)
+    kind, reason = read_report(ours, 2)
+    assert kind == "failed" and "No space left" in reason
+
+
+ATTEMPTS = """
+import multiprocessing, sys
+from pathlib import Path
+from escounts.serve import training_worker
+def learn(connection, task):
+    wrote = []
+    for folder in sys.argv[1:]:
+        try:
+            wrote.append(Path(folder, "a.txt").write_text("x"))
+        except OSError:
+            wrote.append(0)
+    return {"calls": "Seccomp:\\t2" in Path("/proc/self/status").read_text(), "wrote": wrote}
+training_worker._learn = learn
+ours, theirs = multiprocessing.Pipe()
+target = sys.argv[1] + "/mine.safetensors"
+task = training_worker.TrainingTask((), target, "lite", "cpu", 2**32, 1, 60.0, 10**6, scratch=sys.argv[2])
+training_worker.run(theirs, task)
+print(ours.recv_bytes().decode())
+"""
+
+
+@pytest.mark.skipif(bool(missing_protections()), reason="this machine cannot confine a process")
+def test_the_process_that_learns_is_confined(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("weights", "scratch", "elsewhere")]
+    for folder in folders:
+        folder.mkdir()
+    command = [sys.executable, "-c", ATTEMPTS, *map(str, folders)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == ["done", {"calls": True, "wrote": [1, 1, 0]}]
+
+
+@pytest.mark.parametrize(
+    ("limits", "word"), [({"max_duration": 2.0}, "up to 2 s"), ({"max_pixels": 1000}, "megapixels")]
+)
+def test_videos_past_the_limits_are_not_learnt_from(
+    tmp_path: Path, clips: dict[int, Path], limits: dict[str, Any], word: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training_worker, "limit_memory", lambda extra: None)
+    videos = tuple((Source(str(n), str(path), f"{n}.mp4"), ((0.0, 0.8),)) for n, path in clips.items())
+    task = replace(TASK, videos=videos, target=str(tmp_path / "mine.safetensors"), **limits)
+    ours, theirs = Pipe()
+    with pytest.raises(VideoError, match=word):
+        training_worker._learn(theirs, task)
+    ours.close()

@@ -18,6 +18,7 @@ from serving import eventually
 from escounts.errors import VideoError
 from escounts.results import CountResult, DensityMap
 from escounts.serve.encodings import EncodingCache
+from escounts.serve.reports import read_report
 from escounts.serve.worker import Cancelled, CountTask, Source, Worker, WorkerOptions
 
 MEGABYTE = 2**20
@@ -80,7 +81,7 @@ def test_progress_is_reported_seldom_and_cancels(monkeypatch: pytest.MonkeyPatch
     progress = worker._progress("job")
     for second in range(1000):
         progress(float(second), 1000.0)
-    assert ours.recv() == ("progress", "job", (0.0, 1000.0))
+    assert read_report(ours, 3) == ["progress", "job", [0.0, 1000.0]]
     assert not ours.poll(), "a thousand steps at once are one report"
     worker._cancelled.add("job")
     with pytest.raises(Cancelled):
@@ -105,7 +106,7 @@ def test_a_recount_that_reads_the_video_again_reports_and_can_be_cancelled(clips
 
     worker._cache.put("id", Rereading())
     worker._count(CountTask("job", source))
-    assert ours.recv() == ("progress", "job", (0.0, 7.0))
+    assert read_report(ours, 3) == ["progress", "job", [0.0, 7.0]]
 
     class Late(set[str]):
         """Nobody wants the job any more once it has begun to read."""
@@ -143,12 +144,12 @@ def test_a_cancel_that_comes_after_the_end_is_forgotten() -> None:
     worker._handle("fast", task)
     worker._handle("cancel", "job")
     gate.set()
-    assert ours.recv() == ("cancelled", "job", None)
+    assert read_report(ours, 3) == ["cancelled", "job", None]
     eventually(lambda: not worker._held)
     worker._handle("cancel", "job")
     assert worker._cancelled == set()
     worker._handle("fast", task)
-    assert [ours.recv()[0], ours.recv()[0]] == ["progress", "done"]
+    assert [read_report(ours, 3)[0], read_report(ours, 3)[0]] == ["progress", "done"]
 
 
 @pytest.mark.parametrize(
@@ -171,7 +172,7 @@ def test_errors_name_the_video_and_not_its_path() -> None:
     text = worker._explain(VideoError("/data/videos/0123.mp4: no frames\nat all"), source)
     assert text == "squats.mp4: no frames at all"
     assert "memory" in worker._explain(MemoryError(), source)
-    assert ours.recv() == ("cached", "", []), "what it kept is given up"
+    assert read_report(ours, 3) == ["cached", "", []], "what it kept is given up"
     hidden = worker._explain(RuntimeError("0123.mp4 broke"), source)
     assert hidden == "squats.mp4 could not be counted: RuntimeError: squats.mp4 broke"
 
@@ -191,6 +192,6 @@ def test_two_lanes_run_side_by_side() -> None:
         threading.Thread(target=worker._run_lane, args=(lane,), daemon=True).start()
         worker._lanes[lane].put(SimpleNamespace(id=lane, source=None))  # type: ignore[arg-type]
     assert ours.poll(10)
-    assert ours.recv() == ("done", "fast", "fast"), "a recount does not wait for a video"
+    assert read_report(ours, 3) == ["done", "fast", "fast"], "a recount does not wait for a video"
     gate.set()
-    assert ours.recv() == ("done", "slow", "slow")
+    assert read_report(ours, 3) == ["done", "slow", "slow"]

@@ -20,6 +20,7 @@ from typing import Any
 
 from escounts.serve.database import Database, JobRow, VideoRow
 from escounts.serve.events import EventHub
+from escounts.serve.reports import read_report
 from escounts.serve.settings import Settings
 from escounts.serve.worker import CountTask, RenderTask, Source, hide_paths
 from escounts.serve.worker_pool import JobError, Render, Running, WorkerHandle, WorkerPool, resolve
@@ -200,7 +201,7 @@ class JobRunner:
             return
         try:
             while connection.poll():
-                kind, task_id, value = connection.recv()
+                kind, task_id, value = read_report(connection, 3)
                 self._received.append((worker, kind, task_id, value))
                 with self._lock:
                     self._handle_received()
@@ -209,9 +210,10 @@ class JobRunner:
         except (EOFError, OSError):
             with self._lock:
                 self._remove_dead(worker)
-        except Exception as error:  # a torn message of a process killed while it wrote
+        except Exception as error:  # torn by a kill while it was written, or forged: the worker is of no more use
             with self._lock:
                 worker.last_error = f"its report could not be read ({error!r})"
+                worker.kill()
                 self._remove_dead(worker)
 
     def _handle_received(self) -> None:

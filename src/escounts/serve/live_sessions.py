@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from escounts.errors import EscountsError
 from escounts.serve.live_worker import LiveOptions, run
+from escounts.serve.reports import read_report
 from escounts.serve.settings import Settings
 
 State = Literal["starting", "ready", "counting", "ended", "failed"]
@@ -158,11 +159,11 @@ class LiveSessions:
 
     def _follow(self, session: LiveSession) -> None:
         """Read what the process reports until it ends, or has had its time."""
-        # A pipe that closes, or a torn message of a process killed while it wrote: both mean that it is gone.
+        # A pipe that closes, or a report that cannot be read (torn by a kill, or forged): both are its end.
         with contextlib.suppress(EOFError, OSError, ValueError):
             while not session.over.is_set():
                 if session.connection.poll(0.5):
-                    self._hear(session, *session.connection.recv())
+                    self._hear(session, *read_report(session.connection, 2))
                 reason = self._too_long(session)
                 if reason is not None:
                     session.end("ended", reason)
@@ -178,6 +179,8 @@ class LiveSessions:
         elif kind == "failed":
             session.end("failed", str(value))
         else:
+            if not isinstance(value, dict):
+                raise ValueError(f"what is known of a live count is not a {type(value).__name__}")
             session.known = value
             if kind == "ended":
                 session.end("ended")

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from escounts.errors import EscountsError, VideoError
 from escounts.sandbox import confine
+from escounts.serve.reports import send_report
 from escounts.serve.worker import hide_paths, limit_memory
 
 if TYPE_CHECKING:
@@ -187,7 +188,7 @@ def _rounded(value: float | None) -> float:
 
 def _report(connection: Connection, kind: str, value: object) -> None:
     try:
-        connection.send((kind, value))
+        send_report(connection, kind, value)
     except OSError:
         os._exit(0)  # the server is gone
 

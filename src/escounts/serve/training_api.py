@@ -117,6 +117,9 @@ def start_training(service: Services, request: TrainingRequest) -> Training:
                 device=settings.devices[0],
                 memory=settings.worker_memory,
                 threads=settings.worker_threads,
+                max_duration=settings.max_duration,
+                max_pixels=settings.max_pixels,
+                scratch=str(settings.renders),
             ),
         )
     except TrainingRefused as error:

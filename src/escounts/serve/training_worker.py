@@ -11,12 +11,17 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from escounts.errors import EscountsError
-from escounts.serve.worker import Source, hide_paths, limit_memory
+from escounts.sandbox import confine
+from escounts.serve.reports import send_report
+from escounts.serve.worker import Source, hide_paths, limit_memory, open_video
 
 
 @dataclass(frozen=True)
 class TrainingTask:
-    """Learn from videos with their repetitions in seconds, starting from a model; write the new one to target."""
+    """Learn from videos with their repetitions in seconds, starting from a model; write the new one to target.
+
+    memory in bytes, max_duration in seconds; scratch: the only folder it may write to, besides that of the target.
+    """
 
     videos: tuple[tuple[Source, tuple[tuple[float, float], ...]], ...]
     target: str
@@ -24,6 +29,9 @@ class TrainingTask:
     device: str
     memory: int
     threads: int | None
+    max_duration: float
+    max_pixels: int
+    scratch: str
 
 
 def run(connection: Connection, task: TrainingTask) -> None:
@@ -31,12 +39,19 @@ def run(connection: Connection, task: TrainingTask) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(os, "nice"):
         os.nice(10)  # the page answers first, then counts are made
+    confine([Path(task.scratch), Path(task.target).parent])  # what cannot be confined, `escounts doctor` says
     try:
-        connection.send(("done", _learn(connection, task)))
+        ending: tuple[str, object] = ("done", _learn(connection, task))
+    except Exception as error:
+        ending = ("failed", _explain(error, task))
+    _report(connection, *ending)
+
+
+def _report(connection: Connection, kind: str, value: object) -> None:
+    try:
+        send_report(connection, kind, value)
     except OSError:
         os._exit(0)  # the server is gone
-    except Exception as error:
-        connection.send(("failed", _explain(error, task)))
 
 
 def _learn(connection: Connection, task: TrainingTask) -> dict[str, object]:
@@ -49,12 +64,14 @@ def _learn(connection: Connection, task: TrainingTask) -> dict[str, object]:
     if not torch.cuda.is_available():
         limit_memory(task.memory)
     videos = [LabelledVideo(source.id, Path(source.path), len(spans), spans) for source, spans in task.videos]
+    sources = {Path(source.path): source for source, _ in task.videos}
     report = learn_action(
         videos,
         Path(task.target),
         initial=task.initial,
         device=task.device,
-        progress=lambda stage, share: connection.send(("progress", (stage, share))),
+        open_video=lambda path: open_video(sources[path], max_duration=task.max_duration, max_pixels=task.max_pixels),
+        progress=lambda stage, share: _report(connection, "progress", (stage, share)),
     )
     return report.to_dict()
 

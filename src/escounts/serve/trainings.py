@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import multiprocessing
 import os
 import signal
+import sqlite3
 import threading
 import time
 from collections.abc import Callable
@@ -19,9 +21,16 @@ from typing import Any
 from escounts.errors import EscountsError
 from escounts.serve.database import Database, TrainingRow
 from escounts.serve.events import EventHub
+from escounts.serve.reports import read_report
 from escounts.serve.training_worker import TrainingTask, run
+from escounts.serve.worker import hide_paths
 
 CUT_OFF = "the server was stopped while this was being learnt; start it again"
+RETRY_SECONDS = 0.5
+"""Between tries to write down how a training ended, while the database cannot take it."""
+
+
+log = logging.getLogger(__name__)
 
 
 class TrainingRefused(EscountsError):
@@ -53,6 +62,7 @@ class Trainings:
         self._database, self._hub, self._seconds = database, hub, seconds
         self._lock = threading.Lock()
         self._running: _Running | None = None
+        self._stopped = threading.Event()
 
     def recover(self) -> None:
         """At start: what was running when the server went away has failed, and says so."""
@@ -72,8 +82,15 @@ class Trainings:
             ours, theirs = context.Pipe()
             process = context.Process(target=run, args=(theirs, make(partial)), name="escounts-training", daemon=True)
             self._database.add_training(row)
-            process.start()
-            theirs.close()
+            try:
+                process.start()
+            except OSError as error:
+                ours.close()
+                reason = f"no process could be started: {error.strerror or error}"
+                self._database.end_training(row.id, "failed", error=reason)
+                raise TrainingRefused(reason) from error
+            finally:
+                theirs.close()
             self._running = running = _Running(row, process, ours, partial, target, time.monotonic())
             running.follower = threading.Thread(target=self._follow, args=(running,), name="training", daemon=True)
             running.follower.start()
@@ -89,6 +106,7 @@ class Trainings:
 
     def stop(self) -> None:
         """The server stops: what is being learnt is lost, and its row says so."""
+        self._stopped.set()
         with self._lock:
             running = self._running
             if running is not None:
@@ -110,41 +128,67 @@ class Trainings:
     def _follow(self, running: _Running) -> None:
         """Read what the process reports until it ends, then write down how."""
         kind, value = "died", None
-        # A pipe that closes, or a torn message of a process killed while it wrote: both mean that it is gone.
-        with contextlib.suppress(EOFError, OSError, ValueError):
+        try:
             while kind not in ("done", "failed"):
                 if not running.connection.poll(1.0):
                     if time.monotonic() - running.began > self._seconds:
                         running.killed_for = f"took longer than the {self._seconds:.0f} s it may take"
                         running.process.kill()
                     continue
-                kind, value = running.connection.recv()
+                kind, value = read_report(running.connection, 2)
                 if kind == "progress":
                     running.stage, running.share = value
                     self._announce(running.row.id)
+        except (EOFError, OSError):
+            pass  # it is gone
+        except (ValueError, TypeError):  # a report torn by a kill, or forged
+            running.process.kill()
         running.process.join(10)
+        if running.process.is_alive():
+            running.process.kill()
         self._end(running, kind, value)
 
     def _end(self, running: _Running, kind: str, value: Any) -> None:
+        """Whatever goes wrong here, the next training may begin."""
         with self._lock:
-            end: dict[str, Any]
-            if running.cancelled:
-                state, end = "cancelled", {}
-            elif running.killed_for is not None:
-                state, end = "failed", {"error": running.killed_for}
-            elif kind == "done":
-                state, end = "done", {"report": json.dumps(value)}
-                if value["helped"]:
-                    os.replace(running.partial, running.target)
-            else:
-                code = running.process.exitcode or 0
-                how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-                state, end = "failed", {"error": value if kind == "failed" else f"its process ended with {how}"}
-            running.partial.unlink(missing_ok=True)
+            try:
+                state, end = self._outcome(running, kind, value)
+            except Exception as error:  # a full disk, or a report that says nothing
+                log.exception("the end of training %s", running.row.id)
+                state, end = "failed", {"error": hide_paths(f"its model could not be kept: {error}")}
+            finally:
+                self._running = None
+            with contextlib.suppress(OSError):
+                running.partial.unlink(missing_ok=True)
             running.connection.close()
-            self._database.end_training(running.row.id, state, **end)
-            self._running = None
+        self._write_end(running.row.id, state, end)
         self._announce(running.row.id)
+
+    @staticmethod
+    def _outcome(running: _Running, kind: str, value: Any) -> tuple[str, dict[str, Any]]:
+        """How a training ended; a model that helps is put in its place."""
+        if running.cancelled:
+            return "cancelled", {}
+        if running.killed_for is not None:
+            return "failed", {"error": running.killed_for}
+        if kind == "done":
+            if value["helped"]:
+                os.replace(running.partial, running.target)
+            return "done", {"report": json.dumps(value)}
+        code = running.process.exitcode or 0
+        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        return "failed", {"error": str(value) if kind == "failed" else f"its process ended with {how}"}
+
+    def _write_end(self, training_id: str, state: str, end: dict[str, Any]) -> None:
+        """Into the database, as soon as it takes it; if the server stops first, its next start marks it as failed."""
+        while True:
+            try:
+                self._database.end_training(training_id, state, **end)
+                return
+            except sqlite3.Error:
+                log.exception("the end of training %s cannot be written; trying again", training_id)
+                if self._stopped.wait(RETRY_SECONDS):
+                    return
 
     def _announce(self, training_id: str) -> None:
         for row in self._database.trainings(training_id):

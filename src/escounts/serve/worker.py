@@ -24,6 +24,7 @@ from escounts.errors import EscountsError, VideoError
 from escounts.results import CountResult
 from escounts.sandbox import confine
 from escounts.serve.encodings import EncodingCache
+from escounts.serve.reports import send_report
 
 Lane = Literal["slow", "fast"]
 LANES: tuple[Lane, ...] = ("slow", "fast")
@@ -179,7 +180,7 @@ class Worker:
     def report(self, kind: str, task_id: str, value: object) -> None:
         with self._sending:
             try:
-                self._connection.send((kind, task_id, value))
+                send_report(self._connection, kind, task_id, value)
             except OSError:
                 os._exit(0)
 
@@ -267,17 +268,7 @@ class Worker:
         return encoded
 
     def _open(self, source: Source) -> Any:
-        """The video, if it is one and within the limits, whatever it is wanted for."""
-        from escounts.video import Video  # noqa: PLC0415 - here alone: the server's process never opens a video
-
-        video = Video(source.path, max_duration=self._options.max_duration)
-        width, height, most = video.info.width, video.info.height, self._options.max_pixels
-        if width * height > most:
-            raise VideoError(
-                f"{source.name} is {width} × {height}; this server takes up to {most / 1e6:.1f} megapixels. "
-                "Scale it down first"
-            )
-        return video
+        return open_video(source, max_duration=self._options.max_duration, max_pixels=self._options.max_pixels)
 
     def _progress(self, task_id: str) -> Callable[[float, float], None]:
         last = 0.0
@@ -320,6 +311,20 @@ class Worker:
             return f"{source.name} needs more memory than the {limit} a worker may use"
         traceback.print_exception(error, file=sys.stderr)
         return f"{source.name} could not be counted: {type(error).__name__}: {text}"
+
+
+def open_video(source: Source, *, max_duration: float, max_pixels: int) -> Any:
+    """The video, if it is one and within the limits (seconds, and pixels of a frame), whatever it is wanted for."""
+    from escounts.video import Video  # noqa: PLC0415 - here alone: the server's process never opens a video
+
+    video = Video(source.path, max_duration=max_duration)
+    width, height = video.info.width, video.info.height
+    if width * height > max_pixels:
+        raise VideoError(
+            f"{source.name} is {width} × {height}; this server takes up to {max_pixels / 1e6:.1f} megapixels. "
+            "Scale it down first"
+        )
+    return video
 
 
 def hide_paths(text: str) -> str:

@@ -100,6 +100,9 @@ class WorkerHandle:
     def exit_reason(self) -> str:
         """A clause that follows "counting it …"."""
         self.process.join(5)
+        if self.process.is_alive():  # it closed its pipe and stays
+            self.kill()
+            self.process.join(5)
         code = self.process.exitcode
         if code is not None and code < 0:
             return f"ended its worker process with {signal.Signals(-code).name}"

@@ -119,10 +119,11 @@ def learn_action(
     *,
     initial: str = "default",
     device: str = "auto",
+    open_video: Callable[[Path], Video] = Video,
     progress: Progress | None = None,
 ) -> ActionReport:
     """Learn the action of labelled videos, starting from the model `initial`; write the new model to `out` if it
-    counts videos it did not learn from better than before.
+    counts videos it did not learn from better than before. open_video: for whoever has limits to keep.
 
     >>> report = learn_action(videos, Path("my-squats.safetensors"))
     >>> print(report.message)
@@ -131,7 +132,7 @@ def learn_action(
         raise DataError(f"{len(videos)} labelled videos; label at least {FEWEST} of one action, ten are better")
     say = progress or (lambda stage, share: None)
     model, head = _rate_model(initial, device)
-    encoded = _EncodedLabels(model, videos, say)
+    encoded = _EncodedLabels(model, videos, open_video, say)
     counts = [video.count for video in videos]
     before = [encoded.count(index, model) for index in range(len(videos))]
     if before == counts:
@@ -210,12 +211,18 @@ def _of_annotation_tool(root: Path, files: Iterable[LabelledFile]) -> tuple[list
 class _EncodedLabels:
     """The labelled videos, encoded, and what a head learns from them."""
 
-    def __init__(self, model: MultiRateModel, videos: Sequence[LabelledVideo], say: Progress) -> None:
+    def __init__(
+        self,
+        model: MultiRateModel,
+        videos: Sequence[LabelledVideo],
+        open_video: Callable[[Path], Video],
+        say: Progress,
+    ) -> None:
         self.videos, self.model = videos, model
         self.opened, self.encodings = [], []
         for index, video in enumerate(videos):
             say("encoding", ENCODING_SHARE * index / len(videos))
-            self.opened.append(Video(video.path))
+            self.opened.append(open_video(video.path))
             encoding = model.encode(self.opened[-1])
             encoding.encode(encoding.fast_views)  # a head that changes may ask for them where the old one does not
             self.encodings.append(FeatureEncoding.of(encoding))
