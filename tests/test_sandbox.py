@@ -13,7 +13,7 @@ from movies import bouncing, write_movie
 from escounts.sandbox import missing_protections
 
 ATTEMPTS = """
-import json, os, socket, subprocess, sys, tempfile, threading
+import ctypes, errno, json, os, pyseccomp, socket, subprocess, sys, tempfile, threading
 from pathlib import Path
 from escounts.sandbox import confine
 
@@ -44,6 +44,18 @@ attempt("name lookup", lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
 attempt("unix socket", lambda: socket.socket(socket.AF_UNIX))
 attempt("command", lambda: subprocess.run(["true"], check=True))
 attempt("fork", os.fork)
+library, parent, mine = ctypes.CDLL(None, use_errno=True), os.getppid(), os.getpid()
+def call(name, *arguments):
+    number = pyseccomp.resolve_syscall(pyseccomp.system_arch(), name)
+    if library.syscall(number, *arguments):
+        raise PermissionError if ctypes.get_errno() == errno.EPERM else RuntimeError(ctypes.get_errno())
+information = (ctypes.c_int * 32)(0, 0, -1)  # si_code: SI_QUEUE, as anybody may send it
+attempt("kill", lambda: os.kill(parent, 0))
+attempt("tgkill", lambda: call("tgkill", parent, parent, 0))
+attempt("rt_sigqueueinfo", lambda: call("rt_sigqueueinfo", parent, 0, information))
+attempt("rt_tgsigqueueinfo", lambda: call("rt_tgsigqueueinfo", parent, parent, 0, information))
+attempt("pidfd_send_signal", lambda: call("pidfd_send_signal", os.pidfd_open(parent), 0, None, 0))
+attempt("signal to itself", lambda: call("tgkill", mine, mine, 0))
 def thread():
     seen = []
     started = threading.Thread(target=lambda: attempt("write from a thread", overwrite))
@@ -70,6 +82,6 @@ def test_a_confined_process_counts_and_does_nothing_else(tmp_path: Path) -> None
     assert ended.returncode == 0, ended.stderr
     done = json.loads(ended.stdout.splitlines()[-1])
     assert done.pop("missing") == [] and done.pop("count") == 4
-    allowed = {"write in scratch", "temporary file", "read", "thread", "counting"}
+    allowed = {"write in scratch", "temporary file", "read", "thread", "signal to itself", "counting"}
     assert {name for name, said in done.items() if said == "done"} == allowed, done
     assert (elsewhere / "mine.txt").read_text() == "mine" and not (elsewhere / "b.txt").exists()

@@ -18,7 +18,8 @@ from escounts.extras import install_command
 CLONE_THREAD = 0x00010000
 NETWORK = ("socket", "io_uring_setup")
 """io_uring would open sockets past any filter of system calls."""
-PROCESSES = ("fork", "vfork", "execve", "execveat", "ptrace", "process_vm_writev", "kill", "tkill")
+PROCESSES = ("fork", "vfork", "execve", "execveat", "ptrace", "process_vm_writev")
+SIGNALS = ("kill", "tkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_send_signal")
 DEVICES = "/dev"
 """Devices may be written to (a GPU, /dev/null), none may be made."""
 
@@ -82,9 +83,11 @@ def _confine_calls() -> None:
 
     rules = pyseccomp.SyscallFilter(pyseccomp.ALLOW)
     refuse = pyseccomp.ERRNO(errno.EPERM)
-    for call in (*NETWORK, *PROCESSES):
+    for call in (*NETWORK, *PROCESSES, *SIGNALS):
         rules.add_rule(refuse, call)
     # Threads are made by clone, too; what clone3 asks for cannot be seen, and the C library goes back to clone.
     rules.add_rule(pyseccomp.ERRNO(errno.ENOSYS), "clone3")
     rules.add_rule(refuse, "clone", pyseccomp.Arg(0, pyseccomp.MASKED_EQ, CLONE_THREAD, 0))
+    # A process signals itself when it aborts, and its own threads: nobody else.
+    rules.add_rule(refuse, "tgkill", pyseccomp.Arg(0, pyseccomp.NE, os.getpid()))
     rules.load()

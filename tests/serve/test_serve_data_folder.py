@@ -13,7 +13,7 @@ import pytest
 from serving import Client, Command, service_running
 
 from escounts.serve.data_folder import MARKER, DataFolder, DataFolderError
-from escounts.serve.database import Database, JobRow, VideoRow
+from escounts.serve.database import Database, JobRow, TrainingRow, VideoRow
 from escounts.serve.rebuild import rebuild
 from escounts.serve.settings import Settings
 
@@ -162,8 +162,14 @@ def test_a_running_service_keeps_a_copy_of_its_database(tmp_path: Path) -> None:
 
 def test_a_rebuild_of_a_sound_database_loses_nothing(tmp_path: Path) -> None:
     settings = filled(tmp_path)
+    database = Database(settings.database)
+    database.add_training(TrainingRow("e" * 32, "mine", "running", "[]", 1.0))
+    database.end_training("e" * 32, "done", report="{}")
+    trainings = database.trainings()
+    database.close()
     rebuilt = rebuild(DataFolder(settings))
     assert (rebuilt.videos, rebuilt.jobs, rebuilt.labels, rebuilt.nameless) == (3, 1, 1, 0)
+    assert Database(settings.database).trainings() == trainings != []
 
 
 def test_what_is_deleted_is_moved_aside_and_goes_later(tmp_path: Path) -> None:

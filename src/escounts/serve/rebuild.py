@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from escounts.serve.data_folder import DataFolder
-from escounts.serve.database import Database, JobRow, LabelRow, VideoRow
+from escounts.serve.database import Database, JobRow, LabelRow, TrainingRow, VideoRow
 
 COLUMNS: dict[str, tuple[str, ...]] = {
     "videos": tuple(field.name for field in fields(VideoRow)),
     "jobs": tuple(field.name for field in fields(JobRow)),
     "results": ("job", "document"),
     "labels": tuple(field.name for field in fields(LabelRow)),
+    "trainings": tuple(field.name for field in fields(TrainingRow)),
 }
 BESIDE = ("", "-wal", "-shm")
 REMEMBERED = ("videos", "jobs", "labels")
