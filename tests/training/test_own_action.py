@@ -11,12 +11,13 @@ from movies import bouncing, write_movie
 
 import escounts
 from escounts.confidence import Calibration
+from escounts.datasets.annotation_formats import LabelError
 from escounts.errors import DataError, ModelError
 from escounts.inference.multi_rate import MultiRateModel
 from escounts.nn.heads import RateHead, RateHeadConfig
 from escounts.training import own_action
 from escounts.training.head_tuning import FeatureEncoding, HeadRows, in_other_unit, tuned_heads
-from escounts.training.own_action import ActionReport, LabelledVideo, Score, learn_action
+from escounts.training.own_action import ActionReport, LabelledVideo, Score, learn_action, learn_folder
 from escounts.video import Video
 from escounts.zoo import store
 from escounts.zoo.own_models import own_model_path
@@ -158,3 +159,18 @@ def test_the_checkpoint_that_knows_its_videos_is_taken_and_ties_go_to_the_later_
     }
     learnt = {key: [8, 8] for key in left_out} | {recipe(1.0, 4): [8, 4], recipe(1.0, 0): [4, 4]}
     assert own_action._best(left_out, learnt, before=[4, 4], labelled=[8, 8]) == recipe(1.0, 8)
+
+
+@pytest.mark.parametrize("labels", [None, "other.csv"])
+def test_only_the_named_class_of_a_table_is_learnt(tmp_path: Path, labels: str | None) -> None:
+    rows = "".join(f"{name}{i}.mp4,0.5,1.5,{name}\n" for name in ("squat", "jump") for i in range(2))
+    (tmp_path / (labels or "labels.csv")).write_text(f"file,start_s,end_s,class\n{rows}")
+    for name in ("squat0", "squat1", "jump0", "jump1"):
+        (tmp_path / f"{name}.mp4").touch()
+    table = tmp_path / labels if labels else None
+    videos, _ = own_action._labelled_videos(tmp_path, table, "squat")
+    assert [video.name for video in videos] == ["squat0.mp4", "squat1.mp4"]
+    with pytest.raises(DataError, match="2 labelled videos"):
+        learn_folder(tmp_path, tmp_path / "x.safetensors", labels=table, only="squat")
+    with pytest.raises(LabelError, match="there is no class 'run'; there are 'jump', 'squat'"):
+        learn_folder(tmp_path, tmp_path / "x.safetensors", labels=table, only="run")

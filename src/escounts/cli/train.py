@@ -125,7 +125,7 @@ _dataset_command("ovr", ("ovr-ego4d", "ovr-kinetics"))
     "--labels", type=PATH, help="A label file of BORIS, ELAN, Label Studio, or a CSV, in place of that one."
 )
 @click.option(
-    "--only", metavar="ACTION", help="Which behaviour, tier or label of it is meant, when there are several."
+    "--only", metavar="ACTION", help="Which behaviour, tier, label or class is meant, when there are several."
 )
 @click.option("--as", "name", metavar="NAME", help="Name of the new model: `escounts count --model NAME`.")
 @click.option(
@@ -164,9 +164,9 @@ def folder(
         path = out / "best.safetensors" if out is not None else own_model_path(str(name), replace_old=replace_old)
         _teach(root, path, str(name or path), labels=labels, only=only, initial=initial, device=options["device"])
         return
-    if labels is not None:
+    if labels is not None or only is not None:
         raise click.UsageError(
-            "--whole-decoder and --init none read ROOT/labels.csv; make it with `escounts data import`"
+            "--whole-decoder and --init none read ROOT/labels.csv, all of it; make it with `escounts data import`"
         )
     if out is None:
         raise click.UsageError("--whole-decoder and --init none train for long and need a folder: --out RUN")

@@ -17,6 +17,7 @@ import torch
 
 from escounts.counter import Counter, EncodedVideo
 from escounts.datasets.annotation_formats import LabelledFile, label_file_format, read_labels
+from escounts.datasets.annotation_formats.labelled_file import chosen
 from escounts.datasets.annotations import Problem, Span, overlap_problem
 from escounts.datasets.registry import load_dataset
 from escounts.errors import DataError, ModelError
@@ -167,7 +168,7 @@ def learn_folder(
     out. A split called test is left alone.
 
     labels: a file of an annotation tool, or a table of labels.csv's form, instead of the labels.csv of the root.
-    only: the behaviour, tier or label of it that is meant.
+    only: the behaviour, tier, label or class of it that is meant; videos of another class are left alone.
 
     >>> report, problems = learn_folder(Path("mine"), own_model_path("my-squats"))
     """
@@ -187,11 +188,16 @@ def _labelled_videos(root: Path, labels: Path | None, only: str | None) -> tuple
     dataset = load_dataset("folder", labels or root)
     videos, problems = [], list(dataset.problems)
     for video in dataset.videos:
+        if only is not None and video.action != only:
+            continue
         path = dataset.locate(root, video)
         if path is None:
             problems.append(Problem(video.split, video.name, "no such video", unusable=True))
         elif video.split != "test":
             videos.append(LabelledVideo(video.name, path, video.count, video.spans))
+    actions = {video.action or "" for video in dataset.videos}
+    if only is not None and only not in actions:
+        chosen(sorted(actions), only, "class")
     return videos, problems
 
 
