@@ -14,13 +14,15 @@ import pytest
 import torch
 from command import Outcome, run
 from movies import bouncing, write_movie
+from safetensors import safe_open
+from safetensors.torch import save_file
 from stores import LAYOUT, store, video
 
 from escounts.datasets.encoding import encode_video
 from escounts.datasets.encoding_plan import plan_encoding
 from escounts.datasets.registry import load_dataset
 from escounts.errors import DataError
-from escounts.evaluation import evaluated_models
+from escounts.evaluation import evaluated_models, named_models
 from escounts.evaluation.evaluated_models import TokenModel, TokenSource
 from escounts.evaluation.evaluating import evaluate_model, evaluate_named
 from escounts.evaluation.released import released_truth
@@ -28,6 +30,7 @@ from escounts.evaluation.table_spec import EvalSpec
 from escounts.nn.decoder import PAPER, Decoder
 from escounts.nn.encoders.registry import build_encoder
 from escounts.training.predictions import load_predictions
+from escounts.zoo import catalogue
 from escounts.zoo.checkpoint import save_decoder, write_checkpoint
 
 SMALL = replace(
@@ -391,3 +394,27 @@ def test_two_processes_score_as_one(escounts: Escounts, tmp_path: Path) -> None:
     assert "2 of 4 videos scored" in shared.out and "b.mp4" in shared.out and "c.mp4 (not here)" in shared.out
     (one,), (other,) = ((tmp_path / name).glob("*.csv") for name in ("alone", "shared"))
     assert one.read_bytes() == other.read_bytes()
+
+
+def test_another_calibration_is_another_model(tmp_path: Path) -> None:
+    with safe_open(catalogue.LITE_WEIGHTS, framework="pt") as file:
+        about, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    found = []
+    for name, calibration in (("a", about["calibration"]), ("b", about["calibration"].replace("0.", "1.", 1))):
+        (tmp_path / name).mkdir()
+        path = tmp_path / name / "mine.safetensors"
+        save_file(tensors, path, metadata=about | {"calibration": calibration})
+        found.append({**named_models._file_identity(str(path)), "name": "mine"})
+    assert found[0]["sha256"] == found[1]["sha256"] and found[0] != found[1]
+
+
+def test_a_table_of_labels_without_videos_says_so(
+    escounts: Escounts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    root = repcount(tmp_path / "RepCount", {"a.mp4": 90})
+    for path in root.rglob("*.mp4"):
+        path.unlink()
+    table = escounts("table", "1a", "--root", f"repcount={root}", "--device", "cpu", "--tokens", tmp_path / "none")
+    assert table.code == 0, table.err
+    assert "repcount test: 0 of 1 videos scored; missing: a.mp4 (not here)" in (tmp_path / "tables/1a.md").read_text()

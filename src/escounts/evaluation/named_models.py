@@ -76,7 +76,10 @@ def _stored(name: str) -> store.StoredWeights | None:
 def _file_identity(name: str) -> Mapping[str, Any]:
     weights = catalogue.LITE_WEIGHTS if name in ("lite", "default") else Path(name)
     kept = store.describe(weights) if weights.is_file() else store.find(name) if name != "spectral" else None
-    return {"name": name, "sha256": "" if kept is None else kept.sha256}
+    if kept is None:
+        return {"name": name, "sha256": ""}
+    calibration = store.header_metadata(kept.path).get("calibration", "")  # of no tensor, and it decides counts, too
+    return {"name": name, "sha256": kept.sha256, "calibration": calibration}
 
 
 def _run_model(folder: Path, place: ModelPlace, split: str) -> EvaluatedModel:

@@ -164,6 +164,8 @@ class TableRunner:
         found = self._seeds(cells) if cells.recipe else self._named(cells)
         if isinstance(found, Unavailable):
             return found
+        if not all(evaluation.rows for evaluation, _ in found):
+            return Unavailable(found[0][0].coverage.text(shown=2))
         values = {
             column: [self._value(column, evaluation.rows, folder) for evaluation, folder in found]
             for column in columns

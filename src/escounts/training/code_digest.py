@@ -21,7 +21,15 @@ TRAINING = (
 )
 """What decides the weights a run ends with."""
 PREDICTING = (
+    "confidence.py",
+    "counter.py",
+    "decoding.py",
     "density.py",
+    "exemplars.py",
+    "hypotheses.py",
+    "results.py",
+    "spans.py",
+    "video.py",
     "windows.py",
     "nn",
     "inference",
