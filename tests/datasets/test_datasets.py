@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -256,3 +258,24 @@ def test_missing_files_are_named(tmp_path: Path) -> None:
     problems = check_files(dataset, tmp_path, open_videos=True).problems
     assert [type(p) for p in problems] == [Problem]
     assert "cannot be read" in problems[0].what
+
+
+def test_ovr_oddities_are_one_line_each_and_the_rest_goes_on(tmp_path: Path) -> None:
+    stretch = {"start_time": 1, "end_time": 4, "count": 3}
+    odd: list[Any] = [
+        "text",
+        {**stretch, "count": math.inf},
+        {**stretch, "count": 1e6},
+        {**stretch, "end_time": math.inf},
+    ]
+    entries = [
+        {"video_id": "odd", "split": "train", "ovr_annotations": [*odd, stretch]},
+        {"video_id": "late", "split": "train", "timestamp_sec": "noon", "ovr_annotations": [stretch]},
+        {"video_id": "flat", "split": "train", "ovr_annotations": "none"},
+        {"video_id": "good", "split": "train", "timestamp_sec": 5, "ovr_annotations": [stretch]},
+    ]
+    (tmp_path / "ovr_ego4d_release.json").write_text(json.dumps(entries))
+    dataset = ovr.load(tmp_path)
+    assert [video.name for video in dataset.videos] == ["odd#5", "good_5.000"]
+    unusable = [problem.name for problem in dataset.problems if problem.unusable]
+    assert unusable == ["odd", "odd#2", "odd#3", "odd#4", "late", "flat"]

@@ -7,11 +7,12 @@ count becomes pseudo-labels, its time divided evenly, as for Countix.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from escounts.datasets.annotations import LISTS, Dataset, Problem, VideoAnnotation, assemble
+from escounts.datasets.annotations import LISTS, MOST, MOST_REPETITIONS, Dataset, Problem, VideoAnnotation, assemble
 from escounts.density import pseudo_spans
 from escounts.errors import DataError
 
@@ -60,13 +61,31 @@ def _lists(folder: Path, source: Source) -> dict[str, str]:
 
 def _split(entry: Mapping[str, Any], listed: Mapping[str, str]) -> str:
     """The split of a clip: as stated, as listed, or none."""
-    stretches = entry.get("ovr_annotations") or []
+    stretches = [part for part in _stretches(entry) if isinstance(part, dict)]
     stated = next((part["split"] for part in (entry, *stretches) if part.get("split")), None)
     if stated is not None:
         return SPLIT_NAMES.get(str(stated), str(stated))
-    video, second = str(entry.get("video_id")), entry.get("timestamp_sec")
-    clip = f"{video}_{float(second):.3f}" if second is not None else video
-    return listed.get(clip) or listed.get(video) or UNSPLIT
+    return listed.get(_clip(entry)) or listed.get(str(entry.get("video_id"))) or UNSPLIT
+
+
+def _stretches(entry: Mapping[str, Any]) -> list[Any]:
+    stretches = entry.get("ovr_annotations")
+    return stretches if isinstance(stretches, list) else []
+
+
+def _clip(entry: Mapping[str, Any]) -> str:
+    """The name of a clip: its video and, where a number states it, the second."""
+    video, second = str(entry.get("video_id")), _number(entry.get("timestamp_sec"))
+    return video if second is None else f"{video}_{second:.3f}"
+
+
+def _number(value: object, most: float = MOST) -> float | None:
+    """A finite number not further from 0 than `most`, else None."""
+    try:
+        found = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return found if math.isfinite(found) and abs(found) <= most else None
 
 
 def _entries(path: Path) -> list[Mapping[str, Any]]:
@@ -90,19 +109,25 @@ def _videos(entry: Mapping[str, Any], index: int, split: str) -> Iterator[VideoA
     if not video:
         yield Problem(split, f"entry {index}", "no video_id", unusable=True)
         return
-    second = entry.get("timestamp_sec")
-    clip = f"{video}_{float(second):.3f}" if second is not None else str(video)
-    stretches = entry.get("ovr_annotations") or []
+    clip, second = _clip(entry), entry.get("timestamp_sec")
+    if second is not None and _number(second) is None:
+        yield Problem(split, clip, f"timestamp_sec {second!r:.40} is not a number of seconds", unusable=True)
+        return
+    stretches = _stretches(entry)
     if not stretches:
         yield Problem(split, clip, "no annotations", unusable=True)
     for order, stretch in enumerate(stretches):
         name = clip if order == 0 else f"{clip}#{order + 1}"
-        try:
-            start, end = float(stretch["start_time"]), float(stretch["end_time"])
-            count = round(float(stretch["count"]))
-        except (KeyError, TypeError, ValueError):
-            yield Problem(split, name, "no start_time, end_time or count", unusable=True)
+        if not isinstance(stretch, dict):
+            yield Problem(split, name, f"stretch {stretch!r:.40} has no start_time, end_time or count", unusable=True)
             continue
+        start, end = _number(stretch.get("start_time")), _number(stretch.get("end_time"))
+        stated = _number(stretch.get("count"), MOST_REPETITIONS)
+        if start is None or end is None or stated is None:
+            what = f"no start_time, end_time or count (0 to {MOST_REPETITIONS})"
+            yield Problem(split, name, what, unusable=True)
+            continue
+        count = round(stated)
         if end <= start or count < 0:
             what = f"stretch {start:g}–{end:g} s with count {count} cannot be"
             yield Problem(split, name, what, unusable=True)
