@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from pathlib import Path
 
 import pytest
@@ -155,3 +157,11 @@ def test_a_broken_line_of_a_csv_is_named(tmp_path: Path) -> None:
     path.write_text("file,start_s,end_s\na.mp4,0,1\na.mp4,2,1\n")
     with pytest.raises(LabelError, match="line 3: start '2', end '1'"):
         read_labels(path)
+
+
+@pytest.mark.parametrize("name", ["boris", "boris-tabular"])
+def test_boris_cells_are_not_formulas_and_read_back(name: Format) -> None:
+    (text,) = write_labels([LabelledFile("=1+1.mp4", ((0.0, 1.0),), "@cmd")], name).values()
+    assert not [cell for row in csv.reader(io.StringIO(text)) for cell in row if cell.startswith(("=", "@"))]
+    (back,) = FORMATS[name].read(text, None, None)
+    assert (back.file, back.action) == ("=1+1.mp4", "@cmd")

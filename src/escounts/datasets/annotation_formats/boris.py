@@ -10,6 +10,7 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 
+from escounts.csv_text import csv_text, guarded, unguarded
 from escounts.datasets.annotation_formats.labelled_file import (
     LabelError,
     LabelledFile,
@@ -51,7 +52,7 @@ def read(text: str, only: str | None = None, fps: float | None = None) -> list[L
         raise LabelError("no line with the columns Behavior and Time, or Behavior and Start (s), of a BORIS export")
     delimiter = "\t" if "\t" in lines[place] else ","
     reader = csv.DictReader(io.StringIO("\n".join(lines[place:])), delimiter=delimiter)
-    rows = [{key: value or "" for key, value in row.items() if key is not None} for row in reader]
+    rows = [{key: unguarded(value or "") for key, value in row.items() if key is not None} for row in reader]
     behaviour = chosen((r["Behavior"] for r in rows if r["Behavior"] not in ("", NOTHING)), only, "behaviour")
     by_media: dict[str, list[Row]] = {}
     for row in rows:
@@ -135,11 +136,12 @@ def write_tabular(videos: Sequence[LabelledFile]) -> str:
 
 
 def _table(columns: Sequence[str], rows: Sequence[Row]) -> str:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+    return csv_text(columns, ([_guarded_file(name, row.get(name, "")) for name in columns] for row in rows))
+
+
+def _guarded_file(column: str, cell: str) -> str:
+    """A video's name as a path that no spreadsheet takes for a formula; other cells are guarded as all are."""
+    return guarded(cell, "./") if column in (*MEDIA, "Observation id") else cell
 
 
 def _header(lines: Sequence[str]) -> int | None:
