@@ -15,13 +15,14 @@ import torch
 from movies import bouncing, levels, write_movie
 from torch import Tensor
 
-from escounts.batching.processes import divided
+from escounts.batching.processes import TaskError, divided
 from escounts.datasets import encoding
 from escounts.datasets.annotations import Dataset, VideoAnnotation, assemble
 from escounts.datasets.encoders import open_encoder
 from escounts.datasets.encoding import disk_need, encode_dataset, encode_video, layout_for, spread
 from escounts.datasets.encoding_plan import EncodingPlan
-from escounts.errors import DataError, ModelError, VideoError
+from escounts.datasets.tokens import VideoTokens
+from escounts.errors import DataError, ModelError, OutputError, VideoError
 from escounts.nn.encoders.interface import Encoder, EncoderSpec
 
 
@@ -230,3 +231,37 @@ def test_two_processes_make_the_same_store_and_survive_a_kill(tmp_path: Path) ->
 def test_devices_are_taken_in_turn() -> None:
     places = divided(encoding.encoding_work, ("cuda:0", "cuda:1"), 3, lambda device: (device,))
     assert [process._arguments for process in places] == [("cuda:0",), ("cuda:1",), ("cuda:0",)]
+
+
+def test_a_full_disk_ends_the_run_of_processes_as_it_does_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = small_set(tmp_path)
+    encoder, identity = open_encoder("patches")
+    layout = layout_for(encoder.spec, identity)
+    tried: list[str] = []
+
+    def full(out: Path, tokens: VideoTokens) -> None:
+        tried.append(tokens.name)
+        raise OutputError("no space left on device")
+
+    monkeypatch.setattr(encoding, "write_video", full)
+
+    class Here:
+        """A worker without a process."""
+
+        def __init__(self) -> None:
+            self.work = encoding.encoding_work("patches", None, "cpu", tmp_path / "out", layout)
+
+        def ask(self, task: encoding.EncodingTask) -> str | OutputError | None:
+            try:
+                return self.work(task)
+            except OutputError as error:
+                raise TaskError(str(error)) from error  # as a process does
+
+        def stop(self) -> None:
+            pass
+
+    with pytest.raises(OutputError, match="no space left"):
+        encode_dataset(dataset, tmp_path, tmp_path / "out", encoder, layout, processes=[Here()])
+    assert len(tried) == 1

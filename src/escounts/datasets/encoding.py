@@ -18,7 +18,7 @@ from escounts.batching.processes import TaskError, Worker, answers
 from escounts.datasets.annotations import Dataset, Problem, Span, VideoAnnotation
 from escounts.datasets.encoders import open_encoder
 from escounts.datasets.tokens import TokenLayout, TokenStore, TokenWriter, VideoTokens, write_video
-from escounts.errors import DataError, VideoError
+from escounts.errors import DataError, OutputError, VideoError
 from escounts.nn.device import precision
 from escounts.nn.encoders.interface import Encoder, EncoderSpec
 from escounts.nn.lite import exemplar_cells
@@ -37,9 +37,9 @@ ASSUMED_FPS, ASSUMED_SECONDS = 30.0, 30.0
 WINDOWS_AT_ONCE = 4
 
 EncodingTask = tuple[Path, VideoAnnotation]
-EncodingWork = Callable[[EncodingTask], str | None]
-EncodingProcess = Worker[EncodingTask, str | None]
-"""Asked for a video, it writes its file; the answer is what was wrong with it."""
+EncodingWork = Callable[[EncodingTask], str | OutputError | None]
+EncodingProcess = Worker[EncodingTask, str | OutputError | None]
+"""Asked for a video, it writes its file; the answer is what was wrong with it, or with the store."""
 
 
 @dataclass(frozen=True)
@@ -146,6 +146,8 @@ def _encoded(
     """Every task whose video is in the store now, or what was wrong with it."""
     if processes:
         for task, answer in answers(tasks, processes):
+            if isinstance(answer, OutputError):
+                raise answer  # a full disk is full for every other video, too
             yield task, str(answer) if isinstance(answer, TaskError) else answer
         return
     for path, video in tasks:
@@ -160,11 +162,13 @@ def encoding_work(name: str, every: int | None, device: str, out: Path, layout: 
     """In a process: opens the encoder; each task is then a file of the store, or the reason why not."""
     encoder, _ = open_encoder(name, every=every, device=device)
 
-    def work(task: EncodingTask) -> str | None:
+    def work(task: EncodingTask) -> str | OutputError | None:
         try:
             write_video(out, encode_video(*task, encoder, layout))
         except VideoError as error:
             return str(error)
+        except OutputError as error:
+            return error
         return None
 
     return work
