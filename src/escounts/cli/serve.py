@@ -11,10 +11,11 @@ import secrets
 import socket
 from pathlib import Path
 from types import FrameType
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 import click
 
+from escounts.atomic_files import lock_folder
 from escounts.errors import EscountsError
 from escounts.extras import install_command
 
@@ -168,7 +169,10 @@ def serve(settings: Settings, *, rebuild: bool = False) -> None:
         folder.prepare()
     except OSError as error:
         raise EscountsError(f"{settings.data} cannot be used as data folder: {error.strerror}") from error
-    with lock(settings.data / "lock"):
+    busy = EscountsError(f"{settings.data} is in use by another server; choose another --data")
+    held = lock_folder(settings.data, busy)
+    with contextlib.ExitStack() as stack:
+        stack.callback(held.release)
         listening = listen(settings.host, settings.port)
         rebuilt = rebuild_database(folder) if rebuild else None
         app = create_app(settings)
@@ -224,27 +228,3 @@ def address(settings: Settings, listening: socket.socket) -> str:
         host = socket.gethostname()
     fragment = f"#token={settings.token}" if settings.token else ""
     return f"http://{host}:{listening.getsockname()[1]}/{fragment}"
-
-
-class lock:
-    """Holds a data folder for one server; a second one gets a clear line instead of a shared database."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._file: IO[str] | None = None
-
-    def __enter__(self) -> None:
-        self._file = open(self._path, "w")
-        try:
-            import fcntl  # noqa: PLC0415 - POSIX only
-        except ImportError:
-            return
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            self._file.close()
-            raise EscountsError(f"{self._path.parent} is in use by another server; choose another --data") from error
-
-    def __exit__(self, *_: object) -> None:
-        if self._file is not None:
-            self._file.close()
