@@ -88,7 +88,7 @@ def test_a_count_by_sides(client: Client, service: Service, counted: dict[str, A
     assert client.job(counted["id"])["count"] == 7
 
 
-def test_one_border_moves_all(client: Client, counted: dict[str, Any]) -> None:
+def test_one_border_moves_all(client: Client, service: Service, counted: dict[str, Any]) -> None:
     before = counted["result"]["repetitions"]
     at = before[2]["start"] + 0.2
     moved = client.get(f"/api/jobs/{counted['id']}", params={"at": at}).json()["result"]
@@ -98,6 +98,9 @@ def test_one_border_moves_all(client: Client, counted: dict[str, Any]) -> None:
     data = client.get(f"/api/jobs/{counted['id']}/download/json", params={"at": at}).json()
     assert data["repetitions"] == moved["repetitions"]
     assert fetch(client, counted, "png", at=at) != fetch(client, counted, "png")
+    fetch(client, counted, "png", at=at + 0.1)
+    kept = [path.name.split(".")[1] for path in service.settings.renders.glob(f"{counted['id']}.*.png")]
+    assert sorted(kept) == ["counted", f"counted-{round((at + 0.1) * 1000)}"], "one drawing, not one for each place"
     assert client.get(f"/api/jobs/{counted['id']}", params={"at": 500}).status_code == 422
 
 

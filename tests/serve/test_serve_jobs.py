@@ -118,6 +118,28 @@ def test_a_drawing_that_nobody_waits_for_any_more_harms_nobody(runner: JobRunner
         waited.future.result(1)
 
 
+def test_drawings_wait_in_a_queue_of_bounded_length(
+    tmp_path: Path, database: Database, hub: Listening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = Settings(data=tmp_path, devices=(), max_queue=2)
+    runner = JobRunner(settings, database, hub, locate=lambda row: SOURCE)
+    first, second = (runner.render(RenderTask(name, SOURCE, "clip.png", "png")) for name in "ab")
+    with pytest.raises(JobError, match="2 drawings are waiting already"):
+        runner.render(RenderTask("c", SOURCE, "clip.png", "png"))
+    assert first.cancel(), "as when the browser went away"
+    runner.render(RenderTask("d", SOURCE, "clip.png", "png"))
+    begun: list[str] = []
+
+    class Free:
+        def begin(self, lane: str, task: RenderTask, seconds: float) -> None:
+            begun.append(task.id)
+
+    monkeypatch.setattr(runner._pool, "free", lambda lane, encoded=None: Free())
+    runner._dispatch()
+    assert begun == ["b", "d"], "what nobody waits for is not drawn"
+    assert not second.done()
+
+
 def test_somebody_who_stopped_waiting_does_not_stop_the_news(
     runner: JobRunner, database: Database, hub: Listening
 ) -> None:

@@ -235,3 +235,16 @@ def test_the_shown_density_is_the_newest_half_minute() -> None:
     assert shown["start"] == pytest.approx(15.0) and len(shown["values"]) == 300
     assert sum(shown["values"]) == pytest.approx(30.0, abs=0.1)
     assert shown_density(None)["values"] == []
+
+
+def test_sessions_are_looked_through_under_the_lock(running: tuple[str, Service]) -> None:
+    sessions = live_sessions.LiveSessions(running[1].settings)
+
+    class Watched(dict[str, live_sessions.LiveSession]):
+        def values(self) -> Any:
+            assert sessions._lock.locked(), "another thread may begin a session meanwhile"
+            return super().values()
+
+    sessions._sessions = Watched()
+    assert sessions.running == 0
+    sessions.stop()

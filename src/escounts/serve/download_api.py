@@ -66,7 +66,7 @@ async def download(
             await asyncio.wrap_future(service.runner.render(task))
         except JobError as error:
             raise HTTPException(503, f"the {format} could not be made: {error}") from error
-        if version.startswith("corrected"):
+        if "-" in version:
             _remove_older(target)
     return FileResponse(target, media_type=media_type, filename=name)
 
@@ -114,9 +114,9 @@ def _written(document: dict[str, Any], format: str, suffix: str) -> bytes:
 
 
 def _remove_older(target: Path) -> None:
-    """Drawings of corrections that this one has replaced."""
-    job = target.name.split(".")[0]
-    for other in target.parent.glob(f"{job}.corrected-*{target.suffix}"):
+    """Drawings of corrections, or with borders moved to another place, that this one has replaced."""
+    same = target.name.rpartition("-")[0]
+    for other in target.parent.glob(f"{same}-*{target.suffix}"):
         if other != target:
             other.unlink(missing_ok=True)
 

@@ -140,9 +140,12 @@ class JobRunner:
                 worker.send("forget", video_id)
 
     def render(self, task: RenderTask) -> Future[str]:
-        """Have a worker write a download; the future gives its path or raises JobError."""
+        """Have a worker write a download; the future gives its path or raises JobError, as this does when too many
+        wait already."""
         entry = Render(task)
         with self._lock:
+            if sum(not waiting.future.cancelled() for waiting in self._renders) >= self._settings.max_queue:
+                raise JobError(f"{self._settings.max_queue} drawings are waiting already; try again later")
             self._renders.append(entry)
         self._wake()
         return entry.future
@@ -330,6 +333,7 @@ class JobRunner:
             if worker is not None:
                 waiting.remove(job)
                 self._begin(worker, "fast", task)
+        self._renders = [render for render in self._renders if not render.future.cancelled()]
         while self._renders and (worker := self._pool.free("slow")) is not None:
             render = self._renders.pop(0)
             self._rendering[render.task.id] = render

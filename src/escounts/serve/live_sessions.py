@@ -86,7 +86,8 @@ class LiveSessions:
 
     @property
     def running(self) -> int:
-        return sum(not session.over.is_set() for session in self._sessions.values())
+        with self._lock:
+            return sum(not session.over.is_set() for session in self._sessions.values())
 
     def begin(self, client: str, *, model: str | None, assume_repeats: bool) -> LiveSession:
         """A new session for a client, which may have one at a time. model: its name, None for the server's own."""
@@ -136,7 +137,9 @@ class LiveSessions:
 
     def stop(self) -> None:
         """The server stops."""
-        for session in self._sessions.values():
+        with self._lock:
+            sessions = list(self._sessions.values())
+        for session in sessions:
             session.end("ended", "the server was stopped")
 
     def _start(self, client: str, model: str, assume_repeats: bool) -> LiveSession:
