@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from command import finish, spawn
 from movies import bouncing, levels, write_movie
 
 import escounts
-from escounts.batching import local, processes
+from escounts.batching import local, processes, read_ahead
 from escounts.batching.rows import ResultFolder
-from escounts.batching.tasks import Settings, find_tasks
+from escounts.batching.tasks import Settings, Task, find_tasks
 from escounts.batching.worker import CountingProcess
 from escounts.errors import EscountsError, VideoError
+from escounts.nn.lite import LITE_TINY
+from escounts.nn.network import Network
+from escounts.video import Video
+from escounts.zoo.checkpoint import save_network
 
 SPECTRAL = Settings(model="spectral", device="cpu", limit=60.0)
 
@@ -116,6 +124,36 @@ def test_one_row_per_video_and_the_second_run_counts_nothing(
         escounts.batch([videos], out=out, settings=SPECTRAL, retry_errors=True)
 
 
+def test_rows_of_other_settings_and_of_videos_before_they_changed_are_not_in_the_table(tmp_path: Path) -> None:
+    video, out = tmp_path / "v.mp4", tmp_path / "out"
+    video.write_bytes(b"not a video")
+    assert escounts.batch([video], out=out, settings=SPECTRAL, jobs=1)["status"].to_pylist() == ["error"]
+    write_movie(video, levels(40, step=40))
+    table = escounts.batch([video], out=out, settings=SPECTRAL, jobs=1, retry_errors=True)
+    assert table["status"].to_pylist() == ["counted"]
+    assert sorted(ResultFolder(str(out)).finished().values()) == ["counted", "error"], "the older row is kept"
+
+
+def test_other_weights_under_the_same_name_are_other_settings(tmp_path: Path) -> None:
+    video, checkpoint = tmp_path / "v.mp4", tmp_path / "mine.safetensors"
+    write_movie(video, levels(8))
+    ids = []
+    for seed in (0, 0, 1):
+        torch.manual_seed(seed)
+        save_network(checkpoint, Network(LITE_TINY))
+        ids += [task.id for task in find_tasks([video], Settings(model=str(checkpoint)))]
+    assert ids[0] == ids[1] != ids[2]
+
+
+def test_a_process_that_was_stopped_is_not_started_again(tmp_path: Path) -> None:
+    write_movie(tmp_path / "v.mp4", levels(8))
+    (task,) = find_tasks([tmp_path / "v.mp4"], SPECTRAL)
+    process = CountingProcess(SPECTRAL)
+    process.stop()
+    assert "stopped" in process.count(task)["error"]
+    assert process._process is None
+
+
 def test_a_video_that_takes_too_long_and_a_killed_process_cost_one_row(tmp_path: Path) -> None:
     write_movie(tmp_path / "good.mp4", levels(40, step=40))
     (good,) = find_tasks([tmp_path / "good.mp4"], SPECTRAL)
@@ -195,6 +233,7 @@ def test_a_missing_package_is_said_in_one_line_with_the_command_that_installs_it
     assert done.err.startswith("escounts: ") and f"[{extra}]'" in done.err and "pip install" in done.err
     helped = finish(spawn("batch", "--help", before=hidden))
     assert helped.code == 0 and "one row per video" in helped.out
+    assert not (tmp_path / "out").exists()
 
 
 def _written(out: Path) -> Iterator[str]:
@@ -261,6 +300,65 @@ def test_videos_read_ahead_are_counted_the_same(tmp_path: Path, monkeypatch: pyt
     assert ahead.select(told).to_pylist() == alone.select(told).to_pylist()
     assert ahead["status"].to_pylist() == ["counted", "counted", "error"] and "c.mp4" in ahead["error"][2].as_py()
     assert places and not places[0].exists()
+
+
+READING = read_ahead.Reading(16, 10.0)
+IMAGE = 16 * 16 * 3
+
+
+def test_a_header_that_says_too_little_does_not_fill_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Short(Video):
+        def __init__(self, path: str, threads: int) -> None:
+            super().__init__(path, threads=threads)
+            self.info = replace(self.info, duration=0.1)
+
+    write_movie(tmp_path / "v.mp4", levels(40))
+    (task,) = find_tasks([tmp_path / "v.mp4"], SPECTRAL)
+    images = tmp_path / "images"
+    images.mkdir()
+    monkeypatch.setattr(read_ahead, "Video", Short)
+    assert read_ahead.reader(images, READING, 2 * IMAGE)(task).images is None and not list(images.iterdir())
+    assert read_ahead.reader(images, READING, 99 * IMAGE)(task).images == images / f"{task.id}.npy"
+
+
+def test_where_there_is_no_room_for_images_the_video_is_left_to_the_process_that_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, images: object) -> None:
+        path.write_bytes(b"half of it")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    write_movie(tmp_path / "v.mp4", levels(40))
+    (task,) = find_tasks([tmp_path / "v.mp4"], SPECTRAL)
+    images = tmp_path / "images"
+    images.mkdir()
+    monkeypatch.setattr(read_ahead.np, "save", full)  # type: ignore[attr-defined]
+    read = read_ahead.reader(images, READING, 99 * IMAGE)(task)
+    assert read.images is None and not list(images.iterdir())
+
+
+@pytest.mark.parametrize("dies", ["reading", "counting"])
+def test_a_process_that_is_given_up_leaves_no_images(dies: str, tmp_path: Path) -> None:
+    class Dying:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def ask(self, task: object) -> object:
+            (tmp_path / "x.npy").write_bytes(b"images")
+            if self.name == dies:
+                raise processes.TaskError("not done within 1 s")
+            return task
+
+    worker = read_ahead.ReadAheadWorker(
+        Dying("reading"),  # type: ignore[arg-type]
+        Dying("counting"),  # type: ignore[arg-type]
+        threading.Lock(),
+        tmp_path,
+    )
+    assert worker.ask(Task("x", "x.mp4"))["status"] == "error"
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_model_that_reads_in_its_own_way_is_counted_without_readers(tmp_path: Path) -> None:

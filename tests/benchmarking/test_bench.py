@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -75,6 +76,17 @@ def test_engines_of_a_cpu() -> None:
     assert {engine.runs for engine in every} >= {PLAIN, ONNX} and {"bf16", "float32"} == {e.precision for e in every}
     with pytest.raises(EscountsError, match="it takes auto, cpu or cuda"):
         table.engines_here("tpu")
+
+
+def test_a_bench_uses_no_folder_that_others_know_and_leaves_none(
+    video: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "escounts-benchmarks").write_text("another user's")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(table, "segment", lambda path, **options: Path(shutil.copy(video, path)))
+    monkeypatch.setattr(table, "in_child", lambda engine, video: Speed(engine, float(video.stat().st_size)))
+    assert all(speed.seconds > 0 for speed in table.bench(device="cpu", quick=True).speeds)
+    assert [path.name for path in tmp_path.iterdir()] == ["escounts-benchmarks"]
 
 
 def test_the_command_times_a_video(video: Path) -> None:

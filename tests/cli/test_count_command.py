@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -150,6 +151,12 @@ def test_interrupt_keeps_what_is_finished(folder: Path, tmp_path: Path) -> None:
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert names == {"a.json", "a.csv", ".escounts-finished.jsonl"}
     assert json.loads((tmp_path / "out" / "a.json").read_text())["count"] == 4
+
+
+def test_the_doctor_says_what_needs_pyarrow(escounts: partial, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[type-arg]
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    (line,) = [line for line in escounts("doctor").out.splitlines() if "pyarrow" in line]
+    assert "escounts batch" in line and "[batch]" in line
 
 
 def test_models_and_doctor(escounts: partial) -> None:  # type: ignore[type-arg]

@@ -39,14 +39,15 @@ def batch(
     retry_errors: bool = False,
     report: Report | None = None,
 ) -> pa.Table:
-    """Count videos, folders of videos or addresses of either; the table of results, one row per video.
+    """Count videos, folders of videos or addresses of either; the table of their results, one row per video.
 
-    out: folder or address for the results; a video that has a row there is not counted again, unless it or the
-    settings changed (or, with retry_errors, the row is an error). Without it, nothing is kept but the table that is
-    returned. settings: `escounts.batching.tasks.Settings`, the default model when None. jobs: processes at a time,
-    one per two cores when None. readers: processes that read videos ahead of one that counts, in the place of jobs;
-    as many as cores but one when the device is a GPU and neither is given. ray: the address of a Ray cluster
-    ("auto": the one this machine belongs to, "local": one of its own), for the extra [ray].
+    out: folder or address for the results; a video that has a row there is not counted again, unless it, the
+    settings or the model's weights changed (or, with retry_errors, the row is an error); the older rows stay there.
+    Without it, nothing is kept but the table that is returned. settings: `escounts.batching.tasks.Settings`, the
+    default model when None. jobs: processes at a time, one per two cores when None. readers: processes that read
+    videos ahead of one that counts, in the place of jobs; as many as cores but one when the device is a GPU and
+    neither is given. ray: the address of a Ray cluster ("auto": the one this machine belongs to, "local": one of its
+    own), for the extra [ray].
 
     >>> for row in escounts.batch(["videos/"], out="results/").to_pylist():
     ...     print(row["video"], row["count"], row["error"])
@@ -63,8 +64,9 @@ def batch(
     folder.sweep(older=SHARED if ray else 0.0)
     status = folder.finished()
     if retry_errors:
-        folder.forget(id_ for id_, kind in status.items() if kind == "error")
-        status = {id_: kind for id_, kind in status.items() if kind != "error"}
+        errors = {task.id for task in tasks if status.get(task.id) == "error"}
+        folder.forget(errors)
+        status = {id_: kind for id_, kind in status.items() if id_ not in errors}
     left = [task for task in tasks if task.id not in status]
     engine = (
         _ray_rows(left, settings, str(out), jobs, ray) if ray else local_rows(left, settings, folder, jobs, readers)
@@ -74,7 +76,7 @@ def batch(
             report(done, len(tasks), row["video"])
         if done % GATHERED == 0:
             folder.gather(least=GATHERED)
-    return folder.table()
+    return folder.table(task.id for task in tasks)
 
 
 def local_rows(

@@ -67,6 +67,8 @@ class TaskProcess(Generic[T, A]):
         self._limit, self._threads = limit, threads
         self._process: Any = None
         self._pipe: Connection | None = None
+        self._closed = False
+        self._changing = threading.Lock()  # stop() comes from another thread than ask()
 
     def __enter__(self: Own) -> Own:
         return self
@@ -86,7 +88,7 @@ class TaskProcess(Generic[T, A]):
             except (EOFError, OSError):
                 self._process.join(5)
                 death = _death(self._process.exitcode)
-                self.stop()
+                self._end()
         raise TaskError(death)
 
     def _answer(self, task: T) -> A:
@@ -94,7 +96,7 @@ class TaskProcess(Generic[T, A]):
         assert self._pipe is not None
         self._pipe.send(task)
         if not self._pipe.poll(self._limit):
-            self.stop()
+            self._end()
             raise TaskError(f"not done within {self._limit:g} s; raise the limit to wait longer")
         answer: A
         answered, answer = self._pipe.recv()
@@ -103,7 +105,12 @@ class TaskProcess(Generic[T, A]):
         return answer
 
     def stop(self) -> None:
-        """End the process, whatever it is doing."""
+        """End the process, whatever it is doing; no other is started."""
+        with self._changing:
+            self._closed = True
+            self._end()
+
+    def _end(self) -> None:
         if self._process is not None:
             self._process.kill()
             self._process.join()
@@ -118,18 +125,21 @@ class TaskProcess(Generic[T, A]):
             if said == "ready":
                 return
             killed = (self._process.exitcode or 0) < 0
-            self.stop()
+            self._end()
             if not killed or attempt == STARTS - 1:
                 raise EscountsError(said)
 
     def _prepared(self) -> str:
         """Start a process: "ready", or why it is not."""
         context = multiprocessing.get_context("spawn")
-        self._pipe, theirs = context.Pipe()
-        arguments = (theirs, self._prepare, self._arguments, self._threads)
-        self._process = context.Process(target=_serve, args=arguments, daemon=True)
-        self._process.start()
-        theirs.close()
+        with self._changing:
+            if self._closed:
+                raise TaskError("it was stopped before this task")
+            self._pipe, theirs = context.Pipe()
+            arguments = (theirs, self._prepare, self._arguments, self._threads)
+            self._process = context.Process(target=_serve, args=arguments, daemon=True)
+            self._process.start()
+            theirs.close()
         try:
             if self._pipe.poll(STARTING):
                 return str(self._pipe.recv())

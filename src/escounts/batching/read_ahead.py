@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,7 +40,7 @@ class Reading(NamedTuple):
 
 @dataclass(frozen=True)
 class ReadVideo:
-    """A video that was read ahead. images: the file with its images, or None where it is too long for that."""
+    """A video that was read ahead. images: the file with its images, or None where there is no room for them."""
 
     task: Task
     info: VideoInfo
@@ -90,9 +91,17 @@ def reader(folder: Path, reading: Reading, most: int) -> Callable[[Task], ReadVi
             side, rate = reading
             if video.info.duration * rate * side * side * 3 > most:
                 return ReadVideo(task, video.info, None)
-            images: list[Image] = [frame.image for frame in video.frames(size=(side, side), rate=rate)]
-        target = folder / f"{task.id}.npy"
-        np.save(target, np.stack(images) if images else np.zeros((0, side, side, 3), np.uint8))
+            room = most // (side * side * 3)  # a header may promise less than the file holds
+            frames = islice(video.frames(size=(side, side), rate=rate), room + 1)
+            images: list[Image] = [frame.image for frame in frames]
+            if len(images) > room:
+                return ReadVideo(task, video.info, None)
+        target = images_file(folder, task)
+        try:
+            np.save(target, np.stack(images) if images else np.zeros((0, side, side, 3), np.uint8))
+        except OSError:  # the place is full, perhaps of others' files: the process that counts reads the video itself
+            target.unlink(missing_ok=True)
+            return ReadVideo(task, video.info, None)
         return ReadVideo(task, replace(video.info, path=Path(task.video)), target)
 
     return read
@@ -110,22 +119,23 @@ def counter_of_read(settings: Settings) -> Callable[[ReadVideo | None], Row]:
             return {"reading": reading}
         if read.images is None:
             return row_of(counter, read.task, settings)
-        try:
-            video = VideoInImages(read.info, read.images, reading)
-            return row_of(counter, read.task, settings, video=video)
-        finally:
-            read.images.unlink(missing_ok=True)
+        video = VideoInImages(read.info, read.images, reading)
+        return row_of(counter, read.task, settings, video=video)
 
     return work
 
 
 class ReadAheadWorker:
-    """A reader of its own before the counting process that all workers share."""
+    """A reader of its own before the counting process that all workers share. folder: the reader's."""
 
     def __init__(
-        self, read: TaskProcess[Task, ReadVideo], count: TaskProcess[ReadVideo | None, Row], turn: threading.Lock
+        self,
+        read: TaskProcess[Task, ReadVideo],
+        count: TaskProcess[ReadVideo | None, Row],
+        turn: threading.Lock,
+        folder: Path,
     ) -> None:
-        self._read, self._count, self._turn = read, count, turn
+        self._read, self._count, self._turn, self._folder = read, count, turn, folder
 
     def ask(self, task: Task) -> Row:
         """The video's row, an error row where it cannot be read or counted."""
@@ -137,6 +147,8 @@ class ReadAheadWorker:
         except TaskError as error:
             named = str(error) if task.video in str(error) else f"{task.video}: {error}"
             answer = {"status": "error", "error": named}
+        finally:  # here, where it also happens after a process was killed
+            images_file(self._folder, task).unlink(missing_ok=True)
         return {**blank_row(task), **answer, "spent": time.monotonic() - began}
 
     def stop(self) -> None:
@@ -156,9 +168,14 @@ def read_ahead_workers(
         return [CountingProcess(settings)]
     turn = threading.Lock()
     return [
-        ReadAheadWorker(TaskProcess(reader, folder, reading, MOST_BYTES, limit=settings.limit), count, turn)
+        ReadAheadWorker(TaskProcess(reader, folder, reading, MOST_BYTES, limit=settings.limit), count, turn, folder)
         for _ in range(readers)
     ]
+
+
+def images_file(folder: Path, task: Task) -> Path:
+    """Where a video's images wait."""
+    return folder / f"{task.id}.npy"
 
 
 def images_folder() -> tempfile.TemporaryDirectory[str]:

@@ -103,14 +103,14 @@ class ResultFolder:
                     self._write_part(kept.to_pylist())
                 self._storage.rm_file(name)
 
-    def table(self) -> pa.Table:
-        """All rows, one per video, in the order of their addresses."""
+    def table(self, ids: Iterable[str] | None = None) -> pa.Table:
+        """The rows with these ids (None: all), each once, in the order of their videos' addresses."""
         import pyarrow as pa  # noqa: PLC0415 - the extra [batch]
 
         self.gather()
         table = self._gathered()
-        seen: set[str] = set()
-        first = [not (id_ in seen or seen.add(id_)) for id_ in table["id"].to_pylist()]  # type: ignore[func-returns-value]
+        wanted = set(table["id"].to_pylist() if ids is None else ids)
+        first = [id_ in wanted and wanted.discard(id_) is None for id_ in table["id"].to_pylist()]  # type: ignore[func-returns-value]
         return table.filter(pa.array(first, pa.bool_())).sort_by("video")
 
     def _names(self) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any
 from escounts.errors import VideoError
 from escounts.file_kinds import VIDEO_SUFFIXES
 from escounts.video import video_files
+from escounts.zoo import catalogue
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Settings:
         """What a result depends on."""
         values = asdict(self)
         del values["device"], values["limit"]
-        return values
+        return {**values, "weights": catalogue.weights_sha256(self.model)}
 
 
 @dataclass(frozen=True)
@@ -51,10 +52,11 @@ def find_tasks(inputs: Iterable[str | os.PathLike[str]], settings: Settings) -> 
     if isinstance(inputs, (str, os.PathLike)):
         inputs = [inputs]
     found: dict[str, Task] = {}
+    fingerprint = settings.fingerprint()
     for given in inputs:
         before = len(found)
         for video, state in _in_storage(str(given)) if is_address(given) else _in_folder(Path(given)):
-            text = json.dumps([video, state, settings.fingerprint()], sort_keys=True)
+            text = json.dumps([video, state, fingerprint], sort_keys=True)
             found.setdefault(video, Task(hashlib.sha256(text.encode()).hexdigest()[:24], video))
         if len(found) == before:
             raise VideoError(f"{given}: no videos there; give videos, folders of videos, or addresses of either")

@@ -54,21 +54,26 @@ def bench(
     """Time every engine that runs here. video: default 720p30 that is drawn for it, a minute long, ten seconds when
     quick. device: "cpu", "cuda", or "auto" for what is here. rounds: all engines take turns so often; medians count.
     quick leaves out the paper's encoders, ONNX and the plainly written model."""
-    folder = Path(tempfile.gettempdir()) / "escounts-benchmarks"
-    folder.mkdir(exist_ok=True)
-    short = segment(folder / "segment.mp4")
-    long = video or (short if quick else looped(short, folder / "minute.mp4", MINUTE))
-    brief = video or segment(folder / f"{PAPER_SECONDS}-seconds.mp4", seconds=PAPER_SECONDS)
-    engines = engines_here(device, quick=quick, exported=None if quick else exported(folder))
-    turns: dict[Engine, list[Speed]] = {engine: [] for engine in engines}
-    for turn in range(rounds):
-        for index, engine in enumerate(engines):
-            if report is not None:
-                report(turn * len(engines) + index, rounds * len(engines), f"{engine.model}, {engine.runs}")
-            turns[engine].append(in_child(engine, brief if engine.model in RIVALS else long))
+    with tempfile.TemporaryDirectory(prefix="escounts-bench-") as kept:  # shared machines have many users
+        folder = Path(kept)
+        long, brief = (video, video) if video else _footage(folder, quick=quick)
+        engines = engines_here(device, quick=quick, exported=None if quick else exported(folder))
+        turns: dict[Engine, list[Speed]] = {engine: [] for engine in engines}
+        for turn in range(rounds):
+            for index, engine in enumerate(engines):
+                if report is not None:
+                    report(turn * len(engines) + index, rounds * len(engines), f"{engine.model}, {engine.runs}")
+                turns[engine].append(in_child(engine, brief if engine.model in RIVALS else long))
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
     versions = f"escounts {version('escounts')}, PyTorch {torch.__version__}"
     return Bench(processor_name(), gpu, versions, rounds, tuple(median(speeds) for speeds in turns.values()))
+
+
+def _footage(folder: Path, *, quick: bool) -> tuple[Path, Path]:
+    """The videos that are drawn: for most engines, and for the paper's encoders."""
+    short = segment(folder / "segment.mp4")
+    long = short if quick else looped(short, folder / "minute.mp4", MINUTE)
+    return long, segment(folder / f"{PAPER_SECONDS}-seconds.mp4", seconds=PAPER_SECONDS)
 
 
 def engines_here(device: str = "auto", *, quick: bool = False, exported: str | None = None) -> list[Engine]:
@@ -97,7 +102,7 @@ def _rivals(device: str, precision: str) -> list[Engine]:
 
 
 def exported(folder: Path) -> str | None:
-    """The default model for ONNX Runtime, exported once into the folder; None where the extra [onnx] is missing."""
+    """The default model for ONNX Runtime, exported into the folder; None where the extra [onnx] is missing."""
     if not all(map(importlib.util.find_spec, ("onnx", "onnxruntime", "onnxscript"))):
         return None
     from escounts.zoo.onnx_export import export_onnx  # noqa: PLC0415 - the extra [onnx]
@@ -105,11 +110,8 @@ def exported(folder: Path) -> str | None:
     model = load(device="cpu").model
     if not isinstance(model, MultiRateModel):
         return None
-    weights = catalogue.find().checkpoint
-    target = folder / f"onnx-{version('escounts')}-{weights.stat().st_mtime_ns if weights else 0}"
-    if not (target / catalogue.DESCRIPTION).is_file():  # it is written last
-        export_onnx(model, target)
-    return str(target)
+    export_onnx(model, folder / "onnx")
+    return str(folder / "onnx")
 
 
 def in_child(engine: Engine, video: Path) -> Speed:

@@ -24,7 +24,8 @@ EXTRAS = {
     "PIL": ("plot", "counted mp4"),
     "fastapi": ("serve", "escounts serve"),
     "uvicorn": ("serve", "escounts serve"),
-    "pyarrow": ("train", "predictions in parquet"),
+    "pyarrow": ("batch", "escounts batch and predictions in parquet"),
+    "fsspec": ("batch", "escounts batch"),
     "tensorboard": ("train", "training curves"),
     "huggingface_hub": ("hub", "weights by repository name"),
 }

@@ -6,6 +6,8 @@ store), and whatever the user added to the store under other names. Imports no t
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,6 +86,18 @@ def build(name: str = "default", device: str = "auto") -> CountingModel:
     from escounts.zoo.building import build_model  # noqa: PLC0415 - torch: 2 s that listing does not wait for
 
     return build_model(entry.checkpoint, device)
+
+
+def weights_sha256(name: str = "default") -> str:
+    """What tells a model's weights from others of the same name; "" where it has none, or they are missing."""
+    path = find(name).checkpoint
+    if path is not None and path.is_dir():
+        return hashlib.sha256((path / DESCRIPTION).read_bytes()).hexdigest()  # it has the sha256 of the other files
+    if path is None or not os.path.isfile(path):
+        return ""
+    weights = store.describe(path)
+    encoder = store.find(weights.encoder) if weights.kind == "decoder" else None
+    return weights.sha256 + ("" if encoder is None else encoder.sha256)
 
 
 def _all() -> dict[str, ModelEntry]:
