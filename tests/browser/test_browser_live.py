@@ -101,3 +101,49 @@ def test_where_it_cannot_count_live_it_says_so_and_counts_afterwards(page: Page,
     page.click("#camera-stop")
     expect(page.locator("#verdict-name")).to_contain_text("Recording", timeout=PATIENCE)
     assert client.get("/api/videos").json()[0]["source"] == "camera"
+
+
+SLOW_CAMERA = """() => {
+  const open = navigator.mediaDevices.getUserMedia.bind(navigator.mediaDevices);
+  window.streams = [];
+  navigator.mediaDevices.getUserMedia = async (wanted) => {
+    const stream = await open(wanted);
+    window.streams.push(stream);
+    if (window.streams.length === 1) await new Promise((resolve) => { window.release = resolve; });
+    return stream;
+  };
+}"""
+
+
+def test_a_camera_that_opens_after_its_dialog_was_closed_is_let_go(
+    moving: Browser, counting: tuple[str, Service]
+) -> None:
+    with opened(moving, counting[0]) as page:
+        ready = {"id": "a" * 32, "state": "ready"}
+        page.route(re.compile("/api/live"), lambda route: route.fulfill(json=ready))
+        page.evaluate(SLOW_CAMERA)
+        page.click("#record")
+        eventually(lambda: page.evaluate("!!window.release"))
+        page.keyboard.press("Escape")
+        expect(page.locator("#camera-dialog")).to_be_hidden()
+        page.click("#record")
+        expect(page.locator("#camera-start")).to_be_enabled()
+        page.evaluate("window.release()")
+        eventually(lambda: page.evaluate("window.streams[0].getTracks()[0].readyState") == "ended")
+        assert page.evaluate("window.streams[1].getTracks()[0].readyState") == "live"
+        assert page.evaluate("document.getElementById('camera').srcObject === window.streams[1]")
+
+
+def test_a_live_count_that_fails_is_ended_on_the_server(moving: Browser, counting: tuple[str, Service]) -> None:
+    session = "a" * 32
+    visit = opened(moving, counting[0])
+    with visit as page:
+        page.route("**/api/live", lambda route: route.fulfill(status=201, json={"id": session, "state": "ready"}))
+        page.route("**/frames", lambda route: route.fulfill(status=422, json={"detail": "not a picture"}))
+        page.route(f"**/api/live/{session}", lambda route: route.fulfill(json={"id": session, "state": "ended"}))
+        page.click("#record")
+        expect(page.locator("#camera-start")).to_be_enabled()
+        with page.expect_request(lambda request: request.method == "DELETE"):
+            page.click("#camera-start")
+        expect(page.locator("#live-note")).to_contain_text("not a picture")
+        visit.problems[:] = [problem for problem in visit.problems if "422" not in problem]

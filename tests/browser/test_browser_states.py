@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 from acting import answer_with, choose, mark, open_card, recount, set_mode, shown, spans
 from playwright.sync_api import Page, Route, expect
 from serving import Client, eventually
 
 from escounts.output.text import headline
-from escounts.results import CountResult
+from escounts.results import LIVE, CountResult
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -141,7 +142,11 @@ def test_both_numbers_where_the_motion_alternates(page: Page, client: Client, sa
             return
         job = client.job(route.request.url.split("/")[-1].split("?")[0])
         halves = [{"start": i, "end": i + 1} for i in range(8)]
-        result = {**job["result"], "hypotheses": units, "unit": "side", "count": 8, "repetitions": halves}
+        unlikely = [
+            {"count": 4, "unit": "cycle", "p": 0.99},
+            {"count": 8, "unit": "side", "p": 0.01},
+        ]  # there is a way back all the same
+        result = {**job["result"], "hypotheses": unlikely, "unit": "side", "count": 8, "repetitions": halves}
         route.fulfill(json={**job, "count": 8, "result": result})
 
     page.route(re.compile(r"/api/jobs/[0-9a-f]{32}\?"), by_sides)
@@ -153,6 +158,15 @@ def test_both_numbers_where_the_motion_alternates(page: Page, client: Client, sa
     page.click("#downloads [data-format=json]")
     expect(page.locator("#download-state")).to_contain_text("is ready")
     assert asked[-1].endswith("/download/json?unit=side"), "downloads follow"
+
+
+@pytest.mark.parametrize(("p", "shown"), [(LIVE, 2), (LIVE - 0.01, 0)])
+def test_a_unit_that_is_not_probable_is_not_offered(page: Page, sample: Path, p: float, shown: int) -> None:
+    units = [{"count": 4, "unit": "cycle", "p": 0.8}, {"count": 8, "unit": "side", "p": p}]
+    answer_with(page, hypotheses=units, unit="cycle")
+    choose(page, sample)
+    expect(page.locator("#total")).to_be_visible()
+    expect(page.locator("#hypotheses button:visible")).to_have_count(shown)
 
 
 def test_a_first_choice_of_cards_opens_them(page: Page, sample: Path, other_clip: Path) -> None:

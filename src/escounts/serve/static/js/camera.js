@@ -18,6 +18,7 @@ export function setUpCamera(onFile) {
   let live = null;
   let timer = null;
   let marking = null;
+  let opening = 0; // which time the dialog was opened or closed; what was begun before is of no use
 
   function showButtons(recording) {
     byId("camera-start").hidden = recording;
@@ -43,18 +44,23 @@ export function setUpCamera(onFile) {
     marking = null;
     showButtons(false);
     dialog.showModal();
+    opening += 1;
+    const mine = opening;
     try {
-      stream = await navigator.mediaDevices.getUserMedia({ video: { width: { ideal: 640 }, height: { ideal: 480 } } });
+      const opened = await navigator.mediaDevices.getUserMedia({ video: { width: { ideal: 640 }, height: { ideal: 480 } } });
+      if (mine !== opening) return opened.getTracks().forEach((track) => track.stop());
+      stream = opened;
       view.srcObject = stream;
       await view.play();
     } catch (error) {
+      if (mine !== opening) return;
       byId("camera-problem").hidden = false;
       byId("camera-problem").textContent = navigator.mediaDevices
         ? `The camera could not be opened: ${error.message}`
         : "Browsers allow the camera only on localhost and over https.";
       return;
     }
-    if (!dialog.open) return close(false);
+    if (mine !== opening) return;
     byId("live-note").textContent = "Getting ready…";
     const session = new LiveCount(view, onState);
     live = session;
@@ -108,6 +114,7 @@ export function setUpCamera(onFile) {
   }
 
   function close(wanted) {
+    opening += 1;
     if (recorder?.state === "recording") {
       recorder.wanted = wanted;
       recorder.stop();

@@ -111,8 +111,10 @@ export class LiveCount {
     }
   }
 
+  /** What cannot go on is ended on the server, too: until then it would let nobody here begin another. */
   #fail(error) {
     this.running = false;
+    if (this.id) api.endLive(this.id).catch(() => {});
     this.id = null;
     if (!this.discarded) this.onState({ state: "failed", error: error.message });
   }

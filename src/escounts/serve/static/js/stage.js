@@ -139,7 +139,7 @@ export class Stage {
     this.prompt.open(video.id, result.duration, job);
     this.prompt.offer(this.others());
     this.prompt.showHistory(jobs, job.id);
-    showHypotheses(result, (unit) => this.#chooseUnit(unit));
+    showHypotheses(result, job.unit, (unit) => this.#chooseUnit(unit));
     showDownloads(job.id, job.unit);
     const sure = result.unsure ? "not sure" : `${Math.round(result.confidence * 100)} percent sure`;
     document.title = `${result.count} · ${video.name}`;

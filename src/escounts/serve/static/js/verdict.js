@@ -3,6 +3,7 @@
 import { api } from "./api.js";
 import { byId, clock, day, element, left, percent, repetitions, toast } from "./format.js";
 
+const LIVE = 0.15; // as escounts.results has it: what is less probable is not spoken of
 const UNITS = { cycle: "both sides as one", side: "left and right each" };
 
 /** The workspace is in one of these at a time: "counting", "failed", "done". */
@@ -89,9 +90,10 @@ function showConfidence({ confidence, confidence_kind: kind, unsure }) {
     : "This model cannot say how sure it is";
 }
 
-/** Both numbers where a motion alternates; a click takes the other one. onUnit(unit). */
-export function showHypotheses(result, onUnit) {
-  const units = (result.hypotheses ?? []).filter((item) => item.unit && item.count > 0);
+/** Both numbers where a motion alternates; a click takes the other one, and once one was chosen there is a way back.
+ * chosen: that unit, or undefined. onUnit(unit). */
+export function showHypotheses(result, chosen, onUnit) {
+  const units = (result.hypotheses ?? []).filter((item) => item.unit && item.count > 0 && (chosen || item.p >= LIVE));
   byId("hypotheses").hidden = units.length < 2;
   byId("hypotheses").replaceChildren(
     ...units.sort((a, b) => a.count - b.count).map(({ count, unit, p }) =>
