@@ -58,6 +58,7 @@ def test_the_playhead_is_dragged_and_playing_goes_on_after_it(page: Page, sample
     duration = length(page)
     page.mouse.click(*place(page, ".tl-ruler", 0.3))
     shows(page, 0.3 * duration)
+    page.evaluate("document.getElementById('player').playbackRate = 0.1")  # it must be where it was seen when grasped
     page.keyboard.press(" ")
     expect(page.locator("#play")).to_have_attribute("aria-label", "Pause")
     head = page.locator(".tl-playhead").bounding_box()

@@ -16,7 +16,7 @@ import numpy as np
 import onnxruntime
 import pytest
 import torch
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Browser
 
 from escounts.inference.multi_rate import MultiRateModel
 from escounts.nn.lite import LITE_TINY
@@ -48,7 +48,7 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
     "ESCOUNTS_ORT_WEB" not in os.environ,
     reason="ESCOUNTS_ORT_WEB is not set: it names the dist folder of npm's onnxruntime-web, which .ci/run installs",
 )
-def test_a_browser_computes_the_same_numbers(tmp_path: Path) -> None:
+def test_a_browser_computes_the_same_numbers(browser: Browser, tmp_path: Path) -> None:
     torch.manual_seed(0)
     export_onnx(MultiRateModel("tiny", Network(LITE_TINY)), tmp_path)
     for name in ("ort.wasm.min.js", "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-threaded.wasm"):
@@ -56,12 +56,10 @@ def test_a_browser_computes_the_same_numbers(tmp_path: Path) -> None:
     (tmp_path / "index.html").write_text('<script src="ort.wasm.min.js"></script>')
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(tmp_path)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
-        page = browser.new_page()
-        page.goto(f"http://127.0.0.1:{server.server_port}/")
-        found = page.evaluate(RUN)
-        browser.close()
+    page = browser.new_page()
+    page.goto(f"http://127.0.0.1:{server.server_port}/")
+    found = page.evaluate(RUN)
+    page.close()
     server.shutdown()
     pixels = ((np.arange(10 * 64 * 64 * 3) * 7919) % 251).astype(np.uint8).reshape(1, 10, 64, 64, 3)
     tokens, similarity = onnxruntime.InferenceSession(tmp_path / "encoder.onnx").run(None, {"images": pixels})

@@ -27,7 +27,7 @@ from escounts.serve.labels import (
     videos_by_name,
     write_labels_csv,
 )
-from escounts.serve.schemas import LONGEST_ACTION, ImportedLabels, LabelImport, Labels, SavedLabels, Span
+from escounts.serve.schemas import LONGEST_ACTION, MOST_SPANS, ImportedLabels, LabelImport, Labels, SavedLabels, Span
 
 router = APIRouter(
     prefix="/api",
@@ -63,6 +63,9 @@ def _checked(file: LabelledFile, job: str | None = None) -> Labels:
     lasting = [span for span in file.spans if span[1] > span[0]]
     if (overlap := overlap_problem(lasting)) is not None:
         raise HTTPException(422, f"{file.file}: {overlap}: move one of their borders")
+    if len(lasting) > MOST_SPANS:
+        what = f"{len(lasting)} repetitions are more than the {MOST_SPANS} a video may have"
+        raise HTTPException(422, f"{file.file}: {what}")
     if len(file.action) > LONGEST_ACTION:
         what = f"a class of {len(file.action)} characters, {file.action[:20]}…; at most {LONGEST_ACTION} are kept"
         raise HTTPException(422, f"{file.file}: {what}")
