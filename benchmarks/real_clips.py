@@ -43,7 +43,8 @@ HONESTY = (
 HELD_OUT = (
     "Clips of the pool that no weights were trained on (their licence is not permissive), counted by eye from\n"
     "frames alone, before any model was run on them. `choosing` was in view while settings were chosen, `untouched`\n"
-    "was not: no choice was made after it was first counted. Left and right of an alternating motion are one."
+    "was not until the third weights; later ones were chosen with its figures in view, too. Left and right of an\n"
+    "alternating motion are one."
 )
 
 

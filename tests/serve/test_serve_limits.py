@@ -318,7 +318,7 @@ def test_a_long_preview_has_fewer_frames() -> None:
     ("text", "shown"),
     [
         ("/srv/data/renders/0a.png: cannot be written: No space", "0a.png: cannot be written: No space"),
-        ("no such file: '/home/me/x.safetensors'", "no such file: 'x.safetensors'"),
+        ("no such file: '/srv/models/x.safetensors'", "no such file: 'x.safetensors'"),
         ("3/4 of it, http://localhost:1/a/b, and/or", "3/4 of it, http://localhost:1/a/b, and/or"),
         ("/srv/data/, gone", "data, gone"),
     ],

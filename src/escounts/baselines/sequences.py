@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import torch
 from torch import Tensor, nn
 
@@ -9,7 +11,7 @@ from escounts.nn.heads import HeadOutput
 from escounts.results import DensityKind
 
 
-class RivalHead(nn.Module):
+class RivalHead(nn.Module, ABC):
     """Called as the decoder is; exemplars and the start in time mean nothing to these methods."""
 
     map_kind: DensityKind
@@ -30,9 +32,9 @@ class RivalHead(nn.Module):
         real = torch.full((batch,), cells) if valid_BT is None else valid_BT.sum(1)
         return self.read_tokens(tokens_BTHWC, real.to(tokens_BTHWC.device))
 
+    @abstractmethod
     def read_tokens(self, tokens_BTHWC: Tensor, real_B: Tensor) -> HeadOutput:
         """real_B: cells of each video that are not padding."""
-        raise NotImplementedError
 
 
 def over_time(in_channels: int, width: int) -> nn.Conv3d:
