@@ -1,12 +1,12 @@
 """Rivals and ablations on generated repetitions, many small runs side by side on one GPU.
 
-    python benchmarks/generated_tables.py --out DIR [--minutes 8] [--workers 15] [--seeds 3] [--tiny]
+    python benchmarks/generated_tables.py --out DIR [--minutes 8] [--workers 15] [--seeds 3] [--rivals] [--tiny]
 
 Draws the set straight into tokens (no video decoder is needed), chooses each method's learning rate on validation
 videos, then trains every row of the rivals' table and of Tables 3a to 3g, L, L', windows and sampling with the code
 that `escounts table --data synthetic` runs. Every finished run is a JSON file under DIR/runs at once; called again
 with the same DIR and --work it goes on. When the minutes are over no run is begun any more, and tables are printed of
-what is there.
+what is there. --rivals: that table alone (without a GPU it takes many hours).
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from escounts.datasets.encoders import OWN_EVERY
 from escounts.evaluation.ablation_tables import ABLATIONS
 from escounts.evaluation.comparison import compare, interval
 from escounts.evaluation.generated_tables import FULL_EXPERIMENT, GeneratedBench, GeneratedExperiment
+from escounts.evaluation.generated_tables import RATES as SAMPLED
 from escounts.evaluation.prediction_files import digest_of
 from escounts.evaluation.table_runner import Measured, Source, TableRunner
 from escounts.evaluation.table_spec import Cells, EvalSpec, Table, TableRow
@@ -77,17 +78,18 @@ def main() -> None:
     if device == "cuda":
         start_mps(options.work)
     experiment = tiny(FULL_EXPERIMENT) if options.tiny else FULL_EXPERIMENT
-    bench = GeneratedBench(options.work, experiment, device=device, workers=options.workers)
+    every = (OWN_EVERY,) if options.rivals else SAMPLED
+    bench = GeneratedBench(options.work, experiment, rates=every, device=device, workers=options.workers)
     say(began, f"{len(bench.dataset.videos)} videos drawn and encoded on {device}")
     context = multiprocessing.get_context("spawn")
-    with context.Pool(options.workers, start_worker, (options.work, experiment, device)) as pool:
+    with context.Pool(options.workers, start_worker, (options.work, experiment, every, device)) as pool:
         plan = planned(options, pool, deadline, began)
         experiment = with_steps(experiment, plan["steps"])
         rates = plan.get("rates") or chosen_rates(options, pool, experiment, deadline, began)
         tried = (Job(replace(recipe, lr=rate), 0, ()) for recipe in METHODS.values() for rate in RATES)
         known = {"rates": rates} if all(result(options.out, job) for job in tried) else {}
         write_text(options.out / "plan.json", json.dumps(plan | known, indent=1) + "\n")
-        jobs = list(jobs_of(tables(rates), options.seeds))
+        jobs = list(jobs_of(tables(rates, only_rivals=options.rivals), options.seeds))
         run(options, pool, experiment, jobs, deadline, began)
     report(options, bench, experiment, rates, (time.time() - began) / 60)
 
@@ -100,6 +102,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--workers", type=int, default=15)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, help="of every run (default: as many as the minutes allow)")
+    parser.add_argument("--rivals", action="store_true", help="the rivals' table alone")
     parser.add_argument("--tiny", action="store_true", help="a few videos and steps: does it run at all?")
     return parser.parse_args()
 
@@ -142,9 +145,9 @@ def start_mps(work: Path) -> None:
 _worker: dict[str, Any] = {}
 
 
-def start_worker(work: Path, experiment: GeneratedExperiment, device: str) -> None:
+def start_worker(work: Path, experiment: GeneratedExperiment, every: Sequence[int], device: str) -> None:
     torch.set_num_threads(1)
-    bench = _worker["bench"] = GeneratedBench(work, experiment, device=device)
+    bench = _worker["bench"] = GeneratedBench(work, experiment, rates=every, device=device)
     # Tokens stay on the device from run to run; reading them piece by piece took longer than training.
     store = bench.stores[OWN_EVERY]
     cache = TokenCache(store, torch.device(device))
@@ -215,7 +218,7 @@ def planned(options: argparse.Namespace, pool: Any, deadline: float, began: floa
         return {"steps": options.steps, "seconds_per_step": None}
     experiment = tiny(FULL_EXPERIMENT) if options.tiny else FULL_EXPERIMENT
     seconds = max(pool.map(probe, [experiment] * options.workers, chunksize=1))
-    runs = len(list(jobs_of(tables({}), options.seeds))) + len(METHODS) * (len(RATES) - 1)
+    runs = len(list(jobs_of(tables({}, only_rivals=options.rivals), options.seeds))) + len(METHODS) * (len(RATES) - 1)
     each = (deadline - time.time()) * options.workers / runs - EVALUATION
     fitting = SHARE * max(each, 0.0) / seconds
     steps = int(np.clip(fitting // 50 * 50, FEWEST, MOST))
@@ -238,7 +241,7 @@ def chosen_rates(
     return rates
 
 
-def tables(rates: dict[str, float]) -> list[Table]:
+def tables(rates: dict[str, float], *, only_rivals: bool = False) -> list[Table]:
     """The tables with each method's learning rate in its recipes."""
 
     def rated(cells: Cells) -> Cells:
@@ -251,7 +254,7 @@ def tables(rates: dict[str, float]) -> list[Table]:
         rows = tuple(TableRow(row.labels, tuple(map(rated, row.cells))) for row in table.rows)
         return replace(table, rows=rows)
 
-    return [changed(table) for table in (TABLE_RIVALS, *ABLATIONS)]
+    return [changed(table) for table in (TABLE_RIVALS, *(() if only_rivals else ABLATIONS))]
 
 
 def jobs_of(made: Sequence[Table], seeds: int) -> Iterator[Job]:
@@ -313,7 +316,7 @@ def report(
         f"torch {torch.__version__}.",
         "",
     ]
-    for table in tables(rates):
+    for table in tables(rates, only_rivals=options.rivals):
         lines += table_lines(options, table)
     lines += baseline_lines(bench)
     text = "\n".join(lines) + "\n"
