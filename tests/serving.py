@@ -19,7 +19,7 @@ import httpx
 import uvicorn
 
 from escounts.serve.app import Service, create_app
-from escounts.serve.connections import server_config
+from escounts.serve.limits import server_config
 from escounts.serve.settings import Settings
 
 GUARD = {"X-Escounts": "1"}

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 from serving import Client, Command, service_running
 
-from escounts.serve.data_folder import MARKER, DataFolder, DataFolderError
+from escounts.serve.data_folder import MARKER, DataFolder, DataFolderError, rebuild
 from escounts.serve.database import Database, JobRow, TrainingRow, VideoRow
-from escounts.serve.rebuild import rebuild
 from escounts.serve.settings import Settings
 
 DOCUMENT = {"model": "spectral", "count": 4, "confidence": 0.5, "unsure": False, "repetitions": []}

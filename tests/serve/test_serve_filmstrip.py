@@ -12,8 +12,8 @@ from PIL import Image
 from serving import Client
 
 from escounts.errors import VideoError
-from escounts.serve import filmstrip
-from escounts.serve.filmstrip import STRIP_HEIGHT, STRIP_PICTURES, write_filmstrip, write_thumbnail
+from escounts.serve import previews
+from escounts.serve.previews import STRIP_HEIGHT, STRIP_PICTURES, write_filmstrip, write_thumbnail
 from escounts.video import Video
 
 
@@ -28,7 +28,7 @@ def brightening(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_each_picture_is_from_the_middle_of_its_part(
     brightening: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seeks_above: float
 ) -> None:
-    monkeypatch.setattr(filmstrip, "SEEK_SECONDS", seeks_above)
+    monkeypatch.setattr(previews, "SEEK_SECONDS", seeks_above)
     write_filmstrip(Video(brightening), tmp_path / "strip.jpg")
     strip = np.asarray(Image.open(tmp_path / "strip.jpg").convert("L"), dtype=float)
     assert strip.shape == (STRIP_HEIGHT, STRIP_PICTURES * 90)

@@ -22,7 +22,7 @@ from escounts.errors import EscountsError
 from escounts.serve.app import Service
 from escounts.serve.data_folder import DataFolder
 from escounts.serve.database import Database, VideoRow
-from escounts.serve.preview import preview_rate
+from escounts.serve.previews import preview_rate
 from escounts.serve.security import GuessLimit
 from escounts.serve.settings import Settings
 from escounts.serve.worker import hide_paths

@@ -21,11 +21,11 @@ from serving import Client, eventually, service_running
 
 from escounts.errors import VideoError
 from escounts.results import DensityMap
+from escounts.sandbox import send_report
 from escounts.serve import live_sessions
 from escounts.serve.app import Service
 from escounts.serve.live_sessions import LiveRefused
 from escounts.serve.live_worker import JpegReader, LiveOptions, shown_density
-from escounts.serve.reports import send_report
 
 BYTES = {"Content-Type": "application/octet-stream"}
 

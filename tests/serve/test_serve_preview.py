@@ -8,7 +8,7 @@ import av
 import pytest
 
 from escounts.errors import OutputError
-from escounts.serve.preview import LONGEST_SIDE, preview_size, write_preview
+from escounts.serve.previews import LONGEST_SIDE, preview_size, write_preview
 from escounts.video import Video
 
 

@@ -16,7 +16,7 @@ from escounts.sandbox import confine
 from escounts.serve import live_sessions, trainings, worker_pool
 from escounts.serve.database import TrainingRow
 from escounts.serve.live_worker import LiveOptions
-from escounts.serve.training_worker import TrainingTask
+from escounts.serve.trainings import TrainingTask
 from escounts.serve.worker import WorkerOptions
 
 TASK = TrainingTask((), "", "lite", "cpu", 2**32, 1, max_duration=60.0, max_pixels=10**6, scratch="")

@@ -20,14 +20,12 @@ import pytest
 from serving import Client, Command, eventually, service_running
 
 from escounts.errors import VideoError
-from escounts.sandbox import missing_protections
-from escounts.serve import training_worker, trainings
+from escounts.sandbox import missing_protections, read_report, send_report
+from escounts.serve import trainings
 from escounts.serve.app import Service
 from escounts.serve.database import Database, TrainingRow
 from escounts.serve.events import EventHub
-from escounts.serve.reports import read_report, send_report
-from escounts.serve.training_worker import TrainingTask
-from escounts.serve.trainings import TrainingRefused, Trainings
+from escounts.serve.trainings import TrainingRefused, Trainings, TrainingTask
 from escounts.serve.worker import Source
 from escounts.zoo import store
 
@@ -215,12 +213,12 @@ def test_an_error_of_the_disk_while_learning_is_told(monkeypatch: pytest.MonkeyP
     def learn(connection: Connection, task: TrainingTask) -> dict[str, object]:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(training_worker, "_learn", learn)
-    monkeypatch.setattr(training_worker, "confine", lambda writable: [])
+    monkeypatch.setattr(trainings, "_learn", learn)
+    monkeypatch.setattr(trainings, "confine", lambda writable: [])
     monkeypatch.setattr(os, "nice", lambda by: 0)
     monkeypatch.setattr(signal, "signal", lambda *of: None)
     ours, theirs = Pipe()
-    training_worker.run(theirs, TASK)
+    trainings.run(theirs, TASK)
     kind, reason = read_report(ours, 2)
     assert kind == "failed" and "No space left" in reason
 
@@ -228,7 +226,7 @@ def test_an_error_of_the_disk_while_learning_is_told(monkeypatch: pytest.MonkeyP
 ATTEMPTS = """
 import multiprocessing, sys
 from pathlib import Path
-from escounts.serve import training_worker
+from escounts.serve import trainings
 def learn(connection, task):
     wrote = []
     for folder in sys.argv[1:]:
@@ -237,11 +235,11 @@ def learn(connection, task):
         except OSError:
             wrote.append(0)
     return {"calls": "Seccomp:\\t2" in Path("/proc/self/status").read_text(), "wrote": wrote}
-training_worker._learn = learn
+trainings._learn = learn
 ours, theirs = multiprocessing.Pipe()
 target = sys.argv[1] + "/mine.safetensors"
-task = training_worker.TrainingTask((), target, "lite", "cpu", 2**32, 1, 60.0, 10**6, scratch=sys.argv[2])
-training_worker.run(theirs, task)
+task = trainings.TrainingTask((), target, "lite", "cpu", 2**32, 1, 60.0, 10**6, scratch=sys.argv[2])
+trainings.run(theirs, task)
 print(ours.recv_bytes().decode())
 """
 
@@ -263,10 +261,10 @@ def test_the_process_that_learns_is_confined(tmp_path: Path) -> None:
 def test_videos_past_the_limits_are_not_learnt_from(
     tmp_path: Path, clips: dict[int, Path], limits: dict[str, Any], word: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(training_worker, "limit_memory", lambda extra: None)
+    monkeypatch.setattr(trainings, "limit_memory", lambda extra: None)
     videos = tuple((Source(str(n), str(path), f"{n}.mp4"), ((0.0, 0.8),)) for n, path in clips.items())
     task = replace(TASK, videos=videos, target=str(tmp_path / "mine.safetensors"), **limits)
     ours, theirs = Pipe()
     with pytest.raises(VideoError, match=word):
-        training_worker._learn(theirs, task)
+        trainings._learn(theirs, task)
     ours.close()

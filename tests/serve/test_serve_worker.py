@@ -17,8 +17,8 @@ from serving import eventually
 
 from escounts.errors import VideoError
 from escounts.results import CountResult, DensityMap
+from escounts.sandbox import read_report
 from escounts.serve.encodings import EncodingCache
-from escounts.serve.reports import read_report
 from escounts.serve.worker import Cancelled, CountTask, Source, Worker, WorkerOptions
 
 MEGABYTE = 2**20

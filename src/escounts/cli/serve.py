@@ -155,9 +155,9 @@ def serve(settings: Settings, *, rebuild: bool = False) -> None:
         import uvicorn  # noqa: PLC0415 - the extra [serve]
 
         from escounts.serve.app import create_app  # noqa: PLC0415 - the extra [serve]
-        from escounts.serve.connections import server_config  # noqa: PLC0415 - the extra [serve]
         from escounts.serve.data_folder import DataFolder  # noqa: PLC0415 - the extra [serve]
-        from escounts.serve.rebuild import rebuild as rebuild_database  # noqa: PLC0415 - the extra [serve]
+        from escounts.serve.data_folder import rebuild as rebuild_database  # noqa: PLC0415 - the extra [serve]
+        from escounts.serve.limits import server_config  # noqa: PLC0415 - the extra [serve]
     except ImportError as error:
         raise EscountsError(f"serve needs more packages ({error.name}): {install_command('serve')}") from error
 

@@ -21,14 +21,14 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from escounts.errors import EscountsError, OutputError
-from escounts.serve import download_api, job_api, label_api, live_api, training_api, video_api
+from escounts.serve import job_api, label_api, live_api, training_api, video_api
 from escounts.serve.api_page import api_page
-from escounts.serve.body_limits import BodyLimits
 from escounts.serve.data_folder import DISK_RESERVE, DataFolder
 from escounts.serve.database import Database, VideoRow
 from escounts.serve.events import EventHub
 from escounts.serve.jobs import JobRunner
 from escounts.serve.labels import write_labels_csv
+from escounts.serve.limits import BodyLimits
 from escounts.serve.live_sessions import LiveSessions
 from escounts.serve.media import Library, UploadError
 from escounts.serve.schemas import Health
@@ -169,7 +169,6 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_exception_handler(ClientDisconnect, _gone)
     app.include_router(video_api.router)
     app.include_router(job_api.router)
-    app.include_router(download_api.router)
     app.include_router(label_api.router)
     app.include_router(training_api.router)
     app.include_router(live_api.router)

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any
 
+from escounts.sandbox import read_report
 from escounts.serve.database import Database, JobRow, VideoRow
 from escounts.serve.events import EventHub
-from escounts.serve.reports import read_report
 from escounts.serve.settings import Settings
 from escounts.serve.worker import CountTask, RenderTask, Source, hide_paths
 from escounts.serve.worker_pool import JobError, Render, Running, WorkerHandle, WorkerPool, resolve

@@ -13,8 +13,8 @@ from multiprocessing.process import BaseProcess
 from typing import Any, Literal
 
 from escounts.errors import EscountsError
+from escounts.sandbox import read_report
 from escounts.serve.live_worker import LiveOptions, run
-from escounts.serve.reports import read_report
 from escounts.serve.settings import Settings
 
 State = Literal["starting", "ready", "counting", "ended", "failed"]

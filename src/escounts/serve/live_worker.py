@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from escounts.errors import EscountsError, VideoError
-from escounts.sandbox import confine
-from escounts.serve.reports import send_report
+from escounts.sandbox import confine, send_report
 from escounts.serve.worker import hide_paths, limit_memory
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from escounts.errors import ModelError
 from escounts.serve.access import GUARDED, PROBLEMS, USUAL_PROBLEMS, Services, need_video
 from escounts.serve.database import TrainingRow
 from escounts.serve.schemas import Identifier, Strict, Text
-from escounts.serve.training_worker import TrainingTask
-from escounts.serve.trainings import TrainingRefused
+from escounts.serve.trainings import TrainingRefused, TrainingTask
 from escounts.zoo import catalogue, store
 from escounts.zoo.own_models import is_own_model, own_model_path
 

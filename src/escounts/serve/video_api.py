@@ -13,7 +13,7 @@ from fastapi.responses import FileResponse
 
 from escounts.serve.access import GUARDED, PROBLEMS, USUAL_PROBLEMS, Services, VideoId, need_video, present_video
 from escounts.serve.database import VideoRow
-from escounts.serve.download_api import FORMATS
+from escounts.serve.job_api import FORMATS
 from escounts.serve.media import content_type
 from escounts.serve.schemas import Limits, MediaChoice, SessionRequest, Video
 from escounts.serve.security import COOKIE, client_address, session_value, token_matches, too_many_guesses

@@ -22,9 +22,8 @@ from typing import Any, Literal
 
 from escounts.errors import EscountsError, VideoError
 from escounts.results import CountResult
-from escounts.sandbox import confine
+from escounts.sandbox import confine, send_report
 from escounts.serve.encodings import EncodingCache
-from escounts.serve.reports import send_report
 
 Lane = Literal["slow", "fast"]
 LANES: tuple[Lane, ...] = ("slow", "fast")
@@ -287,8 +286,11 @@ class Worker:
     def _render(self, task: RenderTask) -> str:
         from escounts.output import WRITERS  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
         from escounts.output.json import from_dict  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
-        from escounts.serve.filmstrip import write_filmstrip, write_thumbnail  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
-        from escounts.serve.preview import write_preview  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
+        from escounts.serve.previews import (  # noqa: PLC0415 - PyAV and numpy: the server's process, which imports this module, needs neither
+            write_filmstrip,
+            write_preview,
+            write_thumbnail,
+        )
 
         video = self._open(task.source)
         if task.document is None:
