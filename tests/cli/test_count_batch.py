@@ -58,6 +58,27 @@ def test_several_at_once_say_the_same(escounts: partial, three: list[Path], tmp_
     assert "0 counted, 2 finished before" in again.out
 
 
+def test_rows_are_in_the_order_given_whatever_ends_first(
+    escounts: partial, three: list[Path], tmp_path: Path
+) -> None:  # type: ignore[type-arg]
+    slow = write_movie(tmp_path / "slow.mp4", bouncing(30, 60.0, size=(320, 240)))
+    given = [slow, tmp_path / "missing.mp4", three[2], three[1], three[0]]
+    done = escounts(*COUNT, *given, "--jobs", "2", "--summary", tmp_path / "summary.csv")
+    assert done.out.index("c.mp4: 6 repetitions") < done.out.index("slow.mp4: 30 repetitions"), (
+        "the slow one ends later"
+    )
+    rows = list(csv.DictReader((tmp_path / "summary.csv").open(newline="")))
+    assert [row["video"] for row in rows] == [str(path) for path in given]
+    end = done.out[done.out.rindex("\nvideo ") + 1 :].splitlines()
+    assert [line.split()[0] for line in end[1:-1]] == [path.name for path in given]
+
+
+def test_quiet_says_the_headlines_and_nothing_else(escounts: partial, three: list[Path], tmp_path: Path) -> None:  # type: ignore[type-arg]
+    done = escounts(*COUNT, three[0], three[2], "-q", "-o", tmp_path / "out", "--summary", tmp_path / "summary.csv")
+    assert done.code == 0 and done.err == "" and (tmp_path / "summary.csv").exists()
+    assert [line.split(":")[0] for line in done.out.splitlines()] == ["a.mp4", "c.mp4"]
+
+
 def test_any_exception_is_one_files_failure(
     escounts: partial,  # type: ignore[type-arg]
     three: list[Path],

@@ -181,6 +181,6 @@ def test_names_of_outputs_never_collide(tmp_path: Path) -> None:
 
 def test_inputs_once_and_without_own_outputs(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "a.counted.mp4").write_bytes(b"")
-    videos, failures = videos_among([folder / "a.mp4", folder, tmp_path])
-    assert videos == [folder / "a.mp4", folder / "b" / "a.mp4"]
-    assert [reason for _, reason in failures] == [f"{tmp_path}: no videos in this folder"]
+    given = videos_among([folder / "a.mp4", tmp_path, folder])
+    empty = (tmp_path, f"{tmp_path}: no videos in this folder")
+    assert given == [(folder / "a.mp4", ""), empty, (folder / "b" / "a.mp4", "")], "in the order given"

@@ -218,10 +218,15 @@ def run(inputs: tuple[Path, ...], job: Job) -> int:
     if job.folder is not None:
         _check_writable(job.folder)
         ledger = Ledger(job.folder)
-    videos, failures = videos_among(inputs)
-    rows = [Row(given, "failed", reason=reason) for given, reason in failures]
-    for _, reason in failures:
-        say(f"escounts: {reason}", err=True)
+    given = videos_among(inputs)
+    # One place for each, in the order given, whatever order they end in.
+    rows: dict[Path, Row | None] = {
+        path: Row(path, "failed", reason=reason) if reason else None for path, reason in given
+    }
+    for _, reason in given:
+        if reason:
+            say(f"escounts: {reason}", err=True)
+    videos = [path for path, reason in given if not reason]
     tasks = []
     for video, name in output_names(videos):
         task = job.task(video, name)
@@ -229,15 +234,16 @@ def run(inputs: tuple[Path, ...], job: Job) -> int:
         if about is None:
             tasks.append(task)
         else:
-            rows.append(Row(video, "finished before", about))
+            rows[video] = Row(video, "finished before", about)
     try:
         for task, done in _counted(tasks, job, several=len(videos) > 1):
-            rows.append(_report(task, done, job, ledger))
+            rows[task.video] = _report(task, done, job, ledger)
     except KeyboardInterrupt:
-        _close(rows, job)
+        _close([row for row in rows.values() if row], job)
         raise
-    _close(rows, job)
-    return 1 if any(row.reason for row in rows) else 0
+    ended = [row for row in rows.values() if row]
+    _close(ended, job)
+    return 1 if any(row.reason for row in ended) else 0
 
 
 def _counted(tasks: list[Task], job: Job, *, several: bool) -> Iterator[tuple[Task, Done]]:
@@ -275,7 +281,7 @@ def _report(task: Task, done: Done, job: Job, ledger: Ledger | None) -> Row:
     elif ledger is not None and job.folder is not None:
         assert done.result is not None
         ledger.add(task.name, task.video, job.settings, task.files, facts(done.result))
-        for file in task.files if not job.json else ():
+        for file in task.files if not (job.json or job.quiet) else ():
             say(f"wrote {job.folder / file}", err=True)
     about = None if done.result is None else facts(done.result)
     return Row(task.video, "failed" if about is None else "counted", about, done.failure or "")
@@ -287,7 +293,8 @@ def _close(rows: list[Row], job: Job) -> None:
         say("\n" + table(rows))
     if job.summary is not None and rows:
         write_summary(job.summary, rows)
-        say(f"wrote {job.summary}", err=True)
+        if not job.quiet:
+            say(f"wrote {job.summary}", err=True)
 
 
 def _finished(ledger: Ledger, task: Task, job: Job) -> Mapping[str, Any] | None:

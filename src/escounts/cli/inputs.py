@@ -13,13 +13,12 @@ from escounts.errors import EscountsError, VideoError
 from escounts.video import video_files
 
 
-def videos_among(inputs: Sequence[Path]) -> tuple[list[Path], list[tuple[Path, str]]]:
+def videos_among(inputs: Sequence[Path]) -> list[tuple[Path, str]]:
     """Files as they are, folders as the videos in them (or as a folder of images); each video once.
 
-    Returns the videos in the order given, and each input that holds none with the reason.
+    Returns, in the order given, each video with "" and each input that holds none with the reason.
     """
-    found: dict[Path, Path] = {}
-    failures: list[tuple[Path, str]] = []
+    found: dict[Path, tuple[Path, str]] = {}
     for given in inputs:
         try:
             if not given.is_dir():
@@ -30,12 +29,13 @@ def videos_among(inputs: Sequence[Path]) -> tuple[list[Path], list[tuple[Path, s
                     images = len(image_files(given))
                     raise VideoError(f"{given}: no videos in this folder" + (", one image" if images else ""))
             for path in inside:
-                found.setdefault(_real(path), path)
+                found.setdefault(_real(path), (path, ""))
         except EscountsError as error:
-            failures.append((given, str(error)))
+            found.setdefault(given, (given, str(error)))
         except (OSError, ValueError) as error:
-            failures.append((given, f"{given}: {(getattr(error, 'strerror', None) or str(error)).lower()}"))
-    return list(found.values()), failures
+            reason = f"{given}: {(getattr(error, 'strerror', None) or str(error)).lower()}"
+            found.setdefault(given, (given, reason))
+    return list(found.values())
 
 
 def output_names(videos: Sequence[Path]) -> Iterator[tuple[Path, str]]:
