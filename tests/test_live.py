@@ -125,12 +125,24 @@ def test_the_command_prints_one_json_object_per_event(
     assert abs(events[-1]["count"] - escounts.count(path, exemplars=["4.8-6.0"]).count) <= 1
 
 
+def test_the_command_heads_its_columns(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_movie(tmp_path / "swing.mp4", (frame.image for frame in swinging(7.2)))
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    header, first, *_, last = run(capsys, monkeypatch, "watch", path, "--speed", "inf").out.splitlines()
+    assert header.split() == ["count", "start", "-", "end", "known", "after"]
+    assert first.split()[0] == "1" and first.index("1") < len("count") < first.index("-")
+    assert [header.index("- "), header.index("known")] == [first.index("- "), first.rindex("  ") + 2], "in columns"
+    assert last.split()[1:3] == ["repetitions", "in"]
+
+
 def test_the_command_says_what_is_wrong_in_one_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     done = run(capsys, monkeypatch, "watch", "missing.mp4")
-    assert done.code == 2 and done.err == "escounts: missing.mp4: no such file\n"
+    assert done.code == 2 and done.out == "" and done.err == "escounts: missing.mp4: no such file\n"
 
 
 SERVER = """

@@ -166,6 +166,10 @@ def test_models_and_doctor(escounts: partial) -> None:  # type: ignore[type-arg]
     assert sum(entry["default"] for entry in listed) == 1
     doctor = escounts("doctor")
     assert doctor.code == 0 and "video written and read back: 10 of 10 frames" in doctor.out
+    lines = [line for line in doctor.out.splitlines() if line.startswith("ok ")]
+    assert len(lines) <= 9 and max(map(len, lines)) < 160, "what works is said in few words"
+    assert "the default model (lite) loads" in doctor.out
+    assert "VIT_B" not in doctor.out, "where weights come from is what `escounts models` is for"
 
 
 def test_help_does_not_load_torch() -> None:

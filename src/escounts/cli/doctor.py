@@ -14,7 +14,6 @@ from pathlib import Path
 
 import click
 
-from escounts.cli.models import size
 from escounts.extras import install_command
 from escounts.sandbox import missing_protections
 from escounts.zoo import catalogue
@@ -62,23 +61,21 @@ def _safely(check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
 
 
 def _versions() -> Iterator[Finding]:
-    yield Finding(True, f"Python {platform.python_version()} on {platform.system()} {platform.machine()}")
+    found = [f"Python {platform.python_version()} on {platform.system()} {platform.machine()}"]
     for name in ("escounts", "torch", "av", "numpy", "safetensors"):
         try:
-            yield Finding(True, f"{name} {version(name)}")
+            found.append(f"{name} {version(name)}")
         except PackageNotFoundError:
             yield Finding(False, f"{name} is not installed: pip install {name}")
+    yield Finding(True, ", ".join(found))
 
 
 def _device() -> Iterator[Finding]:
     import torch  # noqa: PLC0415 - it may be what is broken here, and that is a finding
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    yield Finding(True, f"cpu: {cores} cores, torch uses {torch.get_num_threads()}")
-    if torch.cuda.is_available():
-        yield Finding(True, f"cuda: {torch.cuda.get_device_name(0)}")
-    else:
-        yield Finding(None, "cuda: none; --device cpu is used")
+    cuda = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "none, so that --device cpu is used"
+    yield Finding(True, f"cpu: {cores} cores, torch uses {torch.get_num_threads()}; cuda: {cuda}")
 
 
 def _decoders() -> Iterator[Finding]:
@@ -87,9 +84,9 @@ def _decoders() -> Iterator[Finding]:
     missing = [name for name in DECODERS if name not in av.codecs_available]
     if missing:
         yield Finding(None, f"decoders missing from PyAV: {', '.join(missing)}; reinstall av from its wheel")
-    yield Finding(True, f"decoders: {', '.join(name for name in DECODERS if name not in missing)}")
     encoder = "libx264" if "libx264" in av.codecs_available else "mpeg4"
-    yield Finding(True, f"counted mp4 is encoded with {encoder}")
+    there = ", ".join(name for name in DECODERS if name not in missing)
+    yield Finding(True, f"decoders: {there}; counted mp4 is encoded with {encoder}")
 
 
 def _reads_video() -> Iterator[Finding]:
@@ -113,23 +110,24 @@ def _reads_video() -> Iterator[Finding]:
 
 
 def _models() -> Iterator[Finding]:
-    default = catalogue.default_name()
-    for entry in catalogue.entries():
-        state = entry.state()
-        note = ", the default" if entry.name == default else ""
-        good = True if state == "ready" else None
-        yield Finding(good, f"model {entry.name}: {state} ({size(entry)}{note})")
     catalogue.build("default", "cpu")
-    yield Finding(True, f"the default model ({default}) loads")
+    yield Finding(True, f"the default model ({catalogue.default_name()}) loads")
+    ready = {entry.name: entry.state() == "ready" for entry in catalogue.entries()}
+    lacking = sum(not there for there in ready.values())
+    rest = f"; {lacking} more need weights: `escounts models` says which" if lacking else ""
+    yield Finding(True, f"models: {', '.join(name for name, there in ready.items() if there)}{rest}")
 
 
 def _extras() -> Iterator[Finding]:
+    there = []
     for module, (extra, what) in EXTRAS.items():
         try:
             importlib.import_module(module)
-            yield Finding(True, f"{module}: for {what}")
+            there.append(module)
         except ImportError:
             yield Finding(None, f"{module} is not installed; for {what}: {install_command(extra)}")
+    if there:
+        yield Finding(True, f"extras: {', '.join(there)}")
 
 
 def _sandbox() -> Iterator[Finding]:

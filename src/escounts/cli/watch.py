@@ -18,6 +18,8 @@ from escounts.exemplars import parse_exemplar
 if TYPE_CHECKING:
     from escounts.live import LiveEvent, Watch
 
+HEADER = f"count  {'start':>8} - {'end':<10}  known after"
+"""Over the lines of `_show`."""
 BAR = 20
 """Characters of the bar that shows the repetition going on."""
 
@@ -59,8 +61,11 @@ def command(
     threading.Thread(target=_read_marks, args=(watching,), name="escounts-marks", daemon=True).start()
     last: LiveEvent | None = None
     try:
-        for last in watching:
-            _show_json(last) if as_json else _show(last)
+        for event in watching:
+            if last is None and not as_json:  # the source is open
+                click.echo(HEADER)
+            last = event
+            _show_json(event) if as_json else _show(event)
     except KeyboardInterrupt:
         watching.close()
         if not as_json:
@@ -82,11 +87,11 @@ def _show(event: LiveEvent) -> None:
     terminal = sys.stdout.isatty()
     clear = "\r\x1b[K" if terminal else ""
     if event.kind == "repetition":
-        click.echo(f"{clear}{event.count:4d}  {event.start:8.2f} - {event.end:.2f} s  {event.delay:4.1f} s ago")
+        click.echo(f"{clear}{event.count:5d}  {_stretch(event)}  {event.delay:.1f} s")
     elif event.kind == "gap":
-        click.echo(f"{clear}      {event.start:8.2f} - {event.end:.2f} s  nothing seen: {event.reason}")
+        click.echo(f"{clear}       {_stretch(event)}  nothing seen: {event.reason}")
     elif event.kind == "exemplar":
-        click.echo(f"{clear}{event.count:4d}  counted anew like {event.start:.2f} - {event.end:.2f} s")
+        click.echo(f"{clear}{event.count:5d}  {_stretch(event)}  is the exemplar: counted anew like it")
     elif event.kind == "end":
         dropped = f", {event.dropped} frames dropped: this machine is too slow" if event.dropped else ""
         click.echo(f"{clear}{event.count} repetitions in {event.time:.1f} s{dropped}")
@@ -94,7 +99,13 @@ def _show(event: LiveEvent) -> None:
         full = round(event.open * BAR)
         slow = f"  {event.dropped} frames dropped" if event.dropped else ""
         bar = "█" * full + "·" * (BAR - full)
-        click.echo(f"{event.count:4d}  {bar}  {event.time:7.1f} s  {event.rate:4.2f} per s{slow}", nl=False)
+        click.echo(f"{event.count:5d}  {bar}  {event.time:7.1f} s  {event.rate:4.2f} per s{slow}", nl=False)
+
+
+def _stretch(event: LiveEvent) -> str:
+    """Start and end in columns, in seconds."""
+    assert event.start is not None and event.end is not None
+    return f"{event.start:8.2f} - {f'{event.end:.2f} s':<10}"
 
 
 def _read_marks(watching: Watch) -> None:
