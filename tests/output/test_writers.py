@@ -125,6 +125,32 @@ def test_html_is_one_file_and_safe(result: CountResult, movie: Path, tmp_path: P
     assert text.count('<rect class="span"') == 4
 
 
+def test_html_and_png_say_what_their_axes_are(result: CountResult, nothing: CountResult, tmp_path: Path) -> None:
+    words = ["time (minutes:seconds)", "repetitions per second", "count so far"]
+    WRITERS["html"](result, tmp_path / "r.html", video=None)
+    shown = re.findall(r'<text class="(\w+).*?>(.*?)</text>', (tmp_path / "r.html").read_text())
+    assert [text for kind, text in shown if kind == "title"] == words
+    numbers = [text for kind, text in shown if kind == "tick"]
+    most = float(result.density.values.max()) / result.density.step
+    assert numbers[:5] == ["0:00.0", "0:01.0", "0:02.0", "0:03.0", "0:04.0"], "the seconds along it"
+    assert numbers[5:] == ["0", f"{most / 2:.2g}", f"{most:.2g}", "0", "2", "4"], "the rate, and the count"
+    rate, count = draw(Figure(), result, None).axes
+    assert [rate.get_xlabel(), rate.get_ylabel(), count.get_ylabel()] == words
+    WRITERS["html"](nothing, tmp_path / "none.html", video=None)
+    assert "nan" not in (tmp_path / "none.html").read_text()
+
+
+def test_a_model_that_cannot_say_how_sure_it_is_says_so_once(result: CountResult, tmp_path: Path) -> None:
+    agreeing = replace(result, confidence_kind="agreement", unsure=True, unsure_below=None)
+    WRITERS["html"](agreeing, tmp_path / "r.html", video=None)
+    texts = [headline(agreeing), (tmp_path / "r.html").read_text()]
+    texts.append(" ".join(text.get_text() for text in draw(Figure(), agreeing, None).texts))
+    for text in texts:
+        assert text.count("agreement 0.83") == text.count("not a probability") == 1 and "not sure" not in text
+    unsure = replace(result, unsure=True)
+    assert "confidence 0.83, not sure: look at it" in headline(unsure) and "probability" not in headline(unsure)
+
+
 @pytest.mark.parametrize("kind", ["html", "png"])
 def test_pictures_are_optional_and_zero_is_fine(nothing: CountResult, movie: Path, tmp_path: Path, kind: str) -> None:
     WRITERS[kind](nothing, tmp_path / "without", video=None)

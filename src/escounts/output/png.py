@@ -11,7 +11,7 @@ from escounts.atomic_files import atomic_file, printable
 from escounts.errors import OutputError
 from escounts.extras import install_command
 from escounts.output.pictures import frames_at, telling_times
-from escounts.output.text import clock, confidence, other_unit
+from escounts.output.text import clock, confidence, doubt, other_unit
 from escounts.results import CountResult
 
 TREAD = 0.02
@@ -53,7 +53,7 @@ def draw(figure: Any, result: CountResult, video: Path | None) -> Any:
     noun = "repetition" if result.count == 1 else "repetitions"
     figure.text(0.06, 0.93, f"{result.count} {noun}", fontsize=17, weight="bold", color=INK)
     figure.text(0.06, 0.885, other_unit(result).strip(), fontsize=9.5, color=GREY)
-    sure = confidence(result) + (" · not sure" if result.unsure else "")
+    sure = " · ".join(filter(None, (confidence(result), doubt(result))))
     about = f"{printable(Path(result.video).name)} · model {result.model} · {sure}"
     figure.text(0.94, 0.935, about, fontsize=9.5, color=GREY, ha="right")
     return figure
@@ -79,6 +79,7 @@ def _density(axes: Any, result: CountResult) -> None:
     axes.set_xlim(first, last + TREAD * (last - first))
     axes.set_ylim(0, max(float(density.values.max(initial=0.0)) / density.step * 1.15, 1e-3))
     axes.set_ylabel("repetitions per second", color=BLUE, fontsize=9)
+    axes.set_xlabel("time (minutes:seconds)", color=INK, fontsize=9)
     axes.xaxis.set_major_formatter(lambda seconds, _: clock(seconds))
     axes.tick_params(labelsize=8, colors=INK)
     for side in ("top", "right"):
@@ -95,7 +96,7 @@ def _running_count(axes: Any, result: CountResult) -> None:
     axes.text(beyond, len(ends), f"{len(ends)} ", color=ORANGE, fontsize=9, weight="bold", ha="right", va="bottom")
     axes.set_ylim(0, max(1.0, len(ends)) * 1.15)
     axes.yaxis.get_major_locator().set_params(integer=True)
-    axes.set_ylabel("count", color=ORANGE, fontsize=9)
+    axes.set_ylabel("count so far", color=ORANGE, fontsize=9)
     axes.tick_params(labelsize=8, colors=INK)
     for side in ("top", "left"):
         axes.spines[side].set_visible(False)

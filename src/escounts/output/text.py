@@ -33,13 +33,9 @@ def headline(result: CountResult) -> str:
     """`squats.mp4: 8 repetitions, confidence 0.93 (model lite, 1.2 s)`."""
     noun = "repetition" if result.count == 1 else "repetitions"
     what = f"{result.count} {noun}{other_unit(result)}" if result.count else "no repetitions"
-    unsure = ""
-    if result.machine is not None:
-        pass  # a person's count: what the model thinks of its own says nothing of it
-    elif result.confidence_kind == "agreement" and result.count:
-        unsure = ", not a probability"
-    elif result.unsure:
-        unsure = f", not sure: {_advice(result)}"
+    unsure = f", {doubt(result)}" if doubt(result) else ""
+    if unsure and (result.confidence_kind == "probability" or not result.count):
+        unsure += f": {_advice(result)}"
     seconds = result.timings.get("total")
     took = f", {seconds:.1f} s" if seconds is not None else ""
     return f"{printable(Path(result.video).name)}: {what}, {confidence(result)}{unsure} (model {result.model}{took})"
@@ -62,6 +58,16 @@ def confidence(result: CountResult) -> str:
         return f"corrected by hand, the model counted {result.machine.count}"
     name = "confidence" if result.confidence_kind == "probability" else "agreement"
     return f"{name} {result.confidence:.2f}"
+
+
+def doubt(result: CountResult) -> str:
+    """`not sure`, or of a model that cannot say how sure it is that its number is `not a probability`; else empty.
+
+    Of a count that a person corrected what the model thinks of its own says nothing.
+    """
+    if result.machine is not None or not result.unsure:
+        return ""
+    return "not sure" if result.confidence_kind == "probability" else "not a probability"
 
 
 def _advice(result: CountResult) -> str:
