@@ -59,8 +59,10 @@ def test_several_at_once_say_the_same(escounts: partial, three: list[Path], tmp_
 
 
 def test_rows_are_in_the_order_given_whatever_ends_first(
-    escounts: partial, three: list[Path], tmp_path: Path
-) -> None:  # type: ignore[type-arg]
+    escounts: partial,  # type: ignore[type-arg]
+    three: list[Path],
+    tmp_path: Path,
+) -> None:
     slow = write_movie(tmp_path / "slow.mp4", bouncing(30, 60.0, size=(320, 240)))
     given = [slow, tmp_path / "missing.mp4", three[2], three[1], three[0]]
     done = escounts(*COUNT, *given, "--jobs", "2", "--summary", tmp_path / "summary.csv")
