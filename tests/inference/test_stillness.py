@@ -1,5 +1,9 @@
 """What moves, and what only a codec changes."""
 
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import av
 import numpy as np
 import pytest
 
@@ -7,6 +11,7 @@ from escounts.arrays import Image
 from escounts.inference.stillness import MotionMeter, has_moved
 from escounts.inference.views import BASE_RATE
 from escounts.synthetic.coded import StillRecipe, coded_still
+from escounts.video import Video
 
 
 def photograph(contrast: float = 1.0) -> Image:
@@ -20,28 +25,57 @@ def photograph(contrast: float = 1.0) -> Image:
     return np.asarray((picture * contrast + 8).clip(0, 255), np.uint8)
 
 
+def metered(frames: Iterable[Image]) -> MotionMeter:
+    meter = MotionMeter()
+    for frame in frames:
+        meter.push(frame)
+    return meter
+
+
+def ball(scene: Image, length: int, contrast: float = 1.0) -> Iterator[Image]:
+    """Something small that goes to and fro before a scene."""
+    for number in range(length):
+        frame = scene.copy()
+        x = int(60 + 30 * np.sin(number / 10))
+        frame[60:68, x : x + 8] = np.uint8(250 * contrast)
+        yield frame
+
+
 @pytest.mark.parametrize("contrast", [1.0, 0.3])
 @pytest.mark.parametrize("codec", ["libx264", "mpeg4", "mpeg2video", "libvpx-vp9"])
 def test_a_coded_photograph_does_not_move(codec: str, contrast: float) -> None:
     recipe = StillRecipe(codec, height=240, rate=30, gop=12, quality=0.9, fade=0.0, clock=False, seed=4)
     frames = coded_still(photograph(contrast), recipe, size=128, seconds=4)
     assert (frames[1:] != frames[:-1]).any(), "the codec does change it"
-    meter = MotionMeter()
-    for frame in frames:
-        meter.push(frame)
-    assert not meter.moving(0, len(frames)).any()
+    assert not metered(frames).moving(0, len(frames)).any()
+
+
+def test_an_encoder_that_has_yet_to_find_its_rate_moves_nothing(tmp_path: Path) -> None:
+    """mpeg4 at its default rate: half a second after the start a small picture becomes finer at once."""
+    path = tmp_path / "still.mkv"
+    picture = np.ascontiguousarray(photograph()[:144, :144])
+    with av.open(str(path), "w") as file:
+        stream = file.add_stream("mpeg4", rate=30)
+        stream.width, stream.height, stream.pix_fmt = 144, 144, "yuv420p"
+        for _ in range(90):
+            file.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
+        file.mux(stream.encode(None))
+    frames = [frame.image for frame in Video(path).frames(size=(128, 128))]
+    meter = metered(frames)
+    assert has_moved(frames[0], frames[60]), "the first picture is that coarse"
+    assert not meter.moving(0, 90).any()
+
+
+def test_what_moves_from_the_start_is_seen_there() -> None:
+    scene = photograph()[:128, :128]
+    for length in (24, 60, 90, 300):  # a video of under a second, and longer ones
+        assert metered(ball(scene, length)).moving(0, length).all(), length
 
 
 @pytest.mark.parametrize("contrast", [1.0, 0.25])
 def test_a_small_thing_that_moves_is_seen(contrast: float) -> None:
     scene = np.asarray(photograph()[:128, :128] * contrast, np.uint8)
-    meter = MotionMeter()
-    for number in range(150):
-        frame = scene.copy()
-        x = int(60 + 30 * np.sin(number / 10))
-        frame[60:68, x : x + 8] = np.uint8(250 * contrast)
-        meter.push(frame)
-    assert meter.moving(0, 150).all()
+    assert metered(ball(scene, 150, contrast)).moving(0, 150).all()
 
 
 def test_it_says_where() -> None:
