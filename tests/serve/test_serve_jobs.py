@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
@@ -12,9 +13,13 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import pytest
 from serving import Client, eventually, service_running
 
+from escounts.output.json import to_dict
+from escounts.results import CountResult, DensityMap
+from escounts.sandbox import Reports
 from escounts.serve.database import Database, JobRow, VideoRow
 from escounts.serve.events import EventHub
 from escounts.serve.jobs import JobRunner
@@ -103,6 +108,86 @@ def test_what_a_worker_cancelled_is_cancelled(runner: JobRunner, database: Datab
     assert row is not None
     assert (row.state, row.error) == ("cancelled", None)
     assert runner.ended("job").result(1) == row
+
+
+DENSITY = DensityMap(np.zeros(10, np.float32), 0.0, 0.1)
+RESULT = to_dict(CountResult("clip.mp4", "m", 3, 3.0, (), DENSITY, 0.9, False, 1.0, (0.0, 1.0)))
+INFO = {"duration": 1.0, "width": 64, "height": 64, "fps": 30.0}
+
+
+class Ended:
+    """A process that does as it is told."""
+
+    name, exitcode = "escounts-cpu", -9
+
+    def join(self, seconds: float) -> None: ...
+
+    def kill(self) -> None: ...
+
+    def is_alive(self) -> bool:
+        return False
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        ["done", "job", {**RESULT, "model": ["m"]}],
+        ["done", "job", {**RESULT, "count": {}}],
+        ["done", "job", {**RESULT, "repetitions": [{"start": {}, "end": []}]}],
+        ["done", "job", {"model": "m", "count": 3, "confidence": 0.9, "unsure": False}],
+        ["done", "job", [RESULT]],
+        ["done", "other job", RESULT],
+        ["info", "job", ["v", {**INFO, "width": [64]}]],
+        ["info", "job", ["v", {**INFO, "name": 5}]],
+        ["info", "job", ["another video", INFO]],
+        ["info", "job", None],
+        ["progress", "job", ["a", "b"]],
+        ["progress", "job", [float("inf"), 1.0]],
+        ["progress", "job", [float("nan"), 1.0]],
+        ["progress", "other job", [1.0, 1.0]],
+        ["cached", "", 5],
+        ["ready", "", ["m"]],
+        ["unusable", "", ["counting is over", True]],
+        ["dance", "", None],
+        ["job"],
+    ],
+)
+def test_a_report_that_no_worker_of_ours_sends_ends_it_and_its_job(
+    runner: JobRunner, database: Database, report: list[Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    ours, theirs = Pipe()
+    worker = WorkerHandle("cpu", cast(BaseProcess, Ended()), ours, ready=True)
+    runner._pool.workers.append(worker)
+    runner.submit(queued("job"))
+    runner.submit(queued("other job"))
+    worker.tasks["job"] = Running("slow", began=0.0, deadline=1e12, videos=frozenset({"v"}))
+    theirs.send_bytes(json.dumps(report).encode())
+    while runner._pool.workers:
+        runner._receive(worker)
+        time.sleep(0.01)
+    theirs.close()
+    job, other, video = database.job("job"), database.job("other job"), database.video("v")
+    assert job is not None and other is not None and video is not None
+    assert (job.state, job.error) == ("failed", "its worker process sent what is not a report")
+    assert (other.state, video.duration, runner._pool.unusable) == ("queued", None, None)
+    assert len(caplog.records) == 1 and caplog.records[0].exc_info is None
+
+
+def test_a_worker_that_never_stops_talking_does_not_keep_the_queue(runner: JobRunner, worker: WorkerHandle) -> None:
+    taken = []
+
+    class Endless:
+        def take(self) -> list[object]:
+            taken.append(1)
+            if len(taken) > 1000:
+                raise EOFError
+            return ["cached", "", []]
+
+    runner._pool.workers.append(worker)
+    worker.reports = cast(Reports, Endless())
+    runner._receive(worker)
+    assert runner._pool.workers and len(taken) < 1000
+    assert runner._news.is_set(), "the next round comes at once"
 
 
 def test_a_drawing_that_nobody_waits_for_any_more_harms_nobody(runner: JobRunner, worker: WorkerHandle) -> None:

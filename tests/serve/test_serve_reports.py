@@ -4,22 +4,34 @@ from __future__ import annotations
 
 import contextlib
 import os
+import struct
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
+import numpy as np
 import pytest
-from serving import eventually, service_running
+from serving import Client, eventually, service_running
 
-from escounts.sandbox import confine
+import escounts.zoo.store
+from escounts import sandbox
+from escounts.output.json import to_dict
+from escounts.results import CountResult, DensityMap
+from escounts.sandbox import confine, send_report
 from escounts.serve import live_sessions, trainings, worker_pool
+from escounts.serve.app import Service
 from escounts.serve.database import TrainingRow
+from escounts.serve.live_sessions import LiveSession, LiveSessions
 from escounts.serve.live_worker import LiveOptions
 from escounts.serve.trainings import TrainingTask
-from escounts.serve.worker import WorkerOptions
+from escounts.serve.worker import LANES, RenderTask, Source, WorkerOptions
+from escounts.serve.worker_pool import JobError
 
-TASK = TrainingTask((), "", "lite", "cpu", 2**32, 1, max_duration=60.0, max_pixels=10**6, scratch="")
+TASK = TrainingTask((), "", "lite", "cpu", 2**32, 1, max_duration=60.0, max_pixels=10**6)
 
 
 class _Command:
@@ -47,7 +59,7 @@ def taken_over(connection: Connection, options: WorkerOptions | LiveOptions) -> 
 
 
 def taken_over_training(connection: Connection, task: TrainingTask) -> None:
-    confine([Path(task.scratch), Path(task.target).parent])
+    confine([Path(task.target).parent])
     with contextlib.suppress(OSError):
         _stay(connection, Path(task.target).with_name("ran"))
 
@@ -82,11 +94,128 @@ def test_a_training_that_sends_a_pickle_has_failed(tmp_path: Path, monkeypatch: 
     with service_running(tmp_path, devices=()) as (_, service):
         row = TrainingRow("0" * 32, "mine", "running", "[]", time.time())
         target = tmp_path / "weights" / "mine.safetensors"
-        service.trainings.start(
-            row, target, lambda partial: replace(TASK, target=str(partial), scratch=str(tmp_path))
-        )
+        service.trainings.start(row, target, lambda made: replace(TASK, target=str(made)))
         running = service.trainings._running
         assert running is not None
         eventually(lambda: service.database.trainings(row.id)[0].state == "failed", 60)
         eventually(lambda: not running.process.is_alive())
-    assert not (tmp_path / "weights" / "ran").exists()
+        assert not list(running.made.parent.parent.rglob("ran"))
+
+
+NOTHING = DensityMap(np.zeros(10, np.float32), 0.0, 0.1)
+RESULT = to_dict(CountResult("clip.mp4", "m", 3, 3.0, (), NOTHING, 0.9, False, 1.0, (0.0, 1.0)))
+
+
+def hostile(connection: Connection, options: WorkerOptions) -> None:
+    """A worker that each video takes over in its own way."""
+    send_report(connection, "ready", "", "m")
+    while True:
+        command, task = connection.recv()
+        if command not in LANES:
+            continue
+        name = Path(task.source.name).stem
+        if name == "half":
+            os.write(connection.fileno(), struct.pack("!i", 1000) + b"[")
+        send_report(connection, "done", task.id, {**RESULT, "model": ["a list"] if name == "list" else "m"})
+        while name == "deaf":
+            time.sleep(600)
+
+
+@pytest.fixture()
+def hostile_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Client, Service]]:
+    monkeypatch.setattr(worker_pool, "run", hostile)
+    monkeypatch.setattr(sandbox, "UNFINISHED_SECONDS", 1.0)
+    with service_running(tmp_path, job_seconds=3.0) as (address, service), Client(address) as client:
+        yield client, service
+
+
+def test_a_report_that_makes_no_sense_is_one_failed_job_and_one_line(
+    hostile_service: tuple[Client, Service], clips: dict[int, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    client, _ = hostile_service
+    for name in ("list", "half"):
+        caplog.clear()
+        video = client.send_video(clips[5], f"{name}.mp4")["id"]
+        job = client.ended(client.start_count(video)["id"], 60)
+        assert (job["state"], job["error"]) == ("failed", "its worker process sent what is not a report"), name
+        lines = [record for record in caplog.records if record.name.startswith("escounts")]
+        assert len(lines) == 1 and lines[0].exc_info is None, name
+    honest = client.send_video(clips[5], "honest.mp4")["id"]
+    assert client.ended(client.start_count(honest)["id"], 60)["count"] == 3
+    assert client.get("/healthz").json()["error"] is None
+
+
+def test_nobody_waits_for_a_worker_that_does_not_listen(
+    hostile_service: tuple[Client, Service], clips: dict[int, Path]
+) -> None:
+    """A drawing's document can be larger than what a pipe holds."""
+    client, service = hostile_service
+    video = client.send_video(clips[5], "deaf.mp4")["id"]
+    assert client.ended(client.start_count(video)["id"])["state"] == "done"
+    drawing = RenderTask("a", Source(video, str(clips[5]), "deaf.mp4"), "", "png", {"x": "y" * 4_000_000})
+    with pytest.raises(JobError, match="SIGKILL"):
+        service.runner.render(drawing).result(60)
+    video = client.send_video(clips[5], "honest.mp4")["id"]
+    assert client.ended(client.start_count(video)["id"], 60)["count"] == 3
+
+
+def half_a_report(connection: Connection, task: object) -> None:
+    os.write(connection.fileno(), struct.pack("!i", 1000) + b"[")
+    time.sleep(600)
+
+
+def test_a_live_count_that_sends_half_a_report_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_sessions, "run", half_a_report)
+    monkeypatch.setattr(sandbox, "UNFINISHED_SECONDS", 1.0)
+    with service_running(tmp_path, devices=()) as (_, service):
+        session = service.live.begin("somebody", model=None, assume_repeats=False)
+        assert session.over.wait(60)
+        assert session.state == "failed"
+
+
+def test_a_live_count_cannot_make_itself_ready_again() -> None:
+    session = cast(LiveSession, SimpleNamespace(state="counting", heard=0.0))
+    with pytest.raises(ValueError):
+        LiveSessions._hear(session, "ready", "lite")
+    assert (session.state, session.heard) == ("counting", 0.0), "it would have another two minutes, again and again"
+
+
+def no_report(connection: Connection, task: TrainingTask) -> None:
+    """It says that it helped, in words that no page can show."""
+    Path(task.target).write_bytes(b"x")
+    send_report(connection, "done", {"helped": True, "videos": [{"name": 5}]})
+
+
+def nonsense(connection: Connection, task: TrainingTask) -> None:
+    send_report(connection, "progress", ["dancing", {}])
+    time.sleep(600)
+
+
+SCORE = {"right": 3, "within_one": 3, "error": 0.0}
+
+
+def a_link(connection: Connection, task: TrainingTask) -> None:
+    """What it calls its model is a file of somebody else's."""
+    Path(task.target).symlink_to(escounts.zoo.store.__file__)
+    send_report(connection, "done", {"helped": True, "message": "", "before": SCORE, "after": SCORE, "videos": []})
+
+
+@pytest.mark.parametrize("process", [half_a_report, no_report, nonsense, a_link])
+def test_a_training_whose_report_or_model_is_none_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, process: Callable[..., None], caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(trainings, "run", process)
+    monkeypatch.setattr(sandbox, "UNFINISHED_SECONDS", 1.0)
+    with service_running(tmp_path / "data", devices=()) as (address, service), Client(address) as client:
+        row = TrainingRow("0" * 32, "mine", "running", "[]", time.time())
+        target = tmp_path / "weights" / "mine.safetensors"
+        service.trainings.start(row, target, lambda made: replace(TASK, target=str(made)))
+        eventually(lambda: service.database.trainings(row.id)[0].state == "failed", 60)
+        (shown,) = client.get("/api/trainings").json()
+        why = "what it wrote is not a model" if process is a_link else "sent what is not a report"
+        assert why in shown["error"]
+        eventually(lambda: service.trainings._running is None)
+        lines = [record for record in caplog.records if record.name.startswith("escounts")]
+        assert len(lines) == 1 and lines[0].exc_info is None
+        assert not list(service.settings.renders.iterdir()), "nothing of it is left"
+    assert not target.exists()

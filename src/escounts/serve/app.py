@@ -75,7 +75,7 @@ class Service:
         runner = JobRunner(settings, database, hub, locate=library.locate, maintain=lambda: service.maintain())
         guesses = GuessLimit(settings.max_guesses)
         unknown = folder.unknown_files(database.videos(limit=-1))
-        trainings = Trainings(database, hub, seconds=settings.job_seconds)
+        trainings = Trainings(database, hub, scratch=settings.renders, seconds=settings.job_seconds)
         live = LiveSessions(settings)
         service = cls(settings, database, hub, library, runner, trainings, live, folder, guesses, unknown)
         return service

@@ -15,19 +15,19 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any
 
-from escounts.sandbox import read_report
+from escounts.sandbox import are_numbers
 from escounts.serve.database import Database, JobRow, VideoRow
 from escounts.serve.events import EventHub
 from escounts.serve.settings import Settings
 from escounts.serve.worker import CountTask, RenderTask, Source, hide_paths
-from escounts.serve.worker_pool import JobError, Render, Running, WorkerHandle, WorkerPool, resolve
+from escounts.serve.worker_pool import JobError, Render, Running, WorkerHandle, WorkerPool, checked_result, resolve
 
 MAINTENANCE_SECONDS = 600.0
 TICK_SECONDS = 0.5
 CRASHES_ALLOWED = 1
+REPORTS_AT_ONCE = 50
 
 log = logging.getLogger(__name__)
 
@@ -65,14 +65,12 @@ class JobRunner:
         self._locate = locate
         self._maintain = maintain
         self._lock = threading.RLock()
-        self._pool = WorkerPool(settings)
+        self._pool = WorkerPool(settings, told=self._wake)
         self._renders: list[Render] = []
         self._rendering: dict[str, Render] = {}
         self._waiters: dict[str, list[Future[JobRow | None]]] = {}
-        self._received: deque[tuple[WorkerHandle, str, str, Any]] = deque()
-        self._wake_in: Connection
-        self._wake_out: Connection
-        self._wake_out, self._wake_in = Pipe(duplex=False)
+        self._received: deque[tuple[Any, ...]] = deque()
+        self._news = threading.Event()
         self._stopping = False
         self._thread = threading.Thread(target=self._supervise, name="jobs", daemon=True)
         self._maintained = 0.0
@@ -166,8 +164,7 @@ class JobRunner:
     # the supervising thread
 
     def _wake(self) -> None:
-        with self._lock:
-            self._wake_in.send_bytes(b"!")
+        self._news.set()
 
     def _supervise(self) -> None:
         """Round after round. One that goes wrong (a full disk, say) is tried again: the queue must not die of it."""
@@ -183,41 +180,41 @@ class JobRunner:
                 time.sleep(TICK_SECONDS)
 
     def _round(self) -> None:
-        while self._wake_out.poll():
-            self._wake_out.recv_bytes()
+        self._news.clear()
         with self._lock:
             self._handle_received()
+            for worker in list(self._pool.workers):
+                self._receive(worker)
             self._pool.ensure_running()
             self._watch_clocks()
             self._dispatch()
-            watched = [self._wake_out, *self._pool.connections()]
-        for ready in wait(watched, TICK_SECONDS):
-            if ready is not self._wake_out:
-                self._receive(ready)
         if time.monotonic() - self._maintained > MAINTENANCE_SECONDS or not self._maintained:
             self._maintained = time.monotonic()
             self._maintain()
+        self._news.wait(TICK_SECONDS)
 
-    def _receive(self, connection: Any) -> None:
-        worker = self._pool.owner(connection)
-        if worker is None:
-            return
+    def _receive(self, worker: WorkerHandle) -> None:
+        """What one worker said since the last round; not more than REPORTS_AT_ONCE, or one could talk for ever."""
         try:
-            while connection.poll():
-                kind, task_id, value = read_report(connection, 3)
-                self._received.append((worker, kind, task_id, value))
-                with self._lock:
-                    self._handle_received()
+            for _ in range(REPORTS_AT_ONCE):
+                report = worker.reports.take()
+                if report is None:
+                    return
+                self._received.append((worker, *report))
+                self._handle_received()
+            self._wake()
         except sqlite3.Error:
             raise
         except (EOFError, OSError):
-            with self._lock:
-                self._remove_dead(worker)
-        except Exception as error:  # torn by a kill while it was written, or forged: the worker is of no more use
-            with self._lock:
-                worker.last_error = f"its report could not be read ({error!r})"
-                worker.kill()
-                self._remove_dead(worker)
+            self._remove_dead(worker)
+        except Exception as error:  # forged: the process is no longer ours, and what it was counting is to blame
+            log.warning(
+                "%s: %s; it is ended, and so is what it was counting", worker.process.name, hide_paths(str(error))
+            )
+            worker.last_error = f"its report could not be read ({error!r})"
+            worker.distrusted = True
+            worker.kill()
+            self._remove_dead(worker)
 
     def _handle_received(self) -> None:
         """What the workers said, in order. What the database cannot take now stays first in line."""
@@ -232,22 +229,26 @@ class JobRunner:
             self._received.popleft()
 
     def _handle(self, worker: WorkerHandle, kind: str, task_id: str, value: Any) -> None:
-        if kind == "ready":
-            worker.ready, worker.failures, worker.last_error, worker.model = True, 0, None, str(value)
-        elif kind == "unusable":
-            worker.last_error, worker.unrecoverable = value
-        elif kind == "cached":
-            worker.cached = set(value)
-        elif kind == "info":
-            video_id, info = value
-            self._database.describe_video(video_id, **info)
-        elif kind == "progress":
-            entry = worker.tasks.get(task_id)
-            if entry is not None:
+        """One report; ValueError where this worker has no reason to send it, or it holds what its kind does not."""
+        entry = worker.tasks.get(task_id)
+        match kind, value:
+            case "ready", str():
+                worker.ready, worker.failures, worker.last_error, worker.model = True, 0, None, value
+            case "unusable", [str(), bool()] if not worker.ready:
+                worker.last_error, worker.unrecoverable = value
+            case "cached", list():
+                worker.cached = set(map(str, value))
+            case "info", [video, dict()] if (
+                entry is not None and video in entry.videos and are_numbers(value[1].values())
+            ):
+                self._database.describe_video(video, **value[1])
+            case "progress", [_, _] if entry is not None and are_numbers(value):
                 entry.done, entry.total = value
                 self._announce(task_id)
-        else:
-            self._end(worker, kind, task_id, value)
+            case "done" | "failed" | "cancelled", _ if entry is not None:
+                self._end(worker, kind, task_id, value)
+            case _:
+                raise ValueError(f"a worker sent a report that it had no reason to send ({kind[:20]!r})")
 
     def _end(self, worker: WorkerHandle, kind: str, task_id: str, value: Any) -> None:
         """A task left its worker: done, failed or cancelled."""
@@ -256,7 +257,7 @@ class JobRunner:
         if render is not None:
             resolve(render.future, str(value) if kind == "done" else JobError(str(value)))
         elif kind == "done":
-            self._database.finish_job(task_id, value)
+            self._database.finish_job(task_id, checked_result(value))
             self._measure(entry)
         elif kind == "cancelled" or (entry is not None and entry.cancel_at is not None):
             self._database.end_job(task_id, "cancelled")
@@ -305,6 +306,8 @@ class JobRunner:
                 pass
             elif entry.cancel_at is not None:
                 self._database.end_job(task_id, "cancelled")
+            elif worker.distrusted:
+                self._database.end_job(task_id, "failed", error="its worker process sent what is not a report")
             elif entry.overdue:
                 limit = self._settings.job_seconds
                 self._database.end_job(task_id, "failed", error=f"took longer than the {limit:.0f} s a job may take")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import multiprocessing
 import secrets
 import threading
@@ -13,7 +14,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any, Literal
 
 from escounts.errors import EscountsError
-from escounts.sandbox import read_report
+from escounts.sandbox import Reports
 from escounts.serve.live_worker import LiveOptions, run
 from escounts.serve.settings import Settings
 
@@ -24,6 +25,8 @@ KEPT = 8
 """Sessions that are over and can still be asked about."""
 LAST_SECONDS = 15.0
 """For the last repetitions, once a session is ended."""
+
+log = logging.getLogger(__name__)
 
 
 class LiveRefused(EscountsError):
@@ -162,22 +165,27 @@ class LiveSessions:
 
     def _follow(self, session: LiveSession) -> None:
         """Read what the process reports until it ends, or has had its time."""
-        # A pipe that closes, or a report that cannot be read (torn by a kill, or forged): both are its end.
-        with contextlib.suppress(EOFError, OSError, ValueError):
+        reports = Reports(session.connection, 2)
+        try:
             while not session.over.is_set():
-                if session.connection.poll(0.5):
-                    self._hear(session, *read_report(session.connection, 2))
+                report = reports.take(0.5)
+                if report is not None:
+                    self._hear(session, *report)
                 reason = self._too_long(session)
                 if reason is not None:
                     session.end("ended", reason)
+        except (EOFError, OSError):
+            pass  # it is gone
+        except ValueError as error:  # forged: the process is no longer ours
+            log.warning("a live count is ended: %s", error)
         session.end("failed", "its process ended unexpectedly; begin another")
         session.process.join(5)
         with session.sending:
-            session.connection.close()
+            reports.close()
 
     @staticmethod
     def _hear(session: LiveSession, kind: str, value: Any) -> None:
-        if kind == "ready":
+        if kind == "ready" and session.state == "starting":
             session.state, session.heard = "ready", time.monotonic()
         elif kind == "failed":
             session.end("failed", str(value))

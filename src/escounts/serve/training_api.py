@@ -15,7 +15,7 @@ from escounts.errors import ModelError
 from escounts.serve.access import GUARDED, PROBLEMS, USUAL_PROBLEMS, Services, need_video
 from escounts.serve.database import TrainingRow
 from escounts.serve.schemas import Identifier, Strict, Text
-from escounts.serve.trainings import TrainingRefused, TrainingTask
+from escounts.serve.trainings import Report, TrainingRefused, TrainingTask
 from escounts.zoo import catalogue, store
 from escounts.zoo.own_models import is_own_model, own_model_path
 
@@ -34,36 +34,6 @@ class TrainingRequest(Strict):
     action: Annotated[Text, Field(max_length=80)] | None = None
     videos: Annotated[list[Identifier], Field(max_length=500)] | None = None
     replace: bool = False
-
-
-class Score(BaseModel):
-    """Videos counted right and within one, and the mean of |count − label| / label."""
-
-    right: int
-    within_one: int
-    error: float
-
-
-class Outcome(BaseModel):
-    """One video: what was labelled; counted before, when left out of the training, and by the finished model."""
-
-    video: str
-    name: str
-    labelled: int
-    before: int
-    after: int
-    fitted: int
-
-
-class Report(BaseModel):
-    """What a training did. model: its name where it helped, else null."""
-
-    helped: bool
-    message: str
-    model: str | None
-    before: Score
-    after: Score
-    videos: list[Outcome]
 
 
 class Training(BaseModel):
@@ -118,7 +88,6 @@ def start_training(service: Services, request: TrainingRequest) -> Training:
                 threads=settings.worker_threads,
                 max_duration=settings.max_duration,
                 max_pixels=settings.max_pixels,
-                scratch=str(settings.renders),
             ),
         )
     except TrainingRefused as error:
@@ -184,11 +153,8 @@ def present_training(service: Services, row: TrainingRow, view: dict[str, Any]) 
     """A row as it goes over the wire; report's videos are called by the names they have here."""
     report = None
     if row.report is not None:
-        values = json.loads(row.report)
         names = {video.id: video.name for video in service.database.videos(limit=-1)}
-        for video in values["videos"]:
-            video["video"], video["name"] = video["name"], names.get(video["name"], "a deleted video")
-        report = Report(**values, model=row.name if values["helped"] else None)
+        report = Report.of(json.loads(row.report), row.name, names)
     shown = {name: getattr(row, name) for name in ("id", "name", "state", "error", "created", "finished")}
     return Training(**shown, **view, videos=json.loads(row.videos), report=report)
 

@@ -5,36 +5,41 @@ The process opens the labelled videos, which may do to it whatever they do.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import multiprocessing
 import os
+import shutil
 import signal
 import sqlite3
+import stat
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from escounts.errors import EscountsError
-from escounts.sandbox import confine, read_report, send_report
+from pydantic import BaseModel
+
+from escounts.atomic_files import atomic_file
+from escounts.errors import EscountsError, ModelError
+from escounts.sandbox import Reports, are_numbers, confine, send_report
 from escounts.serve.database import Database, TrainingRow
 from escounts.serve.events import EventHub
 from escounts.serve.worker import Source, hide_paths, limit_memory, open_video
+from escounts.zoo.own_models import is_own_model
 
 
 @dataclass(frozen=True)
 class TrainingTask:
     """Learn from videos with their repetitions in seconds, starting from a model; write the new one to target.
 
-    memory in bytes, max_duration in seconds; scratch: the only folder it may write to, besides that of the target.
+    memory in bytes, max_duration in seconds. The target's folder is the only one that it may write to.
     """
 
     videos: tuple[tuple[Source, tuple[tuple[float, float], ...]], ...]
@@ -45,7 +50,6 @@ class TrainingTask:
     threads: int | None
     max_duration: float
     max_pixels: int
-    scratch: str
 
 
 def run(connection: Connection, task: TrainingTask) -> None:
@@ -53,7 +57,7 @@ def run(connection: Connection, task: TrainingTask) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(os, "nice"):
         os.nice(10)  # the page answers first, then counts are made
-    confine([Path(task.scratch), Path(task.target).parent])  # what cannot be confined, `escounts doctor` says
+    confine([Path(task.target).parent])  # what cannot be confined, `escounts doctor` says
     try:
         ending: tuple[str, object] = ("done", _learn(connection, task))
     except Exception as error:
@@ -103,6 +107,8 @@ def _explain(error: Exception, task: TrainingTask) -> str:
     return hide_paths(f"it could not be learnt: {type(error).__name__}: {text}")
 
 
+STAGES = ("encoding", "checking", "training")
+NOT_A_REPORT = "its process sent what is not a report"
 CUT_OFF = "the server was stopped while this was being learnt; start it again"
 RETRY_SECONDS = 0.5
 """Between tries to write down how a training ended, while the database cannot take it."""
@@ -115,14 +121,55 @@ class TrainingRefused(EscountsError):
     """A training that cannot begin now."""
 
 
+class Score(BaseModel):
+    """Videos counted right and within one, and the mean of |count − label| / label."""
+
+    right: int
+    within_one: int
+    error: float
+
+
+class Outcome(BaseModel):
+    """One video: what was labelled; counted before, when left out of the training, and by the finished model."""
+
+    video: str
+    name: str
+    labelled: int
+    before: int
+    after: int
+    fitted: int
+
+
+class Report(BaseModel):
+    """What a training did. model: its name where it helped, else null."""
+
+    helped: bool
+    message: str
+    model: str | None
+    before: Score
+    after: Score
+    videos: list[Outcome]
+
+    @classmethod
+    def of(cls, values: Any, model: str, names: Mapping[str, str]) -> Report:
+        """From what the process reported; ValueError where it is no report. names: of the videos, by id."""
+        try:
+            found = [(video, video["name"]) for video in values["videos"]]
+            videos = [{**video, "video": id_, "name": names.get(id_, "a deleted video")} for video, id_ in found]
+            return cls.model_validate({**values, "videos": videos, "model": model if values["helped"] else None})
+        except (KeyError, TypeError) as error:
+            raise ValueError("it is not a report of what was learnt") from error
+
+
 @dataclass
 class _Running:
-    """The training in hand. stage and share: what its process reported last."""
+    """The training in hand. made: the file that its process writes, in a folder of its own, the only one that it may
+    write to; target: where the model goes. stage and share: what the process reported last."""
 
     row: TrainingRow
     process: BaseProcess
-    connection: Connection
-    partial: Path
+    reports: Reports
+    made: Path
     target: Path
     began: float
     stage: str = "encoding"
@@ -134,10 +181,10 @@ class _Running:
 
 
 class Trainings:
-    """Starts, follows and ends trainings. May be called from any thread."""
+    """Starts, follows and ends trainings; may be called from any thread. scratch: a folder for unfinished models."""
 
-    def __init__(self, database: Database, hub: EventHub, *, seconds: float) -> None:
-        self._database, self._hub, self._seconds = database, hub, seconds
+    def __init__(self, database: Database, hub: EventHub, *, scratch: Path, seconds: float) -> None:
+        self._database, self._hub, self._scratch, self._seconds = database, hub, scratch, seconds
         self._lock = threading.Lock()
         self._running: _Running | None = None
         self._stopped = threading.Event()
@@ -149,27 +196,29 @@ class Trainings:
                 self._database.end_training(row.id, "failed", error=CUT_OFF)
 
     def start(self, row: TrainingRow, target: Path, make: Callable[[Path], TrainingTask]) -> None:
-        """Begin; the new model is moved to target only once it is whole. make: from the file that the process is to
+        """Begin; the new model is put at target only once it is whole. make: from the file that the process is to
         write to its task."""
         with self._lock:
             if self._running is not None:
                 raise TrainingRefused(f"{self._running.row.name} is being learnt; wait for it, or cancel it")
-            target.parent.mkdir(parents=True, exist_ok=True)
-            partial = target.with_name(f".{row.id}.part")
+            made = self._scratch / f".{row.id}.training.partial" / "model.safetensors"
+            for folder in (target.parent, made.parent):
+                folder.mkdir(parents=True, exist_ok=True)
             context = multiprocessing.get_context("spawn")
             ours, theirs = context.Pipe()
-            process = context.Process(target=run, args=(theirs, make(partial)), name="escounts-training", daemon=True)
+            process = context.Process(target=run, args=(theirs, make(made)), name="escounts-training", daemon=True)
             self._database.add_training(row)
             try:
                 process.start()
             except OSError as error:
                 ours.close()
+                shutil.rmtree(made.parent, ignore_errors=True)
                 reason = f"no process could be started: {error.strerror or error}"
                 self._database.end_training(row.id, "failed", error=reason)
                 raise TrainingRefused(reason) from error
             finally:
                 theirs.close()
-            self._running = running = _Running(row, process, ours, partial, target, time.monotonic())
+            self._running = running = _Running(row, process, Reports(ours, 2), made, target, time.monotonic())
             running.follower = threading.Thread(target=self._follow, args=(running,), name="training", daemon=True)
             running.follower.start()
         self._announce(row.id)
@@ -208,22 +257,30 @@ class Trainings:
         kind, value = "died", None
         try:
             while kind not in ("done", "failed"):
-                if not running.connection.poll(1.0):
-                    if time.monotonic() - running.began > self._seconds:
-                        running.killed_for = f"took longer than the {self._seconds:.0f} s it may take"
-                        running.process.kill()
+                if time.monotonic() - running.began > self._seconds:
+                    running.killed_for = f"took longer than the {self._seconds:.0f} s it may take"
+                    break
+                report = running.reports.take(1.0)
+                if report is None:
                     continue
-                kind, value = read_report(running.connection, 2)
+                kind, value = report
                 if kind == "progress":
+                    if not (
+                        isinstance(value, list) and len(value) == 2 and value[0] in STAGES and are_numbers(value[1:])
+                    ):
+                        raise ValueError("a report of its progress is none")
                     running.stage, running.share = value
                     self._announce(running.row.id)
         except (EOFError, OSError):
             pass  # it is gone
-        except (ValueError, TypeError):  # a report torn by a kill, or forged
+        except ValueError as error:  # forged: the process is no longer ours
+            log.warning("training %s is ended: %s", running.row.id, error)
+            kind, value = "failed", NOT_A_REPORT
             running.process.kill()
+        if running.killed_for is None:
+            running.process.join(10)
+        running.process.kill()
         running.process.join(10)
-        if running.process.is_alive():
-            running.process.kill()
         self._end(running, kind, value)
 
     def _end(self, running: _Running, kind: str, value: Any) -> None:
@@ -231,14 +288,19 @@ class Trainings:
         with self._lock:
             try:
                 state, end = self._outcome(running, kind, value)
-            except Exception as error:  # a full disk, or a report that says nothing
+            except ValueError as error:
+                log.warning("training %s: %s", running.row.id, " ".join(str(error).split()))
+                state, end = "failed", {"error": NOT_A_REPORT}
+            except EscountsError as error:
+                log.warning("training %s: %s", running.row.id, error)
+                state, end = "failed", {"error": hide_paths(f"its model could not be kept: {error}")}
+            except Exception as error:
                 log.exception("the end of training %s", running.row.id)
                 state, end = "failed", {"error": hide_paths(f"its model could not be kept: {error}")}
             finally:
                 self._running = None
-            with contextlib.suppress(OSError):
-                running.partial.unlink(missing_ok=True)
-            running.connection.close()
+            shutil.rmtree(running.made.parent, ignore_errors=True)
+            running.reports.close()
         self._write_end(running.row.id, state, end)
         self._announce(running.row.id)
 
@@ -250,8 +312,8 @@ class Trainings:
         if running.killed_for is not None:
             return "failed", {"error": running.killed_for}
         if kind == "done":
-            if value["helped"]:
-                os.replace(running.partial, running.target)
+            if Report.of(value, running.row.name, {}).helped:
+                _keep(running.made, running.target)
             return "done", {"report": json.dumps(value)}
         code = running.process.exitcode or 0
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
@@ -271,3 +333,11 @@ class Trainings:
     def _announce(self, training_id: str) -> None:
         for row in self._database.trainings(training_id):
             self._hub.publish({"training": row, **self.view(row)})
+
+
+def _keep(made: Path, target: Path) -> None:
+    """Copy the model out of the folder of a process that has ended, if it is one: it had opened strangers' videos."""
+    if not stat.S_ISREG(made.lstat().st_mode) or not is_own_model(made):
+        raise ModelError("what it wrote is not a model that was taught")
+    with atomic_file(target) as partial:
+        shutil.copyfile(made, partial)

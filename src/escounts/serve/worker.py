@@ -78,6 +78,11 @@ class CountTask:
         return source.id if self.model is None else f"{source.id}@{self.model}"
 
     @property
+    def videos(self) -> frozenset[str]:
+        """Ids of all videos that it opens."""
+        return frozenset(source.id for source in (self.source, *(s for *_, s in self.exemplars)) if source)
+
+    @property
     def encodings(self) -> set[str]:
         """All encodings that it needs."""
         return {self.encoding(source) for source in (self.source, *(s for *_, s in self.exemplars)) if source}
@@ -93,6 +98,10 @@ class RenderTask:
     target: str
     format: str
     document: dict[str, Any] | None = None
+
+    @property
+    def videos(self) -> frozenset[str]:
+        return frozenset({self.source.id})
 
 
 class Cancelled(Exception):

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import multiprocessing
+import queue
 import signal
+import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
@@ -12,6 +15,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
 
 from escounts.errors import EscountsError
+from escounts.sandbox import Reports
 from escounts.serve.settings import Settings
 from escounts.serve.worker import LANES, CountTask, Lane, RenderTask, WorkerOptions, hide_paths, run
 
@@ -42,9 +46,23 @@ def resolve(future: Future[T], outcome: T | JobError) -> None:
         future.set_result(outcome)
 
 
+def checked_result(document: Any) -> dict[str, Any]:
+    """A result's document as a process sent it, if it is one: whatever reads it later finds what it looks for."""
+    from escounts.output.json import from_dict, to_dict  # noqa: PLC0415 - numpy: the server starts without it
+
+    try:
+        result = from_dict(document)
+        if not (isinstance(result.model, str) and isinstance(result.count, int) and isinstance(result.unsure, bool)):
+            raise TypeError("its model, count or doubt is of another type")
+        return to_dict(result)
+    except Exception as error:
+        raise ValueError(f"a report holds a result that is none ({type(error).__name__})") from error
+
+
 @dataclass
 class Running:
-    """A task inside a worker. Times on the monotonic clock; done and total in seconds of video."""
+    """A task inside a worker. Times on the monotonic clock; done and total in seconds of video; videos: ids of those
+    that it opens."""
 
     lane: Lane
     began: float
@@ -53,6 +71,7 @@ class Running:
     total: float = 0.0
     cancel_at: float | None = None
     overdue: bool = False
+    videos: frozenset[str] = frozenset()
 
     def view(self) -> dict[str, Any]:
         fraction = min(self.done / self.total, 1.0) if self.total > 0 else 0.0
@@ -78,17 +97,36 @@ class WorkerHandle:
     model: str | None = None
     cached: set[str] = field(default_factory=set)
     tasks: dict[str, Running] = field(default_factory=dict)
+    distrusted: bool = False
+    """It sent what no worker of ours sends."""
+    told: Callable[[], None] = lambda: None
+
+    def __post_init__(self) -> None:
+        self.reports = Reports(self.connection, 3, told=self.told)
+        self._commands: queue.SimpleQueue[tuple[str, object] | None] = queue.SimpleQueue()
+        self._sender = threading.Thread(target=self._send, name="commands", daemon=True)
+        self._sender.start()
 
     def send(self, command: str, argument: object) -> None:
-        """A command to a process that may be dead: its death is noticed on the same pipe, when read."""
+        """A command to a process that may be dead, or may not listen: nobody waits until it is read."""
+        self._commands.put((command, argument))
+
+    def _send(self) -> None:
         try:
-            self.connection.send((command, argument))
-        except OSError as error:
+            while (command := self._commands.get()) is not None:
+                self.connection.send(command)
+        except OSError as error:  # its death is noticed on the same pipe, when read
             self.last_error = self.last_error or f"it stopped listening ({error})"
+
+    def close(self) -> None:
+        """Once the process has ended."""
+        self._commands.put(None)
+        self._sender.join(2)
+        self.reports.close()
 
     def begin(self, lane: Lane, task: CountTask | RenderTask, seconds: float) -> None:
         now = time.monotonic()
-        self.tasks[task.id] = Running(lane, began=now, deadline=now + seconds)
+        self.tasks[task.id] = Running(lane, began=now, deadline=now + seconds, videos=task.videos)
         self.send(lane, task)
 
     def busy(self, lane: Lane) -> bool:
@@ -121,10 +159,13 @@ class WorkerHandle:
 
 
 class WorkerPool:
-    """One worker for each device, replaced when it dies. Called under the job runner's lock."""
+    """One worker for each device, replaced when it dies. Called under the job runner's lock.
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    told: called from other threads when a worker has said something.
+    """
+
+    def __init__(self, settings: Settings, *, told: Callable[[], None] = lambda: None) -> None:
+        self._settings, self._told = settings, told
         self._context = multiprocessing.get_context("spawn")
         self._failures: dict[str, int] = {}
         self._next_start: dict[str, float] = {}
@@ -156,23 +197,17 @@ class WorkerPool:
         process = self._context.Process(target=run, args=(theirs, options), name=f"escounts-{device}", daemon=True)
         process.start()
         theirs.close()
-        return WorkerHandle(device, process, ours, failures=self._failures.get(device, 0))
+        return WorkerHandle(device, process, ours, failures=self._failures.get(device, 0), told=self._told)
 
     def remove_dead(self, worker: WorkerHandle) -> None:
         """Forget a dead worker. One that never got ready counts against its device."""
-        worker.connection.close()
+        worker.close()
         self.workers.remove(worker)
         failures = 0 if worker.ready else worker.failures + 1
         self._failures[worker.device] = failures
         self._next_start[worker.device] = time.monotonic() + RESTART_SECONDS * failures
         if failures >= START_FAILURES_ALLOWED or worker.unrecoverable:
             self.unusable = worker.last_error or "the worker process dies while it starts"
-
-    def connections(self) -> list[Connection]:
-        return [worker.connection for worker in self.workers]
-
-    def owner(self, connection: Connection) -> WorkerHandle | None:
-        return next((worker for worker in self.workers if worker.connection is connection), None)
 
     def running(self, task_id: str) -> tuple[WorkerHandle, Running] | None:
         for worker in self.workers:
@@ -199,5 +234,5 @@ class WorkerPool:
             if worker.process.is_alive():
                 worker.kill()
                 worker.process.join(2)
-            worker.connection.close()
+            worker.close()
         self.workers.clear()
