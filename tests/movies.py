@@ -116,7 +116,12 @@ def endless_gif(path: Path, frames: int, *, delay: int) -> Path:
 def says_two_seconds(path: Path) -> Path:
     """An mkv of two minutes whose header says two seconds."""
     write_movie(path, levels(12, step=40), times=[10.0 * index for index in range(12)], codec="ffv1")
+    return with_stated_duration(path, 2.0)
+
+
+def with_stated_duration(path: Path, seconds: float) -> Path:
+    """Write another duration into the header of an mkv."""
     data = path.read_bytes()
     at = data.index(b"\x44\x89\x88")  # Duration, an eight-byte float of milliseconds
-    path.write_bytes(data[: at + 3] + struct.pack(">d", 2000.0) + data[at + 11 :])
+    path.write_bytes(data[: at + 3] + struct.pack(">d", 1000 * seconds) + data[at + 11 :])
     return path
