@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from escounts.hypotheses import known_unit, possible_counts, unit_certainty
+from escounts.hypotheses import known_unit, mark_certainty, possible_counts, unit_certainty
 from escounts.results import LIVE
 
 
@@ -47,3 +47,9 @@ def test_a_count_between_two_units_goes_to_the_nearer_one(counted: float, expect
 def test_without_a_count_to_compare_with_the_exemplar_decides() -> None:
     assert known_unit(12.0, 0.0, certainty=0.8) == 12.0
     assert known_unit(139.0, 94.0, certainty=0.2) == 139.0
+
+
+def test_a_mark_of_nearly_everything_is_as_likely_wrong_as_right() -> None:
+    assert mark_certainty(1.0, 8.0, share=0.95) == 0.5
+    assert mark_certainty(1.0, 1.6, share=0.95) == 1.0, "the video holds one, says the count without it"
+    assert mark_certainty(4.0, 8.0, share=0.2) == 1.0, "there is room for others like it"

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import escounts
+from escounts.output.text import headline
 from escounts.synthetic.sample import RATE, sample_plan
 from escounts.video import Video
 
@@ -37,3 +38,13 @@ def test_sample_is_counted(model: str) -> None:
     truth = json.loads((EXAMPLES / "sample.json").read_text())["repetitions"]
     assert result.repetitions[0].start == pytest.approx(truth[0][0], abs=1.0)
     assert result.repetitions[-1].end == pytest.approx(truth[-1][1], abs=1.0)
+    assert result.unsure is (model == "spectral"), "the plainest video is not doubted"
+
+
+def test_an_example_of_nearly_the_whole_video_is_not_called_sure() -> None:
+    encoded = escounts.load("default").encode(EXAMPLES / "sample.mp4")
+    whole, part = encoded.count(["0.2-18"]), encoded.count(["1-15"])
+    assert whole.unsure and part.unsure and whole.confidence <= 0.5
+    assert "mark one repetition only" in headline(whole)
+    one = encoded.count(["3.8-5.6"])
+    assert (one.count, one.unsure) == (8, False)

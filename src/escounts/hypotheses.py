@@ -22,6 +22,11 @@ BETWEEN_UNITS = 0.15
 SEEN_WITHOUT, FEW = 0.4, 3.0
 """… if that count is at least this certain, and this large."""
 
+LONG_EXEMPLAR = 0.5
+"""Share of what is counted above which a mark leaves no room for another like it, …"""
+UNCHECKED = 0.5
+"""… so that a count unlike the one without it is the mark's word alone: as likely right as wrong."""
+
 
 def possible_counts(cycles: float, *, repeats: float, alternates: float) -> tuple[Hypothesis, ...]:
     """What a video may hold, the most useful first.
@@ -49,6 +54,15 @@ def unit_certainty(hypotheses: tuple[Hypothesis, ...]) -> float:
     """The most a confidence can be: 1 where one unit is live, else the share of the first among the live ones."""
     live = [one.p for one in hypotheses if one.unit is not None and one.live]
     return live[0] / sum(live) if len(live) > 1 else 1.0
+
+
+def mark_certainty(counted: float, without: float, *, share: float) -> float:
+    """The most a confidence can be beside an exemplar that lasts this share of what is counted.
+
+    Somebody who marks nearly the whole video gets one repetition, and nothing in the video speaks for or against it;
+    only where the count without the mark is within one of it do two ways of looking agree.
+    """
+    return UNCHECKED if share > LONG_EXEMPLAR and abs(counted - without) > 1 else 1.0
 
 
 def known_unit(counted: float, without: float, *, certainty: float) -> float:

@@ -21,7 +21,7 @@ from escounts.arrays import Array, Array32, Image, IntArray
 from escounts.confidence import Evidence, choose_views, is_zero
 from escounts.counting_model import Progress
 from escounts.errors import ExemplarError
-from escounts.hypotheses import SHORT_EXEMPLAR, known_unit, possible_counts, unit_certainty
+from escounts.hypotheses import SHORT_EXEMPLAR, known_unit, mark_certainty, possible_counts, unit_certainty
 from escounts.inference.pool import InferencePool
 from escounts.inference.repetition_scores import Looks, SpanEvidence, score
 from escounts.inference.stillness import MotionMeter
@@ -140,9 +140,7 @@ class MultiRateEncoding:
     def encode_exemplar(self, start: float, end: float, *, progress: Progress | None = None) -> MultiRateExemplar:
         """The exemplar between two times, cut from the window that shows it best."""
         if not self.start - 1e-6 <= start < end <= self.end + 1.0:
-            raise ExemplarError(
-                f"exemplar {start:g}-{end:g} s lies outside the encoded {self.start:g}-{self.end:g} s"
-            )
+            raise ExemplarError(f"exemplar {start:g}-{end:g} s is outside the encoded {self.start:g}-{self.end:g} s")
         self._need([_best_view(self._all_views(), end - start)], progress)
         tokens = {}
         for view, windows in self.windows.items():
@@ -176,13 +174,15 @@ class MultiRateEncoding:
         evidence = self.evidence(exemplars, first=first, last=last, assume_repeats=assume_repeats, progress=progress)
         calibration = self.model.calibration
         density, chosen = choose_views(evidence, BASE_RATE, calibration, repeats=bool(exemplars) or assume_repeats)
-        zero_shot_count = None
+        zero_shot_count, at_most = None, 1.0
         if exemplars:
             without = self.evidence(first=first, last=last)
             zero_shot_count = float(choose_views(without, BASE_RATE, calibration, repeats=assume_repeats)[0].sum())
             if all(self._same_video(one) and one.seconds < SHORT_EXEMPLAR for one in exemplars):
                 seen, counted = max(view.certainty() for view in without), max(float(density.sum()), 1e-6)
                 density *= np.float32(known_unit(counted, zero_shot_count, certainty=seen) / counted)
+            share = max((one.seconds for one in exemplars if self._same_video(one)), default=0.0) * BASE_RATE
+            at_most = mark_certainty(float(density.sum()), zero_shot_count, share=share / max(last - first, 1))
         confidence, details = calibration.confidence(
             evidence, density, chosen, BASE_RATE, zero_shot_count=zero_shot_count
         )
@@ -190,7 +190,7 @@ class MultiRateEncoding:
         main = max(set(chosen), key=list(chosen).count)
         judge = partial(self._scores, self._select_views(exemplars)[main], evidence[main], first, exemplars)
         kind: ConfidenceKind = "probability" if calibration.calibrated else "agreement"
-        estimate = Estimate(map_, confidence, details, confidence_kind=kind, score_spans=judge)
+        estimate = Estimate(map_, min(confidence, at_most), details, confidence_kind=kind, score_spans=judge)
         if exemplars or assume_repeats or not calibration.repeats:
             return estimate
         return self._with_hypotheses(estimate, evidence)

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from escounts.atomic_files import printable, write_text
+from escounts.hypotheses import LONG_EXEMPLAR
 from escounts.results import CountResult
 
 _BARS = " ▁▂▃▄▅▆▇█"
@@ -72,6 +73,9 @@ def doubt(result: CountResult) -> str:
 
 def _advice(result: CountResult) -> str:
     """What somebody who is told "not sure" can do that they have not done."""
+    first, last = result.range
+    if any(one.video is None and one.end - one.start > LONG_EXEMPLAR * (last - first) for one in result.exemplars):
+        return "the exemplar is most of what was counted; mark one repetition only"
     if result.exemplars:
         return "look at it"
     if not result.count:

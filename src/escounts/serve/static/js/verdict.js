@@ -70,7 +70,9 @@ export function showTotal(count, result, corrected) {
   showConfidence(result);
 }
 
-function advice({ count, exemplars }) {
+function advice({ count, exemplars, range: [first, last] }) {
+  const most = exemplars.some(({ start, end, video }) => !video && end - start > (last - first) / 2);
+  if (most) return "Your example is most of what was counted. Mark one repetition only.";
   if (exemplars.length) return "Look at it, and put the borders right by hand.";
   return count === 0
     ? "If something does repeat here, mark one repetition and recount."
