@@ -157,6 +157,8 @@ def test_agreement_is_not_called_sure(page: Page, client: Client, sample: Path) 
     choose(page, sample)
     (video,) = client.get("/api/videos").json()
     assert client.job(video["job"]["id"])["result"]["confidence_kind"] == "agreement"
-    expect(page.locator("#confidence-text")).to_have_text("This model cannot say how sure it is")
+    expect(page.locator("#unsure")).to_contain_text("Not sure. This model cannot say how sure it is. Look at it")
     expect(page.locator("#confidence")).to_be_hidden()
-    assert "% sure" not in page.inner_text("body")
+    expect(page.locator("#confidence-text")).to_be_hidden()
+    said = page.inner_text("body")
+    assert "% sure" not in said and said.count("Not sure") == said.count("how sure") == 1, "one truth, said once"

@@ -64,6 +64,59 @@ def test_on_a_phone_the_video_is_on_top_the_timeline_next_the_facts_last(
         expect(page.locator("#workspace")).to_be_hidden()
 
 
+CUT = """() => [...document.querySelectorAll("body *")].filter((node) => {
+  const box = node.getBoundingClientRect();
+  if (!node.checkVisibility() || box.width < 2 || !node.textContent.trim()) return false;
+  const clips = getComputedStyle(node).overflowX !== "visible" && node.id !== "timeline";
+  return (clips && node.scrollWidth > node.clientWidth + 1) || (box.left < -1 && box.right > 0) || box.right > innerWidth + 1;
+}).map((node) => `${node.id || node.className}: ${node.textContent.trim().slice(0, 60)}`)"""
+"""Words that are not shown to their end."""
+
+
+def test_on_a_phone_no_word_is_cut_off(
+    browser: Browser, running: tuple[str, Service], page: Page, client: Client, sample: Path, tmp_path: Path
+) -> None:
+    long = tmp_path / "left_and_right_exercise_366_videos__preacher-curl.mp4"
+    long.write_bytes(sample.read_bytes())
+    bad = tmp_path / "a letter with a name that is rather long.mp4"
+    bad.write_text("Dear video,")
+    with opened(browser, running[0], **PHONE) as page:
+
+        def whole(state: str) -> None:
+            assert page.evaluate(CUT) == [], state
+
+        whole("welcome")
+        choose(page, long)
+        whole("counted")
+        for mode in ("mark", "correct"):
+            set_mode(page, mode)
+            whole(mode)
+        lines = page.locator(".transport").evaluate("(node) => node.clientHeight")
+        page.locator(".region.rep").nth(1).click()
+        page.click("#save-labels")
+        expect(page.locator("#labels-state")).to_contain_text("Saved")
+        whole("saved")
+        save, mode = page.locator("#save-labels").bounding_box(), page.locator("#modes").bounding_box()
+        assert save is not None and mode is not None and abs(save["y"] - mode["y"]) < 12, "Save stays beside Correct"
+        assert page.locator(".transport").evaluate("(node) => node.clientHeight") <= lines + 30
+        handle, box = page.locator(".tl-handle.end").bounding_box(), page.locator(".timeline").bounding_box()
+        assert handle is not None and box is not None
+        assert handle["x"] + handle["width"] <= box["x"] + box["width"] + 0.5, "the handle is whole"
+        page.tap("#to-videos")
+        page.set_input_files("#file", str(bad))
+        expect(page.locator("#verdict-problem")).to_be_visible()
+        whole("failed")
+        page.tap("#to-videos")
+        expect(page.locator(".video-card")).to_have_count(2)
+        whole("list")
+        page.tap("#teach-open")
+        whole("teach")
+        page.keyboard.press("Escape")
+        page.tap("#help")
+        whole("help")
+        inside(page, "#help-title", 844)
+
+
 def swipe(page: Page, selector: str, dx: float, dy: float) -> None:
     """A finger over a part of the page."""
     box = page.locator(selector).bounding_box()

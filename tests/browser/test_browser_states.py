@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 from pathlib import Path
 
 import pytest
-from acting import answer_with, choose, mark, open_card, recount, set_mode, shown, spans
+from acting import answer_with, choose, drag, mark, open_card, recount, set_mode, shown, spans
 from playwright.sync_api import Page, Route, expect
 from serving import Client, eventually
 
@@ -46,6 +48,41 @@ def test_a_failure_shows_its_reason_and_what_can_be_done(page: Page, client: Cli
     page.click("#remove-video")
     expect(page.locator("#welcome")).to_be_visible()
     assert client.get("/api/videos").json() == []
+
+
+@pytest.mark.parametrize("plays", [True, False])
+def test_the_timeline_is_empty_until_there_is_one(
+    page: Page, client: Client, sample: Path, still_clip: Path, plays: bool
+) -> None:
+    """While it is counted nothing is drawn that is not known: no curve, no repetitions, no made-up seconds."""
+    worker = client.worker_pid()
+    os.kill(worker, signal.SIGSTOP)
+    try:
+        page.set_input_files("#file", str(sample if plays else still_clip))
+        expect(page.locator("#verdict-busy")).to_be_visible()
+        if plays:
+            expect(page.locator("#length")).to_have_text(" / 0:18.8")
+        else:
+            expect(page.locator("#unplayable")).to_contain_text("made once it is counted")
+            expect(page.locator("#length")).to_have_text("")
+            expect(page.locator(".tl-playhead")).to_be_hidden()
+        assert (page.locator(".tl-tick").count() > 0) is plays, "seconds where they are known"
+        assert page.locator(".tl-curve path").get_attribute("d") in (None, "")
+        expect(page.locator(".region")).to_have_count(0)
+        for part in (".tl-handle.end", "#modes", "#recount", "#panels"):
+            expect(page.locator(part)).to_be_hidden()
+        page.keyboard.press("c")
+        drag(page, 0.2, 0.6)
+        expect(page.locator(".region")).to_have_count(0)
+        expect(page.locator("#labels-state")).to_have_text("")
+        expect(page.locator("#hint")).to_have_text("The repetitions appear here once they are counted.")
+    finally:
+        os.kill(worker, signal.SIGCONT)
+    shown(page)
+    expect(page.locator(".tl-handle.end")).to_be_visible()
+    expect(page.locator("#modes")).to_be_visible()
+    assert page.locator(".tl-tick").count() > 0
+    expect(page.locator("#hint")).to_contain_text("Drag anywhere")
 
 
 def test_the_old_number_is_dimmed_while_it_recounts(page: Page, sample: Path) -> None:

@@ -124,7 +124,7 @@ function meta(video) {
   const { job } = video;
   if (job?.state === "queued") return "Waiting";
   if (job?.state === "running") return `Counting · ${left(job.remaining_s) || "starting"}`;
-  if (job?.state === "failed") return job.error ?? "";
+  if (job?.state === "failed") return (job.error ?? "").replace(`${video.name}: `, "");
   if (job?.state === "cancelled") return "Cancelled";
   const length = video.duration ? clock(video.duration, 0) : "";
   if (!job) return `${length} not counted`;

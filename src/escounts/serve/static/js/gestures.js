@@ -16,7 +16,7 @@ export function setUpGestures(timeline) {
   };
 
   inner.addEventListener("pointerdown", (event) => {
-    if (event.button !== 0) return;
+    if (event.button !== 0 || !timeline.known) return;
     const handle = handles.indexOf(event.target.closest(".tl-handle"));
     const region = event.target.closest(".region");
     if (handle >= 0) follow(event, { move: (to) => showing(to, () => timeline.moveRange(handle, to)) });

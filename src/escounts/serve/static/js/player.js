@@ -3,8 +3,8 @@
 const LOOP_SLACK = 0.03;
 
 export class Player {
-  /** onTime(seconds) on every frame and seek, onState(playing), onProblem(message or null). */
-  constructor(video, { onTime, onState, onProblem }) {
+  /** onTime(seconds) on every frame and seek, onLength(seconds), onState(playing), onProblem(message or null). */
+  constructor(video, { onTime, onLength, onState, onProblem }) {
     this.video = video;
     this.onTime = onTime;
     this.onProblem = onProblem;
@@ -35,6 +35,7 @@ export class Player {
       this.playable = video.videoWidth > 0;
       onProblem(this.playable ? null : "There is no picture in this file that the browser can show.");
       if (this.playable && this.fallbackTime > 0) video.currentTime = this.fallbackTime;
+      if (this.playable && Number.isFinite(video.duration)) onLength(video.duration); // a recording may not say
     });
     video.addEventListener("error", () => this.#unplayable());
     video.addEventListener("click", () => this.toggle());
@@ -64,7 +65,7 @@ export class Player {
     if (!this.video.getAttribute("src")) return;
     this.playable = false;
     this.failed = true;
-    this.onProblem("Your browser cannot play this kind of file.");
+    this.onProblem("Your browser cannot play this kind of file. A copy that it can is made once it is counted.");
     this.#copy();
   }
 

@@ -18,6 +18,7 @@ const HINTS = {
   correct: "Drag a border or a repetition; drag over an empty place to add one; split the one you are in.",
 };
 
+const UNCOUNTED = "The repetitions appear here once they are counted.";
 const MUCH_ROOM = 1.5; // repetitions: less than that is filled by one
 
 export class Stage {
@@ -37,6 +38,11 @@ export class Stage {
     });
     this.player = new Player(byId("player"), {
       onTime: (time) => this.#showTime(time),
+      onLength: (seconds) => {
+        if (this.result) return;
+        this.timeline.setDensity(null, seconds);
+        this.#showTime(this.player.time);
+      },
       onState: (playing) => {
         byId("play").classList.toggle("playing", playing);
         byId("play").setAttribute("aria-label", playing ? "Pause" : "Play");
@@ -91,7 +97,7 @@ export class Stage {
     this.setMode("watch");
     this.timeline.setZoom(1);
     this.timeline.film.load("");
-    this.timeline.setDensity(null, video.duration ?? 1);
+    this.timeline.setDensity(null, video.duration ?? null);
     this.editor.open(video.id, null, [], null);
     this.prompt.open(video.id, video.duration ?? 1, { exemplars: [], start: null, end: null });
     this.prompt.showHistory([], null);
@@ -133,6 +139,7 @@ export class Stage {
     this.result = result;
     video.duration = result.duration;
     showResult(result);
+    this.#hint();
     this.timeline.setDensity(result.density, result.duration);
     if (recount) this.editor.recounted(job.id, result.repetitions);
     else this.editor.open(video.id, job.id, result.repetitions, labels);
@@ -178,7 +185,7 @@ export class Stage {
     this.timeline.setTime(time);
     this.#nameAdding();
     byId("clock").textContent = clock(time);
-    byId("length").textContent = ` / ${clock(this.timeline.duration)}`;
+    byId("length").textContent = this.timeline.known ? ` / ${clock(this.timeline.duration)}` : "";
     const { spans } = this.editor;
     const now = spans.filter((item) => item.end <= time + 1e-3).length;
     if (now === this.counted) return;
@@ -212,10 +219,16 @@ export class Stage {
     this.prompt.addExemplar(start, end);
   }
 
-  setMode(mode) {
+  #hint() {
+    byId("hint").textContent = this.result ? HINTS[this.timeline.mode] : UNCOUNTED;
+  }
+
+  /** Of a video that is not counted there is nothing to mark or correct, and what is made of it would be lost. */
+  setMode(wanted) {
+    const mode = this.result ? wanted : "watch";
     document.querySelector(`input[name=mode][value=${mode}]`).checked = true;
     this.timeline.setMode(mode);
-    byId("hint").textContent = HINTS[mode];
+    this.#hint();
     byId("correcting").hidden = mode !== "correct";
     byId("timeline-card").dataset.mode = mode;
   }

@@ -16,6 +16,7 @@ export class Timeline {
   constructor(root, callbacks) {
     this.callbacks = callbacks;
     this.duration = 1;
+    this.known = false;
     this.spans = [];
     this.exemplars = [];
     this.range = [0, 1];
@@ -64,8 +65,12 @@ export class Timeline {
 
   // what others call
 
+  /** density: null until there is one. duration: null until it is known: then there is nothing to move through. */
   setDensity(density, duration) {
-    this.duration = Math.max(duration, 0.1);
+    this.known = duration !== null;
+    this.duration = Math.max(duration ?? 1, 0.1);
+    this.inner.classList.toggle("uncounted", !density);
+    this.inner.classList.toggle("unknown", !this.known);
     this.curve.setAttribute("d", density ? curvePath(density, this.duration) : "");
     this.scale.textContent = density ? scaleText(density) : "";
     this.#fit();
@@ -226,7 +231,7 @@ export class Timeline {
   }
 
   #fit() {
-    const { marks, digits } = ticks(this.duration, this.inner.clientWidth || 600);
+    const { marks, digits } = this.known ? ticks(this.duration, this.inner.clientWidth || 600) : { marks: [] };
     this.ruler.replaceChildren(
       ...marks.map((time) => {
         const tick = element("span", { class: "tl-tick" }, clock(time, digits));

@@ -12,7 +12,7 @@ function setState(state) {
   for (const [id, wanted] of [["verdict-busy", "counting"], ["verdict-failed", "failed"], ["verdict-done", "done"]]) {
     byId(id).hidden = state !== wanted;
   }
-  for (const id of ["panels", "recount"]) byId(id).hidden = state !== "done";
+  for (const id of ["panels", "modes", "recount"]) byId(id).hidden = state !== "done";
   for (const id of ["screen", "timeline-card"]) byId(id).hidden = state === "failed";
 }
 
@@ -64,9 +64,12 @@ export function showTotal(count, result, corrected) {
   byId("total-unit").textContent = count === 0 ? "no repetitions" : repetitions(count);
   byId("by-hand").hidden = !corrected;
   byId("by-hand").textContent = `${count === result.count ? "Labelled" : "Corrected"} by you. The model counted ${result.count}.`;
-  byId("confidence-box").hidden = corrected;
+  const known = (result.confidence_kind ?? "probability") === "probability";
+  byId("confidence-box").hidden = corrected || !known;
   byId("unsure").hidden = corrected || !result.unsure;
-  byId("unsure").replaceChildren(element("b", {}, "Not sure. "), advice(result));
+  byId("unsure").replaceChildren(
+    element("b", {}, "Not sure. "), known ? "" : "This model cannot say how sure it is. ", advice(result),
+  );
   showConfidence(result);
 }
 
@@ -79,17 +82,13 @@ function advice({ count, exemplars, range: [first, last] }) {
     : "Look at it, or mark one repetition and recount.";
 }
 
-function showConfidence({ confidence, confidence_kind: kind, unsure }) {
-  const known = (kind ?? "probability") === "probability";
+function showConfidence({ confidence, unsure }) {
   const gauge = byId("confidence");
-  gauge.hidden = !known;
   gauge.setAttribute("aria-valuenow", confidence.toFixed(2));
   gauge.setAttribute("aria-valuetext", percent(confidence));
   gauge.firstElementChild.style.width = percent(confidence).replace(" ", "");
   gauge.classList.toggle("low", unsure);
-  byId("confidence-text").textContent = known
-    ? `${percent(confidence)} sure, give or take one`
-    : "This model cannot say how sure it is";
+  byId("confidence-text").textContent = `${percent(confidence)} sure, give or take one`;
 }
 
 /** Both numbers where a motion alternates; a click takes the other one, and once one was chosen there is a way back.
@@ -112,6 +111,7 @@ export function showTempo(spans) {
   const lengths = spans.map((item) => item.end - item.start);
   const longest = Math.max(...lengths, 0.01);
   byId("tempo").hidden = lengths.length < 2 || lengths.length > 120;
+  byId("tempo-bars").style.gap = `${Math.min(3, 60 / lengths.length)}px`;
   byId("tempo-bars").setAttribute("aria-label", `Seconds for each repetition: ${lengths.map((l) => l.toFixed(1)).join(", ")}`);
   byId("tempo-bars").replaceChildren(
     ...lengths.map((length, index) => {
