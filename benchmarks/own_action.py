@@ -22,7 +22,7 @@ from typing import Any
 
 import escounts
 from escounts.density import pseudo_spans
-from escounts.training.own_action import LabelledVideo, Score, learn_action
+from escounts.training.own_action import FEWEST, LabelledVideo, Score, learn_action
 
 HERE = Path(__file__).resolve().parent
 GROUPS = {
@@ -48,10 +48,14 @@ def main() -> None:
     for group in options.groups:
         clips = labelled(options.clips, group)
         for half in options.halves:
-            rows.append(measure(group, clips[half::2][: options.most], clips[1 - half :: 2][: options.most]))
+            learnt, others = clips[half::2][: options.most], clips[1 - half :: 2][: options.most]
+            if len(learnt) < FEWEST:
+                print(f"{group}, half {half}: {len(learnt)} clips are too few to learn from", flush=True)
+                continue
+            rows.append(measure(group, learnt, others))
             print(line(rows[-1]), flush=True)
-    options.out.parent.mkdir(exist_ok=True)
-    options.out.write_text(json.dumps(rows, indent=1) + "\n")
+            options.out.parent.mkdir(exist_ok=True)
+            options.out.write_text(json.dumps(rows, indent=1) + "\n")
 
 
 def labelled(folder: Path, group: str) -> list[LabelledVideo]:
@@ -103,7 +107,7 @@ def measure(group: str, learnt: list[LabelledVideo], others: list[LabelledVideo]
 
 
 HEADER = (
-    "| clips | learnt from: before | left out | fitted | other clips: before | after | helped | CPU seconds |\n"
+    "| clips | learnt from: before | left out | fitted | other clips: before | after | helped | CPU, wall seconds |\n"
     "|---|---|---|---|---|---|---|---|"
 )
 
@@ -123,7 +127,7 @@ def line(row: dict[str, Any]) -> str:
         score(row["others_before"], others),
         score(row["others_after"], others),
         "yes" if row["report"]["helped"] else "no, old model kept",
-        f"{row['cpu_s']:.0f}",
+        f"{row['cpu_s']:.0f}, {row['wall_s']:.0f}",
     ]
     return "| " + " | ".join(cells) + " |"
 

@@ -6,12 +6,13 @@ import csv
 import io
 import json
 import zipfile
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from acting import choose, drag, open_card, set_mode, shown, spans
+from acting import choose, drag, length, open_card, set_mode, shown, spans, time_now
 from playwright.sync_api import Browser, Page, expect
-from serving import Client, Command
+from serving import Client, Command, eventually
 
 
 def drag_by(page: Page, x: float, y: float, by: float) -> None:
@@ -92,6 +93,57 @@ def test_cycles_are_split_into_sides_and_labels_never_overlap(page: Page, sample
     assert len(spans(page)) == len(moved)
     page.click("#save-labels")
     expect(page.locator("#labels-state")).to_have_text(f"Saved: {len(moved)}")
+
+
+def cleared(page: Page, sample: Path) -> float:
+    """The sample, counted, in Correct, without repetitions; how long it lasts."""
+    choose(page, sample)
+    set_mode(page, "correct")
+    page.locator(".region.rep").first.click()
+    for _ in spans(page):
+        page.keyboard.press("Delete")
+    assert spans(page) == []
+    return length(page)
+
+
+def test_repetitions_are_marked_from_nothing_and_what_is_said_is_said_of_them(page: Page, sample: Path) -> None:
+    seconds = cleared(page, sample)
+    track = page.locator(".tl-track").bounding_box()
+    assert track is not None
+    borders = [0.2, 0.3, 0.4, 0.5, 0.6]
+    for start, end in pairwise(borders):  # a hand does not begin on the border, where it would take hold of that
+        drag(page, start + 4 / track["width"], end)
+    marked = spans(page)
+    assert len(marked) == 4
+    for (_, end), (start, _) in pairwise(marked):
+        assert start == pytest.approx(end, abs=1e-4), "the next begins where one ends"
+    facts = page.inner_text("#facts")
+    assert f"{0.1 * seconds:.2f} s" in facts and "where you put it" in facts, "not what the model's take"
+    page.click("#save-labels")
+    expect(page.locator("#labels-state")).to_have_text("Saved: 4")
+    page.click("#revert")
+    expect(page.locator("#facts")).to_contain_text("at any point of the motion")
+
+
+def test_repetitions_are_marked_along_while_it_plays(page: Page, sample: Path) -> None:
+    seconds = cleared(page, sample)
+    page.select_option("#speed", "0.5")
+    page.locator(".tl-ruler").click(position={"x": 60, "y": 6})
+    page.click("#play")
+    pressed: list[float] = []
+    for _ in range(4):
+        pressed.append(time_now(page))
+        page.keyboard.press("a")
+        eventually(lambda: time_now(page) > pressed[-1] + 0.6)
+    assert page.evaluate("document.getElementById('player').paused") is False, "it plays on"
+    page.keyboard.press(" ")
+    marked = spans(page)
+    assert len(marked) == 4
+    expect(page.locator("#looping")).to_be_hidden()
+    for (start, _), at in zip(marked, pressed, strict=True):
+        assert start * seconds == pytest.approx(at, abs=0.35)
+    for (_, end), (start, _) in pairwise(marked):
+        assert start == pytest.approx(end, abs=1e-4), "one ends where the next begins"
 
 
 def test_a_span_is_corrected_by_keyboard_alone(page: Page, sample: Path) -> None:

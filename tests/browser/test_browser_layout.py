@@ -68,7 +68,8 @@ CUT = """() => [...document.querySelectorAll("body *")].filter((node) => {
   const box = node.getBoundingClientRect();
   if (!node.checkVisibility() || box.width < 2 || !node.textContent.trim()) return false;
   const clips = getComputedStyle(node).overflowX !== "visible" && node.id !== "timeline";
-  return (clips && node.scrollWidth > node.clientWidth + 1) || (box.left < -1 && box.right > 0) || box.right > innerWidth + 1;
+  const outside = (box.left < -1 && box.right > 0) || box.right > innerWidth + 1;
+  return outside || (clips && node.scrollWidth > node.clientWidth + 1);
 }).map((node) => `${node.id || node.className}: ${node.textContent.trim().slice(0, 60)}`)"""
 """Words that are not shown to their end."""
 

@@ -174,6 +174,7 @@ async function begin() {
     seek: (by) => stage.seekBy(by),
     jump: (direction) => stage.jump(direction),
     recount: () => stage.prompt.recount(),
+    add: () => stage.timeline.mode === "correct" && stage.addHere(),
     undo: () => stage.editor.undo(),
     remove: () => stage.timeline.mode === "correct" && stage.editor.deleteChosen(),
     mark: () => stage.markHere(),

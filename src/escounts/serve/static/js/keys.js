@@ -19,6 +19,7 @@ export function setUpKeys(act) {
     else if (event.key === "n") run(event, () => act.jump(1));
     else if (event.key === "p") run(event, () => act.jump(-1));
     else if (event.key === "e") run(event, act.mark);
+    else if (event.key === "a") run(event, act.add);
     else if (event.key === "r") run(event, act.recount);
     else if (event.key === "Delete") run(event, act.remove);
     else if (event.key === "Escape") run(event, act.letGo);

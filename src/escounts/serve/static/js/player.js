@@ -45,6 +45,10 @@ export class Player {
     return this.playable ? this.next ?? this.video.currentTime : this.fallbackTime;
   }
 
+  get playing() {
+    return !this.video.paused;
+  }
+
   load(address) {
     this.preview = null;
     this.failed = this.playable = this.resume = false;

@@ -8,7 +8,7 @@ import { Player } from "./player.js";
 import { Prompt } from "./prompt.js";
 import { Timeline } from "./timeline.js";
 import {
-  showBusy, showHypotheses, showKept, showNothing, showProblem, showRecounting, showResult, showTempo, showTotal,
+  showBusy, showDone, showFacts, showHypotheses, showKept, showNothing, showProblem, showRecounting, showTempo, showTotal,
 } from "./verdict.js";
 
 const ACTIVE = new Set(["queued", "running"]);
@@ -138,7 +138,7 @@ export class Stage {
     this.job = job;
     this.result = result;
     video.duration = result.duration;
-    showResult(result);
+    showDone();
     this.#hint();
     this.timeline.setDensity(result.density, result.duration);
     if (recount) this.editor.recounted(job.id, result.repetitions);
@@ -178,6 +178,7 @@ export class Stage {
     showTempo(this.editor.spans);
     if (!this.result) return;
     showTotal(this.editor.spans.length, this.result, this.editor.corrected);
+    showFacts(this.editor.spans, this.result, this.editor.corrected);
     showWhoseWord({ saved: this.editor.saved, dirty: this.editor.dirty, count: this.result.count });
   }
 
@@ -233,16 +234,21 @@ export class Stage {
     byId("timeline-card").dataset.mode = mode;
   }
 
-  /** Inside a repetition it is split in two; a small empty place becomes one, in a large one a new one begins. */
+  /** Inside a repetition it is split in two; a small empty place becomes one, in a large one a new one begins. While it
+   *  plays it plays on, so that one can mark along. */
   addHere() {
-    const { time } = this.player;
+    const { time, playing } = this.player;
     const whole = this.timeline.splittable(time);
     if (whole) {
-      this.timeline.splitSpan(whole, time);
+      this.timeline.splitSpan(whole, time, !playing);
       return;
     }
     const lengths = this.editor.spans.map((item) => item.end - item.start).sort((a, b) => a - b);
     const length = Math.min(lengths[Math.floor(lengths.length / 2)] ?? 1, this.timeline.duration);
+    if (playing) {
+      this.timeline.beginSpan(time, length);
+      return;
+    }
     const [low, high] = this.timeline.emptyAround(time);
     const small = high - low < MUCH_ROOM * length;
     const start = small ? low : Math.min(time, high - length);

@@ -11,6 +11,7 @@ import { SHORTEST, setUpGestures } from "./gestures.js";
 import { alignedSpans } from "./phase.js";
 
 const NUDGE = 0.05;
+const SNAP_PIXELS = 8;
 
 export class Timeline {
   constructor(root, callbacks) {
@@ -152,13 +153,22 @@ export class Timeline {
     this.commit(this.spans.filter((_, i) => i !== index), null);
   }
 
-  /** A repetition in the empty place around the time `at`, cut where others begin and end; false where there is none. */
+  /** A repetition in the empty place around the time `at`, cut where others begin and end; false where there is none.
+   *  A hand's breadth from a neighbour it touches it: one ends where the next begins. */
   addSpan(start, end, at = start) {
     const [low, high] = this.emptyAround(at);
-    const added = { start: Math.max(start, low), end: Math.min(end, high) };
+    const near = (SNAP_PIXELS / (this.inner.clientWidth || 600)) * this.duration;
+    const added = { start: start < low + near ? low : start, end: end > high - near ? high : end };
     if (added.end - added.start < SHORTEST) return false;
     this.commit([...this.spans, added], added);
     return true;
+  }
+
+  /** One begins now, while the video plays on: the one before ends here if it ended less than a repetition ago. */
+  beginSpan(time, length) {
+    const [low, high] = this.emptyAround(time);
+    const spans = this.spans.map((item) => (item.end === low && time - low < length ? { ...item, end: time } : item));
+    if (high - time >= SHORTEST) this.commit([...spans, { start: time, end: Math.min(time + length, high) }], null);
   }
 
   /** From the repetition before a time to the one after it. */
@@ -173,9 +183,10 @@ export class Timeline {
     return this.spans.find(({ start, end }) => time - start >= SHORTEST && end - time >= SHORTEST);
   }
 
-  splitSpan(item, time) {
+  splitSpan(item, time, choose = true) {
     const second = { start: time, end: item.end };
-    this.commit([...this.spans.filter((other) => other !== item), { start: item.start, end: time }, second], second);
+    const halves = [{ start: item.start, end: time }, second];
+    this.commit([...this.spans.filter((other) => other !== item), ...halves], choose ? second : null);
   }
 
   commit(spans, changed) {

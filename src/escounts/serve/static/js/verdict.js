@@ -4,6 +4,7 @@ import { api } from "./api.js";
 import { byId, clock, day, element, left, percent, repetitions, toast } from "./format.js";
 
 const LIVE = 0.15; // as escounts.results has it: what is less probable is not spoken of
+const BEGINS = { arbitrary: "at any point of the motion", exemplar: "as in your example", corrected: "where you put it" };
 const UNITS = { cycle: "both sides as one", side: "left and right each" };
 
 /** The workspace is in one of these at a time: "counting", "failed", "done". */
@@ -43,15 +44,19 @@ export function showRecounting(text) {
   byId("workspace").classList.toggle("recounting", busy);
 }
 
-export function showResult(result) {
+export function showDone() {
   setState("done");
+}
+
+/** Of the repetitions on screen: the model's, or (corrected) the person's. */
+export function showFacts(spans, result, corrected) {
   const [start, end] = result.range;
-  const lengths = result.repetitions.map((item) => item.end - item.start).sort((a, b) => a - b);
+  const lengths = spans.map((item) => item.end - item.start).sort((a, b) => a - b);
   const part = start > 0.01 || end < result.duration - 0.06;
   const facts = [
     ...(part ? [["Counted", `${clock(start)}–${clock(end)}`]] : []),
     ["One takes", lengths.length ? `${lengths[Math.floor(lengths.length / 2)].toFixed(2)} s` : "–"],
-    ["Begins", { exemplar: "as in your example", corrected: "where you put it" }[result.phase] ?? "at any point of the motion"],
+    ["Begins", BEGINS[corrected ? "corrected" : result.phase] ?? BEGINS.arbitrary],
     ["Model", result.model],
   ];
   byId("facts").replaceChildren(...facts.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)]));
