@@ -97,8 +97,9 @@ def test_on_a_phone_no_word_is_cut_off(
         page.click("#save-labels")
         expect(page.locator("#labels-state")).to_contain_text("Saved")
         whole("saved")
-        save, mode = page.locator("#save-labels").bounding_box(), page.locator("#modes").bounding_box()
-        assert save is not None and mode is not None and abs(save["y"] - mode["y"]) < 12, "Save stays beside Correct"
+        save, modes = page.locator("#save-labels").bounding_box(), page.locator("#modes").bounding_box()
+        assert save is not None and modes is not None
+        assert abs(save["y"] - modes["y"]) < 12, "Save stays beside Correct"
         assert page.locator(".transport").evaluate("(node) => node.clientHeight") <= lines + 30
         handle, box = page.locator(".tl-handle.end").bounding_box(), page.locator(".timeline").bounding_box()
         assert handle is not None and box is not None
