@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from movies import bouncing, levels, write_movie
 from torch import Tensor
 
 from escounts.batching.processes import TaskError, divided
-from escounts.datasets import encoding
+from escounts.datasets import encoding, encoding_plan
 from escounts.datasets.annotations import Dataset, VideoAnnotation, assemble
 from escounts.datasets.encoders import open_encoder
 from escounts.datasets.encoding import disk_need, encode_dataset, encode_video, layout_for, spread
@@ -63,7 +64,7 @@ def test_the_time_it_takes_is_measured_on_the_first_seconds(ramp: Path, monkeypa
     ]
     plan = EncodingPlan(assemble("folder", videos, {"train": 2}), ramp.parent, encoder, layout, ramp, None)
     clock = iter([10.0, 13.0])
-    monkeypatch.setattr("time.perf_counter", lambda: next(clock))
+    monkeypatch.setattr(encoding_plan, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
     # 3 s for the three windows of one offset; 10 windows of four offsets for each video, and two exemplars.
     assert plan.seconds() == pytest.approx(3.0 / 3 * (10 + 12))
     assert replace(plan, videos=ramp.parent / "nowhere").seconds() is None
