@@ -39,7 +39,7 @@ from escounts.zoo.own_models import TAUGHT
 FEWEST = 3
 """Labelled videos: with fewer, one cannot be left out and an action still be seen twice."""
 GAIN = 2 / 3
-"""Of the error before, what may be left on videos left out: it is the least of many recipes', so a little is chance."""
+"""What may remain of the error on videos left out: the least of many recipes' is taken, so a small gain is chance."""
 STEPS = 40
 EVERY = 4
 """Steps between checkpoints."""
@@ -334,7 +334,9 @@ def _report(
             else "it still counts the videos it learnt from wrong"
         )
         little = " beyond chance" if fits and score_after.error < score_before.error else ""
-        message = f"it did not help{little}: {why}, so the old model is kept. Check the labels, or label more of this action"
+        message = (
+            f"it did not help{little}: {why}, so the old model is kept. Check labels, or label more of this action"
+        )
     rows = zip(videos, before, after, fitted, strict=True)
     outcomes = tuple(VideoOutcome(v.name, v.count, int(b), int(a), int(f)) for v, b, a, f in rows)
     return ActionReport(helped, message, score_before, score_after, outcomes)
