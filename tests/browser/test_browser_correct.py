@@ -10,8 +10,8 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from acting import choose, drag, length, open_card, set_mode, shown, spans, time_now
-from playwright.sync_api import Browser, Page, expect
+from acting import choose, drag, length, mark, open_card, set_mode, shown, spans, time_now
+from playwright.sync_api import Browser, Page, Route, expect
 from serving import Client, Command, eventually
 
 
@@ -197,6 +197,37 @@ def test_labels_are_saved_found_again_and_exported(page: Page, client: Client, s
     page.set_input_files("#import", str(wrong))
     expect(page.locator("#toasts")).to_contain_text("wrong.json is not JSON")
     assert len(spans(page)) == 2
+
+
+def test_labels_saved_during_a_recount_belong_to_the_spans_on_screen(
+    page: Page, client: Client, sample: Path
+) -> None:
+    choose(page, sample)
+    (video,) = client.get("/api/videos").json()
+    counted = len(spans(page))
+    left, right = spans(page)[1]
+    mark(page, left, right)
+    held: list[Route] = []
+    page.route(
+        "**/api/jobs", lambda route: held.append(route) if route.request.method == "POST" else route.continue_()
+    )
+    page.click("#recount")
+    expect(page.locator("#verdict-done")).to_have_attribute("aria-busy", "true")
+    set_mode(page, "correct")
+    page.locator(".region.rep").first.focus()
+    page.keyboard.press("Delete")
+    page.click("#save-labels")
+    expect(page.locator("#labels-state")).to_have_text(f"Saved: {counted - 1}")
+    saved = client.get(f"/api/videos/{video['id']}/labels").json()
+    assert (saved["job"], len(saved["spans"])) == (video["job"]["id"], counted - 1)
+    held[0].continue_()
+    expect(page.locator("#verdict-done")).to_have_attribute("aria-busy", "false")
+    assert client.get(f"/api/videos/{video['id']}/labels").json() == saved, "a recount takes no labels away"
+    page.click("#save-labels")
+    expect(page.locator("#labels-state")).to_have_text(f"Saved: {len(spans(page))}")
+    (video,) = client.get("/api/videos").json()
+    again = client.get(f"/api/videos/{video['id']}/labels").json()
+    assert again["job"] == video["job"]["id"] != saved["job"], "now they are of the recount"
 
 
 def test_labels_go_to_other_tools_and_come_back(page: Page, client: Client, sample: Path, tmp_path: Path) -> None:

@@ -153,6 +153,23 @@ def test_how_sure_it_is(page: Page, sample: Path, unsure: bool, confidence: floa
         expect(page.locator("#unsure")).to_contain_text("Not sure. Look at it, or mark one repetition and recount.")
 
 
+def test_an_example_of_most_of_the_video_is_said_to_be_the_reason(page: Page, sample: Path) -> None:
+    example = {"start": 0.2, "end": 18.0, "video": None}
+    answer_with(page, confidence_kind="probability", confidence=0.5, unsure=True, exemplars=[example])
+    choose(page, sample)
+    expect(page.locator("#unsure")).to_contain_text("most of what was counted. Mark one repetition only.")
+
+
+def test_a_hundred_repetitions_stay_inside_their_card(page: Page, sample: Path) -> None:
+    many = [{"start": 0.18 * i, "end": 0.18 * (i + 1)} for i in range(100)]
+    answer_with(page, count=100, repetitions=many)
+    choose(page, sample)
+    expect(page.locator("#tempo-bars span")).to_have_count(100)
+    bars, card = page.locator("#tempo-bars span").last.bounding_box(), page.locator("#verdict").bounding_box()
+    assert bars is not None and card is not None
+    assert bars["x"] + bars["width"] <= card["x"] + card["width"] - 17, "not past its padding"
+
+
 def test_agreement_is_not_called_sure(page: Page, client: Client, sample: Path) -> None:
     choose(page, sample)
     (video,) = client.get("/api/videos").json()
