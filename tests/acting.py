@@ -13,6 +13,8 @@ from serving import eventually
 # Milliseconds for everything that is waited for: a slow machine that others use is not a fault of the page.
 PATIENCE = 180_000
 expect.set_options(timeout=PATIENCE)
+TOOK = re.compile(r"^in \d")
+"""How long a recount took; the plain words would be found in "waiting", too."""
 
 
 class opened:
@@ -95,7 +97,7 @@ def recount(page: Page) -> int:
     """Press Recount and wait for the time it took to be stated."""
     page.evaluate("document.getElementById('recount-time').textContent = ''")
     page.click("#recount")
-    expect(page.locator("#recount-time")).to_contain_text("in ")
+    expect(page.locator("#recount-time")).to_have_text(TOOK)
     return shown(page)
 
 

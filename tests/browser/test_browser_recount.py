@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from acting import choose, heard, mark, open_card, opened, recount, shown, spans
+from acting import TOOK, choose, heard, mark, open_card, opened, recount, shown, spans
 from playwright.sync_api import Browser, Page, Route, expect
 from serving import Client, eventually
 
@@ -75,6 +75,29 @@ def test_a_recount_that_takes_long_says_how_far_it_is(page: Page, sample: Path) 
     assert "37 %" in page.evaluate("window.said")
 
 
+def test_what_is_marked_during_a_recount_stays(page: Page, sample: Path) -> None:
+    choose(page, sample)
+    edges = spans(page)
+    mark(page, *edges[1])
+    held: list[Route] = []
+    page.route(
+        "**/api/jobs", lambda route: held.append(route) if route.request.method == "POST" else route.continue_()
+    )
+    page.click("#recount")
+    expect(page.locator("#verdict-done")).to_have_attribute("aria-busy", "true")
+    mark(page, *edges[3])
+    expect(page.locator(".exemplar-chip")).to_have_count(2)
+    held[0].continue_()
+    expect(page.locator("#recount-time")).to_have_text(TOOK)
+    expect(page.locator(".exemplar-chip")).to_have_count(2)
+    expect(page.locator("#history button[aria-pressed=true]")).to_contain_text("1 example")
+    page.unroute("**/api/jobs")
+    recount(page)
+    expect(page.locator("#history button[aria-pressed=true]")).to_contain_text("2 examples")
+    page.locator("#history button", has_text="no example").click()
+    expect(page.locator(".exemplar-chip")).to_have_count(0)
+
+
 def test_a_recount_of_one_video_leaves_the_others_alone(
     browser: Browser, running: tuple[str, Service], client: Client, sample: Path, other_clip: Path
 ) -> None:
@@ -115,7 +138,7 @@ def test_a_recount_of_one_video_leaves_the_others_alone(
         expect(page.locator("#recount-time")).to_have_text("38 %")
         held.clear()
         held.append("nobody")
-        expect(page.locator("#recount-time")).to_contain_text("in ")
+        expect(page.locator("#recount-time")).to_have_text(TOOK)
         expect(page.locator("#recount")).to_be_enabled()
         assert 503 in polls
         visit.problems[:] = [problem for problem in visit.problems if "503" not in problem]
@@ -141,7 +164,7 @@ def test_the_repetition_under_the_playhead_is_the_example(page: Page, sample: Pa
     page.keyboard.press("e")
     expect(page.locator(".exemplar-chip")).to_have_count(1)
     page.keyboard.press("r")
-    expect(page.locator("#recount-time")).to_contain_text("in ")
+    expect(page.locator("#recount-time")).to_have_text(TOOK)
 
 
 def test_an_exemplar_is_borrowed_from_another_video(

@@ -20,6 +20,7 @@ export class Prompt {
     this.duration = 0;
     this.exemplars = [];
     this.range = [0, 0];
+    this.asked = null; // exemplars and range that the recount of the open video was given
     this.names = new Map();
     this.counting = new Map(); // videos with a recount under way → how far it is, in words
     this.onShow = onShow;
@@ -29,13 +30,14 @@ export class Prompt {
     for (const id of ["range-start", "range-end"]) byId(id).onchange = () => this.#typed();
   }
 
-  /** Shows what a job was asked for. */
+  /** Shows what a job was asked for; what was marked while it was counted stays. */
   open(video, duration, job) {
+    const kept = video === this.video ? this.asked : null;
     this.video = video;
     this.duration = duration;
     this.#showRecount();
-    this.setExemplars(job.exemplars);
-    this.setRange(job.start ?? 0, Math.min(job.end ?? duration, duration));
+    if (!kept || this.exemplars === kept.exemplars) this.setExemplars(job.exemplars);
+    if (!kept || this.range === kept.range) this.setRange(job.start ?? 0, Math.min(job.end ?? duration, duration));
   }
 
   setExemplars(exemplars) {
@@ -122,6 +124,8 @@ export class Prompt {
     const began = performance.now();
     let took = "";
     this.#counts(video, "");
+    const asked = { exemplars: this.exemplars, range: this.range };
+    this.asked = asked;
     try {
       const job = await this.followed(await api.count(video, request));
       const seconds = (performance.now() - began) / 1000;
@@ -130,6 +134,7 @@ export class Prompt {
     } catch (error) {
       toast(error.message);
     } finally {
+      if (this.asked === asked) this.asked = null;
       this.counting.delete(video);
       if (video === this.video) this.#showRecount(took);
     }
