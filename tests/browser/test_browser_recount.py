@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from acting import TOOK, choose, heard, mark, open_card, opened, recount, shown, spans
+from acting import TOOK, choose, heard, mark, open_card, opened, recount, set_mode, shown, spans
 from playwright.sync_api import Browser, Page, Route, expect
 from serving import Client, eventually
 
@@ -191,6 +191,26 @@ def test_an_exemplar_is_borrowed_from_another_video(
     (borrowed,) = job["exemplars"]
     assert borrowed["video"] == lender["id"]
     assert borrowed["start"] == pytest.approx(fourth["start"], abs=0.002), "the one that was chosen"
+
+
+def test_of_a_labelled_video_the_persons_repetitions_are_lent(
+    page: Page, client: Client, sample: Path, other_clip: Path
+) -> None:
+    choose(page, sample, other_clip)
+    open_card(page, other_clip.name)
+    set_mode(page, "correct")
+    counted = len(spans(page))
+    page.locator(".region.rep").first.focus()
+    page.keyboard.press("Delete")
+    page.click("#save-labels")
+    expect(page.locator("#labels-state")).to_have_text(f"Saved: {counted - 1}")
+    lender = next(v for v in client.get("/api/videos").json() if v["name"] == other_clip.name)
+    first = client.get(f"/api/videos/{lender['id']}/labels").json()["spans"][0]
+    open_card(page, sample.name)
+    page.select_option("#other", label=other_clip.name)
+    options = page.locator("#borrow-dialog").get_by_role("option")
+    expect(options).to_have_count(counted - 1)
+    expect(options.first).to_contain_text(f"{first['start']:.1f}–{first['end']:.1f} s")
 
 
 def test_the_range_is_dragged_typed_and_reset(page: Page, client: Client, sample: Path) -> None:

@@ -3,11 +3,10 @@
 import { api } from "./api.js";
 import { byId, element, span } from "./format.js";
 
-/** Opens the dialog on a counted video's job. Answers with { start, end }, or null when it is closed. */
-export function chooseRepetition(job) {
+/** Opens the dialog on a video and its repetitions. Answers with { start, end }, or null when it is closed. */
+export function chooseRepetition(video, repetitions) {
   const dialog = byId("borrow-dialog");
   const view = byId("borrow-video");
-  const { repetitions } = job.result;
   let chosen = 0;
 
   const show = (index) => {
@@ -38,14 +37,14 @@ export function chooseRepetition(job) {
   view.onerror = () => {
     if (copied || !view.getAttribute("src")) return;
     copied = true;
-    view.src = api.previewAddress(job.video);
+    view.src = api.previewAddress(video);
   };
   view.onloadedmetadata = () => {
     show(chosen);
     view.play().catch(() => {});
   };
   byId("borrow-spans").replaceChildren(...repetitions.map(option));
-  view.src = api.fileAddress(job.video);
+  view.src = api.fileAddress(video);
   show(clearest(repetitions));
   dialog.returnValue = "";
   dialog.showModal();

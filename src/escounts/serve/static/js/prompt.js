@@ -22,6 +22,7 @@ export class Prompt {
     this.range = [0, 0];
     this.asked = null; // exemplars and range that the recount of the open video was given
     this.names = new Map();
+    this.labelled = new Set(); // of these videos a person's repetitions are offered, not the model's
     this.counting = new Map(); // videos with a recount under way → how far it is, in words
     this.onShow = onShow;
     byId("recount").onclick = () => this.recount();
@@ -88,7 +89,9 @@ export class Prompt {
   /** Other counted videos, one of whose repetitions can be borrowed as an example. */
   offer(videos) {
     this.names = new Map(videos.map((video) => [video.id, video.name]));
-    const usable = videos.filter((video) => video.id !== this.video && video.job?.state === "done" && video.job.count > 0);
+    this.labelled = new Set(videos.filter((video) => video.labelled).map((video) => video.id));
+    const found = (video) => (video.labelled_count ?? video.job.count) > 0;
+    const usable = videos.filter((video) => video.id !== this.video && video.job?.state === "done" && found(video));
     byId("other").replaceChildren(
       element("option", { value: "" }, usable.length ? "Choose…" : "No other counted video"),
       ...usable.map((video) => element("option", { value: video.job.id }, video.name)),
@@ -103,7 +106,8 @@ export class Prompt {
     try {
       const job = await api.job(jobId);
       const { video } = this;
-      const chosen = await chooseRepetition(job);
+      const labels = this.labelled.has(job.video) ? await api.labels(job.video) : null;
+      const chosen = await chooseRepetition(job.video, labels?.spans ?? job.result.repetitions);
       if (!chosen || video !== this.video) return;
       this.setExemplars([...this.exemplars, { start: rounded(chosen.start), end: rounded(chosen.end), video: job.video }]);
     } catch (error) {
