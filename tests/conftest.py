@@ -18,6 +18,25 @@ torch.set_num_threads(1)
 REPOSITORY = Path(__file__).resolve().parents[1]
 
 
+LONG = ("zoo", "batching", "evaluation", "browser", "serve", "faults", "fuzz", "cli", "training", "nn", "tests")
+"""Folders with the longest files. They begin, so that no core is left with a long file at the end: pytest-xdist gives
+out whole files, and by itself those with the most tests first, whatever they take."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.option.loadscopereorder = False
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    def rank(item: pytest.Item) -> int:
+        within = item.path.relative_to(REPOSITORY / "tests").parts[0]
+        folder = within if (REPOSITORY / "tests" / within).is_dir() else "tests"
+        return LONG.index(folder) if folder in LONG else len(LONG)
+
+    ranks = {path: rank(item) for path, item in {item.path: item for item in items}.items()}
+    items.sort(key=lambda item: ranks[item.path])
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """The folder of shared material beside the checkout; tests that need it skip where it is absent."""

@@ -17,6 +17,7 @@ from typing import Any
 
 import httpx
 import uvicorn
+from warm_processes import warm_processes
 
 from escounts.serve.app import Service, create_app
 from escounts.serve.limits import server_config
@@ -83,7 +84,8 @@ class Client(httpx.Client):
 def service_running(data: Path, **options: Any) -> Iterator[tuple[str, Service]]:
     """The application in a thread of this process; yields its address and its insides."""
     settings = Settings(data=data, **{"model": "spectral", "devices": ("cpu",), "worker_threads": 1, **options})
-    app = create_app(settings)
+    with warm_processes():  # the pool of workers keeps what it is given here
+        app = create_app(settings)
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
     server = uvicorn.Server(server_config(app, settings, timeout_graceful_shutdown=1))
@@ -91,7 +93,8 @@ def service_running(data: Path, **options: Any) -> Iterator[tuple[str, Service]]
     thread.start()
     eventually(lambda: server.started)
     try:
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}", app.state.service
+        with warm_processes():
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}", app.state.service
     finally:
         app.state.service.hub.close()
         app.state.service.live.stop()

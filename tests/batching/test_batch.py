@@ -19,6 +19,7 @@ import pytest
 import torch
 from command import finish, spawn
 from movies import bouncing, levels, write_movie
+from warm_processes import warm_processes
 
 import escounts
 from escounts.batching import local, processes, read_ahead
@@ -32,6 +33,12 @@ from escounts.video import Video
 from escounts.zoo.checkpoint import save_network
 
 SPECTRAL = Settings(model="spectral", device="cpu", limit=60.0)
+
+
+@pytest.fixture(autouse=True)
+def warm() -> Iterator[None]:
+    with warm_processes():
+        yield
 
 
 @pytest.fixture

@@ -173,9 +173,9 @@ def test_a_session_ends_when_nothing_comes(
     state = ended(client, silent)
     assert state["state"] == "ended" and state["error"] == "no frames came for 0.3 s" and state["count"] == 1
     eventually(lambda: not running[1].live.find(silent).process.is_alive())
-    monkeypatch.setattr(live_sessions, "UNUSED", 5.0)
-    answer = client.post("/api/live", json={})
-    assert "no frames came" in ended(client, answer.json()["id"])["error"], "a camera that is never started"
+    unused = begun(client)
+    monkeypatch.setattr(live_sessions, "UNUSED", 0.3)
+    assert ended(client, unused)["error"] == "no frames came for 0.3 s", "a camera that is never started"
 
 
 @pytest.mark.usefixtures("quick")
