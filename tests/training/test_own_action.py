@@ -55,6 +55,15 @@ def test_labels_may_change_the_unit(taught: tuple[ActionReport, list[str]], side
     assert list(dict.fromkeys(stages)) == ["encoding", "checking", "training"]
 
 
+def test_a_head_in_the_unit_of_the_labels_is_tried(sides: list[LabelledVideo]) -> None:
+    """Learning alone finds the way in easy cases; the labels' unit is a start of its own where it fits better at once."""
+    model, head = own_action._rate_model("default", "cpu")
+    cycles = LabelledVideo(sides[0].name, sides[0].path, sides[0].count // 2, _pairs(sides[0]))
+    for video, units in ((sides[0], {1.0, 2.0}), (cycles, {1.0})):
+        encoded = own_action._EncodedLabels(model, [video], Video, lambda stage, share: None)
+        assert set(encoded.starts(head, encoded.rows(head))) == units
+
+
 def test_the_kept_model_counts_as_the_report_says_and_is_never_sure(
     taught: tuple[ActionReport, list[str]], sides: list[LabelledVideo]
 ) -> None:
