@@ -56,12 +56,33 @@ def test_labels_may_change_the_unit(taught: tuple[ActionReport, list[str]], side
 
 
 def test_a_head_in_the_unit_of_the_labels_is_tried(sides: list[LabelledVideo]) -> None:
-    """Learning alone finds the way in easy cases; the labels' unit is a start of its own where it fits better at once."""
+    """Learning alone finds the way in easy cases; the labels' unit is a start of its own where it fits at once."""
     model, head = own_action._rate_model("default", "cpu")
     cycles = LabelledVideo(sides[0].name, sides[0].path, sides[0].count // 2, _pairs(sides[0]))
     for video, units in ((sides[0], {1.0, 2.0}), (cycles, {1.0})):
-        encoded = own_action._EncodedLabels(model, [video], Video, lambda stage, share: None)
+        encoded = own_action._EncodedLabels(model, [video], Video, _silent)
         assert set(encoded.starts(head, encoded.rows(head))) == units
+
+
+def test_a_video_that_is_left_out_is_not_learnt_from(
+    sides: list[LabelledVideo], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, head = own_action._rate_model("default", "cpu")
+    both, second = (own_action._EncodedLabels(model, given, Video, _silent) for given in (sides[:2], sides[1:2]))
+    losses = [float(rows.loss(head, model.calibration)) for rows in (both.rows(head, 0), second.rows(head))]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-6)
+    assert float(both.rows(head).loss(head, model.calibration)) != pytest.approx(losses[0], rel=1e-6)
+    left_out: list[int | None] = []
+    rows = both.rows
+    monkeypatch.setattr(both, "rows", lambda head, without=None: (left_out.append(without), rows(head, without))[1])
+    monkeypatch.setattr(own_action, "STEPS", 0)
+    counts = own_action._leave_one_out(both, head, _silent)
+    assert [index for index in left_out if index is not None] == [0, 1], "each video once"
+    assert {len(counted) for counted in counts.values()} == {2}
+
+
+def _silent(stage: str, share: float) -> None:
+    """Progress that nobody follows."""
 
 
 def test_the_kept_model_counts_as_the_report_says_and_is_never_sure(
