@@ -74,7 +74,12 @@ def test_a_video_that_is_left_out_is_not_learnt_from(
     assert float(both.rows(head).loss(head, model.calibration)) != pytest.approx(losses[0], rel=1e-6)
     left_out: list[int | None] = []
     rows = both.rows
-    monkeypatch.setattr(both, "rows", lambda head, without=None: (left_out.append(without), rows(head, without))[1])
+
+    def remembered(head: RateHead, without: int | None = None) -> HeadRows:
+        left_out.append(without)
+        return rows(head, without)
+
+    monkeypatch.setattr(both, "rows", remembered)
     monkeypatch.setattr(own_action, "STEPS", 0)
     counts = own_action._leave_one_out(both, head, _silent)
     assert [index for index in left_out if index is not None] == [0, 1], "each video once"
