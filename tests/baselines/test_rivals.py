@@ -11,8 +11,7 @@ import torch
 from stores import store, video
 from torch import nn
 
-from escounts.baselines.repnet import RepNet, RepNetConfig, RepNetOutput
-from escounts.baselines.transrac import TransRAC, TransRACConfig
+from escounts.baselines.rival_heads import RepNet, RepNetConfig, RepNetOutput, TransRAC, TransRACConfig
 from escounts.datasets.tokens import TokenLayout
 from escounts.training.config import TrainConfig
 from escounts.training.objective import Objective, PeriodObjectiveConfig, Target

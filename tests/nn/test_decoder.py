@@ -19,7 +19,7 @@ from escounts.nn.attention import CrossBlock
 from escounts.nn.decoder import PAPER, RELEASED, Decoder, DecoderConfig, check_tokens
 from escounts.nn.heads import RateHeadConfig
 from escounts.nn.similarity import SimilarityConfig
-from escounts.zoo.released_keys import released_key
+from escounts.zoo.conversion import released_key
 
 SMALL = DecoderConfig(in_channels=12, channels=32, heads=4, grid=(4, 4), window=(4, 3, 3), latent_tokens=10)
 LITE = replace(

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from escounts.nn.decoder import RELEASED, Decoder
 from escounts.nn.positions import pool_grid, time_position
-from escounts.zoo.released_keys import released_key
+from escounts.zoo.conversion import released_key
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 FACTS = json.loads((GOLDEN / "official_decoder.json").read_text())

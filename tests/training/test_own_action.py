@@ -20,7 +20,7 @@ from escounts.training.head_tuning import FeatureEncoding, HeadRows, in_other_un
 from escounts.training.own_action import ActionReport, LabelledVideo, Score, learn_action, learn_folder
 from escounts.video import Video
 from escounts.zoo import store
-from escounts.zoo.own_models import own_model_path
+from escounts.zoo.catalogue import own_model_path
 
 COUNTS = (4, 5, 6)
 

@@ -21,8 +21,8 @@ from escounts.nn.lite import LITE_TINY
 from escounts.nn.network import Network
 from escounts.serve.training_api import _initial
 from escounts.zoo import catalogue
+from escounts.zoo.building import build_onnx_model
 from escounts.zoo.onnx_export import export_onnx
-from escounts.zoo.onnx_model import build_onnx_model
 
 
 @pytest.fixture(scope="module")

@@ -34,9 +34,8 @@ from escounts.nn.network import Network, NetworkConfig
 from escounts.results import CountResult
 from escounts.video import Frame, Video
 from escounts.zoo import catalogue
-from escounts.zoo.building import build_model
+from escounts.zoo.building import OnnxDecoder, OnnxEncoder, build_model
 from escounts.zoo.onnx_graphs import DecoderGraph, EncoderGraph
-from escounts.zoo.onnx_model import OnnxDecoder, OnnxEncoder
 
 T = TypeVar("T")
 

@@ -16,7 +16,7 @@ from escounts.nn.device import choose_device
 from escounts.training.dataset_run import TrainOptions, train_dataset, train_folder
 from escounts.training.own_action import learn_folder
 from escounts.training.recipes import Recipe
-from escounts.zoo.own_models import own_model_path
+from escounts.zoo.catalogue import own_model_path
 
 if TYPE_CHECKING:
     from escounts.datasets.annotations import Problem

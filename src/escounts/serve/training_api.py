@@ -17,7 +17,7 @@ from escounts.serve.database import TrainingRow
 from escounts.serve.schemas import Identifier, Strict, Text
 from escounts.serve.trainings import Report, TrainingRefused, TrainingTask
 from escounts.zoo import catalogue, store
-from escounts.zoo.own_models import is_own_model, own_model_path
+from escounts.zoo.catalogue import is_own_model, own_model_path
 
 router = APIRouter(prefix="/api", tags=["teaching"], responses=USUAL_PROBLEMS)
 BUSY: dict[int | str, dict[str, Any]] = {409: PROBLEMS[409]}

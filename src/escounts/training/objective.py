@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from escounts.baselines.repnet import RepNetOutput
+from escounts.baselines.rival_heads import RepNetOutput
 from escounts.nn.heads import VIDEO_OUTPUTS, HeadOutput, RateHeadConfig, pool_video_logits
 
 INSIDE = 1e-4

@@ -33,8 +33,8 @@ from escounts.training.head_tuning import (
 )
 from escounts.video import Video
 from escounts.zoo import catalogue
+from escounts.zoo.catalogue import TAUGHT
 from escounts.zoo.checkpoint import save_network
-from escounts.zoo.own_models import TAUGHT
 
 FEWEST = 3
 """Labelled videos: with fewer, one cannot be left out and an action still be seen twice."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from escounts.baselines.repnet import RepNetConfig
-from escounts.baselines.transrac import TransRACConfig
+from escounts.baselines.rival_heads import RepNetConfig, TransRACConfig
 from escounts.datasets.tokens import TokenLayout
 from escounts.nn.decoder import PAPER, RELEASED, DecoderConfig
 from escounts.nn.heads import DensityHeadConfig, RateHeadConfig

@@ -14,8 +14,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import nn
 
-from escounts.baselines.repnet import RepNet, RepNetConfig
-from escounts.baselines.transrac import TransRAC, TransRACConfig
+from escounts.baselines.rival_heads import RepNet, RepNetConfig, TransRAC, TransRACConfig
 from escounts.confidence import Calibration
 from escounts.config_codec import from_plain, to_plain
 from escounts.datasets.annotations import Dataset, VideoAnnotation

@@ -1,7 +1,8 @@
 """The models that have names: what each is, where its weights are, what they were trained on, and what is missing.
 
 The package's own, the paper's configurations (a public encoder, and a decoder trained on its tokens, from the user's
-store), and whatever the user added to the store under other names. Imports no torch: listing does not wait for it.
+store), and whatever the user added to the store under other names, or taught an own action. Imports no torch: listing
+does not wait for it.
 """
 
 from __future__ import annotations
@@ -216,3 +217,28 @@ def _how_to_get(source: Source) -> str:
     if source.file == "model.safetensors":
         return f"`escounts weights add` with {source.origin}"
     return f"get {source.file} ({source.origin}), then `escounts weights add {source.file}`"
+
+
+TAUGHT = "taught"
+"""Entry of a checkpoint's metadata that holds the report of what it was taught."""
+
+
+def own_model_path(name: str, *, replace_old: bool = False) -> Path:
+    """Where a model of the user's own lies by name; a name that is taken raises a ModelError.
+
+    replace_old: a model that was taught before may be written over; one that came otherwise never is.
+    """
+    path = store.stored_path(name)
+    reserved = {"default", *(entry.name for entry in entries())} - {kept.name for kept in store.stored()}
+    if name in reserved:
+        raise ModelError(f"{name!r} is a model of its own already; choose another name")
+    if path.exists() and not is_own_model(path):
+        raise ModelError(f"{name!r} holds weights that were added; choose another name")
+    if path.exists() and not replace_old:
+        raise ModelError(f"there is a model called {name!r} already; choose another name, or replace it")
+    return path
+
+
+def is_own_model(path: Path) -> bool:
+    """Whether a checkpoint was taught an own action."""
+    return path.is_file() and TAUGHT in store.header_metadata(path)

@@ -1,4 +1,8 @@
-"""Public weights → the store: recognise a file by its tensors, convert it, check that it fits, keep it."""
+"""Public weights → the store: recognise a file by its tensors, convert it, check that it fits, keep it.
+
+The published decoder checkpoints (`repcount_trained.pyth` and its like) have other names: a table says what each key
+is called here, and which nobody needs.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +33,60 @@ from escounts.zoo.checkpoint import (
     read_tensors,
     write_checkpoint,
 )
-from escounts.zoo.hub import fetch
-from escounts.zoo.released_keys import released_key
-from escounts.zoo.store import StoredWeights
+from escounts.zoo.store import StoredWeights, fetch
+
+_RULES: tuple[tuple[str, str], ...] = (
+    (r"decoder_embed\.(weight|bias)", r"embed.\1"),
+    (r"shot_token", r"latent"),
+    (r"decoder_spatial_pos_embed", r"space.table_HWC"),
+    (r"decoder_blocks\.(\d+)\.selfattn\.norm\.(weight|bias)", r"cross.\1.self_attention.norm.\2"),
+    (r"decoder_blocks\.(\d+)\.selfattn\.to_qkv\.weight", r"cross.\1.self_attention.qkv.weight"),
+    (r"decoder_blocks\.(\d+)\.selfattn\.to_out\.0\.(weight|bias)", r"cross.\1.self_attention.out.\2"),
+    (r"decoder_blocks\.(\d+)\.attn\.norm\.(weight|bias)", r"cross.\1.cross_attention.norm.\2"),
+    (r"decoder_blocks\.(\d+)\.attn\.to_q\.weight", r"cross.\1.cross_attention.query.weight"),
+    (r"decoder_blocks\.(\d+)\.attn\.to_kv\.weight", r"cross.\1.cross_attention.key_value.weight"),
+    (r"decoder_blocks\.(\d+)\.attn\.to_out\.0\.(weight|bias)", r"cross.\1.cross_attention.out.\2"),
+    (r"decoder_blocks\.(\d+)\.mlp\.net\.0\.(weight|bias)", r"cross.\1.mlp.norm.\2"),
+    (r"decoder_blocks\.(\d+)\.mlp\.net\.1\.(weight|bias)", r"cross.\1.mlp.widen.\2"),
+    (r"decoder_blocks\.(\d+)\.mlp\.net\.4\.(weight|bias)", r"cross.\1.mlp.narrow.\2"),
+    (r"decoder_norm\.(weight|bias)", r"middle_norm.\1"),
+    (r"decode_heads\.(\d+)\.norm1\.(weight|bias)", r"windows.\1.attention.norm.\2"),
+    (r"decode_heads\.(\d+)\.attn\.relative_position_bias_table", r"windows.\1.attention.bias_table"),
+    (r"decode_heads\.(\d+)\.attn\.qkv\.(weight|bias)", r"windows.\1.attention.qkv.\2"),
+    (r"decode_heads\.(\d+)\.attn\.proj\.(weight|bias)", r"windows.\1.attention.out.\2"),
+    (r"decode_heads\.(\d+)\.norm2\.(weight|bias)", r"windows.\1.mlp.norm.\2"),
+    (r"decode_heads\.(\d+)\.mlp\.fc1\.(weight|bias)", r"windows.\1.mlp.widen.\2"),
+    (r"decode_heads\.(\d+)\.mlp\.fc2\.(weight|bias)", r"windows.\1.mlp.narrow.\2"),
+    (r"map\.(weight|bias)", r"head.linear.\1"),
+)
+
+KNOWN_UNNEEDED: tuple[str, ...] = (
+    r"cls_token",
+    r"pos_embed_(spatial|temporal|class)",
+    r"patch_embed\.proj\.(weight|bias)",
+    r"norm\.(weight|bias)",
+    r"decoder_pos_embed",
+    r"example_spatial_pos_embed",
+    r"decoder_blocks\.\d+\.norm[012]\.(weight|bias)",
+    r"decode_heads\.\d+\.attn\.relative_position_index",
+)
+"""Patterns of released keys that are not used: encoder leftovers, idle norms and positions, index tables."""
+
+
+def released_key(name: str) -> str | None:
+    """Our decoder's name for a released key; None when it is known and not needed.
+
+    Raises KeyError for a key that is neither, so that nothing is dropped in silence. A leading `module.`
+    (from training on several devices) is taken off.
+    """
+    bare = name.removeprefix("module.")
+    for pattern, ours in _RULES:
+        if match := re.fullmatch(pattern, bare):
+            return match.expand(ours)
+    if any(re.fullmatch(pattern, bare) for pattern in KNOWN_UNNEEDED):
+        return None
+    raise KeyError(name)
+
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 FOLDER_FILES = ("model.safetensors", "pytorch_model.bin")

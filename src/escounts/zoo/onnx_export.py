@@ -22,9 +22,9 @@ from escounts.config_codec import to_plain
 from escounts.errors import ModelError
 from escounts.inference.multi_rate import MultiRateModel
 from escounts.nn.lite import EXEMPLAR_CELLS
+from escounts.zoo.building import DECODER, ENCODER, FORMAT
 from escounts.zoo.catalogue import DESCRIPTION
 from escounts.zoo.onnx_graphs import DecoderGraph, EncoderGraph
-from escounts.zoo.onnx_model import DECODER, ENCODER, FORMAT
 
 OPSET = 18
 """Of what ONNX Runtime Web runs; it has no grouped convolutions in 3D, and the graphs have none in 3D at all."""

@@ -1,10 +1,12 @@
-"""The user's store of weights: where it is, what is in it. Reads headers only, so listing loads no tensors.
+"""The user's store of weights: where it is, what is in it, and how a folder of the Hugging Face hub gets here.
 
-One safetensors file per name: encoders under their own names, decoders under the names of the models they make.
+One safetensors file per name: encoders under their own names, decoders under the names of the models they make. Reads
+headers only, so listing loads no tensors.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -16,6 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from escounts.errors import ModelError
+from escounts.extras import install_command
 
 Kind = Literal["encoder", "decoder", "network"]
 
@@ -153,3 +156,49 @@ def header_metadata(path: Path) -> dict[str, str]:
     if not all(isinstance(value, str) for value in metadata.values()):
         raise ModelError(f"{path} is damaged: its metadata are not all text")
     return metadata
+
+
+WANTED = ("config.json", "model.safetensors", "pytorch_model.bin")
+
+
+def fetch(hub_id: str) -> Path:
+    """The local folder of a hub model, downloaded where it is not there yet."""
+    try:
+        import huggingface_hub  # noqa: PLC0415 - the extra [hub]
+    except ImportError as error:
+        raise ModelError(
+            f"{hub_id} is not a file here, and fetching from the hub needs `{install_command('hub')}`; "
+            f"or download {WANTED[0]} and {WANTED[1]} into a folder and add the folder"
+        ) from error
+    try:
+        info = huggingface_hub.HfApi().model_info(hub_id, files_metadata=True)
+        files = {file.rfilename: file for file in info.siblings or ()}
+        # one form of the weights is enough
+        wanted = [name for name in WANTED if name in files and not (name == WANTED[2] and WANTED[1] in files)]
+        folder = Path(huggingface_hub.snapshot_download(hub_id, revision=info.sha, allow_patterns=wanted))
+    except Exception as error:  # the hub library raises its own, requests' and the system's errors
+        raise ModelError(
+            f"cannot fetch {hub_id} ({type(error).__name__}: {_first_line(error)}); without a network, "
+            f"download {WANTED[0]} and {WANTED[1]} of {hub_id} into one folder on another machine and run "
+            "`escounts weights add FOLDER`"
+        ) from error
+    for name in wanted:
+        _check_hash(folder / name, files[name])
+    return folder
+
+
+def _check_hash(path: Path, listed: Any) -> None:
+    expected = getattr(getattr(listed, "lfs", None), "sha256", None)
+    if expected is None:
+        return  # small files live in git itself, which the hub library checks
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(2**20):
+            digest.update(block)
+    if digest.hexdigest() != expected:
+        raise ModelError(f"{path} is not what the hub lists (sha256 differs); delete it and add it again")
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0][:160] if lines else "no details"
