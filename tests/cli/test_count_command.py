@@ -14,7 +14,7 @@ import pytest
 from command import finish, run, spawn
 from movies import bouncing, write_movie
 
-from escounts.cli.inputs import output_names, videos_among
+from escounts.cli.count_jobs import output_names, videos_among
 from escounts.nn.lite import LITE_TINY
 from escounts.nn.network import Network
 from escounts.zoo.checkpoint import save_network

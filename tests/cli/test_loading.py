@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from escounts.cli.loading import lasting
+from escounts.cli import lasting
 
 
 @pytest.fixture

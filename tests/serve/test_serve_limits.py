@@ -17,7 +17,7 @@ import httpx
 import pytest
 from serving import GUARD, PATIENCE, Client, eventually, get, post, service_running
 
-from escounts.cli.serve import chosen_token, command
+from escounts.cli.serve import chosen_token, serve_command
 from escounts.errors import EscountsError
 from escounts.serve.app import Service
 from escounts.serve.data_folder import DataFolder
@@ -347,4 +347,4 @@ def test_the_token_comes_from_a_file_or_the_environment(tmp_path: Path) -> None:
     file.write_text("\n")
     with pytest.raises(EscountsError, match="first line"):
         chosen_token(None, file)
-    assert {"ESCOUNTS_TOKEN", "ESCOUNTS_TOKEN_FILE"} <= {option.envvar for option in command.params}
+    assert {"ESCOUNTS_TOKEN", "ESCOUNTS_TOKEN_FILE"} <= {option.envvar for option in serve_command.params}

@@ -16,6 +16,7 @@ import click
 
 from escounts import __version__
 from escounts.atomic_files import atomic_file, remove_partials
+from escounts.cli import lasting
 from escounts.cli.count_display import (
     Row,
     facts,
@@ -26,9 +27,15 @@ from escounts.cli.count_display import (
     table,
     write_summary,
 )
-from escounts.cli.count_jobs import Done, Task, one_by_one, remembered_interrupt, side_by_side
-from escounts.cli.inputs import output_names, videos_among
-from escounts.cli.loading import lasting
+from escounts.cli.count_jobs import (
+    Done,
+    Task,
+    one_by_one,
+    output_names,
+    remembered_interrupt,
+    side_by_side,
+    videos_among,
+)
 from escounts.errors import EscountsError, OutputError
 from escounts.exemplars import parse_exemplar, parse_time
 from escounts.output.finished import Ledger, stamp
@@ -156,7 +163,7 @@ def _formats(ctx: click.Context, param: click.Parameter, value: str | None) -> t
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line on stdout, nothing else.")
 @click.option("--force", is_flag=True, help="Count again what is finished.")
 @click.option("-q", "--quiet", is_flag=True, help="Only the headline of each video.")
-def command(
+def count_command(
     inputs: tuple[Path, ...],
     output: Path | None,
     formats: tuple[str, ...] | None,

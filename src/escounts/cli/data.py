@@ -1,30 +1,39 @@
-"""`escounts data`: what of a dataset is there, what is missing, what is odd; and the generated dataset."""
+"""`escounts data`, `encode` and `sample`: what of a dataset is there and what is odd, its videos into a token store
+(resumable, disk and time stated before it starts), the generated dataset, the sample video."""
 
 from __future__ import annotations
 
+import json
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import click
 
 from escounts.atomic_files import write_text
+from escounts.cli.progress import counting_display, duration_text
 from escounts.datasets.annotation_formats import FORMATS, Format, LabelError, read_labels, write_labels
 from escounts.datasets.annotation_formats.plain_csv import write_file
 from escounts.datasets.annotations import overlap_problem
+from escounts.datasets.encoding_plan import plan_encoding
 from escounts.datasets.folder import LABELS
 from escounts.datasets.generated import SyntheticSet, create
 from escounts.datasets.registry import DATASETS, check_files, load_dataset
 from escounts.datasets.tokens import TokenStore
 from escounts.errors import DataError
+from escounts.movie_files import write_movie
+from escounts.nn.device import choose_device, chosen_devices
+from escounts.synthetic import sample_video
 
 SHOWN = 10
 
 
 @click.group()
-def command() -> None:
+def data_command() -> None:
     """Check a dataset, take labels in and out, or make the generated one."""
 
 
-@command.command()
+@data_command.command()
 @click.argument("dataset", type=click.Choice(list(DATASETS)))
 @click.option("--root", type=click.Path(path_type=Path), required=True, help="Folder with labels and videos.")
 @click.option("--videos", type=click.Path(path_type=Path), help="Folder with the videos, when not the root.")
@@ -49,7 +58,7 @@ def check(dataset: str, root: Path, videos: Path | None, open_videos: bool, show
     _list("missing videos", [f"{video.split}/{video.file}" for video in files.missing], show_all)
 
 
-@command.command()
+@data_command.command()
 @click.argument("dataset", type=click.Choice(["synthetic"]))
 @click.option("--root", type=click.Path(path_type=Path), required=True, help="Folder to write to.")
 @click.option("--train", type=int, default=160, show_default=True)
@@ -62,7 +71,7 @@ def make(dataset: str, root: Path, train: int, valid: int, test: int, seed: int)
     click.echo(f"{root}: {len(made.videos)} videos of {len(made.actions)} actions")
 
 
-@command.command()
+@data_command.command()
 @click.argument("store", type=click.Path(path_type=Path, exists=True))
 def verify(store: Path) -> None:
     """Read every file of a token STORE and compare it with the sha256 it was written with."""
@@ -73,7 +82,7 @@ def verify(store: Path) -> None:
     click.echo(f"{store}: {len(opened.entries)} videos, all as written")
 
 
-@command.command("import")
+@data_command.command("import")
 @click.argument("source", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.option("--root", type=click.Path(path_type=Path), required=True, help="Folder with your videos.")
 @click.option("--format", "name", type=click.Choice(list(FORMATS)), help="Told by the file when left out.")
@@ -98,7 +107,7 @@ def import_(source: Path, root: Path, name: Format | None, only: str | None, fps
     click.echo(f"wrote {path}: {len(kept)} videos")
 
 
-@command.command()
+@data_command.command()
 @click.option("--root", type=click.Path(path_type=Path), required=True, help="Folder with a labels.csv.")
 @click.option("--format", "name", type=click.Choice(list(FORMATS)), required=True)
 @click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="Folder to write to.")
@@ -118,3 +127,85 @@ def _list(title: str, lines: list[str], show_all: bool) -> None:
         click.echo(f"    {line}")
     if len(lines) > SHOWN and not show_all:
         click.echo(f"    … and {len(lines) - SHOWN} more: --all names them")
+
+
+PATH = click.Path(path_type=Path)
+
+
+@click.command()
+@click.argument("dataset", type=click.Choice(list(DATASETS)))
+@click.option("--root", type=PATH, required=True, help="Folder with labels and videos.")
+@click.option("--videos", type=PATH, help="Folder with the videos, when not the root.")
+@click.option("--tokens", type=PATH, default=Path("tokens"), show_default=True)
+@click.option("--encoder", default="mae-vit-b", show_default=True, help="An encoder: see `escounts weights list`.")
+@click.option("--pool", type=int, help="Average tokens to POOL×POOL (default 6 for the paper's encoders).")
+@click.option("--shifts", type=int, default=4, show_default=True, help="Start offsets: K of the paper.")
+@click.option("--exemplars", type=int, default=8, show_default=True, help="Repetitions stored per video, at most.")
+@click.option("--every", type=int, help="Raw frames between sampled ones, when not the encoder's own.")
+@click.option("--padding", type=click.Choice(["last", "mean"]), default="last", show_default=True,
+              help="Of a video's last window: its last frame, or the released code's mean colour.")  # fmt: skip
+@click.option("--split", "splits", multiple=True, help="Only these splits.")
+@click.option("--device", default="auto", show_default=True)
+@click.option(
+    "--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Processes that share the videos."
+)
+@click.option("--devices", help="Share the videos among these, one process each at least: cuda:0,cuda:1.")
+@click.option("--estimate", is_flag=True, help="Only say how much disk and time it takes.")
+def encode_command(
+    dataset: str,
+    root: Path,
+    tokens: Path,
+    device: str,
+    jobs: int,
+    devices: str | None,
+    estimate: bool,
+    **options: Any,
+) -> None:
+    """Encode DATASET once, for training and evaluation. A stopped run goes on when called again.
+
+    Divisions of the same videos (repcount, repcount-open) share one store.
+    """
+    places = chosen_devices(devices)
+    plan = plan_encoding(dataset, root, tokens, device=str(choose_device(device)), **options)
+    need = plan.need
+    click.echo(
+        f"{len(plan.wanted)} videos: about {_gb(need.store)} of tokens, {_gb(need.exemplars)} of it exemplars "
+        f"(the released code's layout, float32 14×14 at stride 16: {_gb(need.released)})"
+    )
+    seconds = plan.seconds()
+    if seconds is None:
+        click.echo(f"none of them is under {plan.videos}: how long it takes is not known")
+    else:
+        click.echo(f"about {duration_text(seconds)} on this machine, by the first seconds of one of them")
+    if estimate:
+        return
+    with counting_display("videos") as progress:
+        store, problems = plan.run(progress, devices=places, jobs=jobs)
+    for problem in problems:
+        click.echo(f"left out: {problem}", err=True)
+    click.echo(f"{plan.path}: {len(store.entries)} videos, {_gb(store.bytes)}; {len(problems)} left out")
+
+
+def _gb(size: int) -> str:
+    return f"{size / 1e9:.2f} GB" if size >= 1e8 else f"{size / 1e6:.1f} MB"
+
+
+@click.command()
+@click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("sample.mp4"), show_default=True)
+@click.option("--repetitions", type=click.IntRange(1, 200), default=8, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True, help="The same seed draws the same video.")
+def sample_command(output: Path, repetitions: int, seed: int) -> None:
+    """Draw a figure doing squats; the true repetition times go into a .json file beside the video."""
+    video = sample_video(repetitions=repetitions, seed=seed)
+    # One thread: several would split the work, and the file, differently on every machine.
+    options = {"crf": "27", "preset": "slow", "threads": "1"}
+    height, width = video.frames.shape[1:3]
+    write_movie(output, video.frames, size=(width, height), rate=Fraction(video.fps), options=options)
+    truth = {
+        "count": len(video.spans),
+        "repetitions": [[round(start, 3), round(end, 3)] for start, end in video.spans],
+        "duration": round(len(video.frames) / video.fps, 3),
+        "drawn_with": f"escounts sample --repetitions {repetitions} --seed {seed}",
+    }
+    write_text(output.with_suffix(".json"), json.dumps(truth) + "\n")
+    click.echo(f"wrote {output} and {output.with_suffix('.json')}: {len(video.spans)} repetitions")

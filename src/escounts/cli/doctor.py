@@ -40,7 +40,7 @@ class Finding:
 
 
 @click.command()
-def command() -> int:
+def doctor_command() -> int:
     """Check this machine. Exit code 1 when something that counting needs is missing."""
     bad = 0
     for check in (_versions, _device, _decoders, _reads_video, _models, _extras, _sandbox, _space):

@@ -60,7 +60,7 @@ def _places() -> str:
     "--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Processes that share the videos."
 )
 @click.option("--devices", help="Share the videos among these, one process each at least: cuda:0,cuda:1.")
-def command(
+def evaluate_command(
     model: str,
     dataset: str | None,
     root: Path | None,

@@ -74,7 +74,7 @@ def default_data() -> Path:
     "--live-seconds", type=click.FloatRange(10), default=1800.0, show_default=True, help="For a live count."
 )
 @click.option("--worker-memory", type=size, default="6G", show_default=True, help="Memory for a job.")
-def command(
+def serve_command(
     host: str,
     port: int,
     data: Path | None,

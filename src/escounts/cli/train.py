@@ -39,7 +39,7 @@ class TrainGroup(click.Group):
 
 
 @click.group(cls=TrainGroup)
-def command() -> None:
+def train_command() -> None:
     """Train a counter. A stopped run goes on where it was when the same command is given again."""
 
 
@@ -62,7 +62,7 @@ def _run_options(function: Callable[..., None]) -> Callable[..., None]:
 def _dataset_command(group_name: str, datasets: tuple[str, ...]) -> None:
     """Add the command of one family of datasets, such as repcount and repcount-open."""
 
-    @command.command(group_name, help=f"Train on stored tokens of {', '.join(datasets)}: the paper's recipe.")
+    @train_command.command(group_name, help=f"Train on stored tokens of {', '.join(datasets)}: the paper's recipe.")
     @click.option("--form", type=click.Choice(datasets), default=datasets[0], show_default=True)
     @click.option("--tokens", type=PATH, default=Path("tokens"), show_default=True)
     @click.option("--encoder", help="Whose tokens, when there are several.")
@@ -119,7 +119,7 @@ _dataset_command("ucfrep", ("ucfrep",))
 _dataset_command("ovr", ("ovr-ego4d", "ovr-kinetics"))
 
 
-@command.command()
+@train_command.command()
 @click.option("--root", type=PATH, help="Your videos, with a labels.csv (default: the folder of --labels).")
 @click.option(
     "--labels", type=PATH, help="A label file of BORIS, ELAN, Label Studio, or a CSV, in place of that one."

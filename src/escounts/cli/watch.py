@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from escounts.cli.loading import lasting
+from escounts.cli import lasting
 from escounts.errors import EscountsError, ExemplarError
 from escounts.exemplars import parse_exemplar
 
@@ -34,7 +34,7 @@ BAR = 20
 @click.option("--speed", type=click.FloatRange(min=0, min_open=True), default=1.0, show_default=True,
               help="Of a file: 2 is twice its own speed, inf as fast as it can be counted.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per event on stdout, nothing else.")
-def command(
+def watch_command(
     source: str,
     exemplars: tuple[str, ...],
     model: str,
