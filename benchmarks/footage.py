@@ -9,16 +9,17 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stdout
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from escounts.benchmarking.costs import Cost, peak_megabytes, timed
-from escounts.benchmarking.footage import (
+from escounts.benchmarking.measuring import (
     FAST_REPETITIONS_A_SEGMENT,
     REPETITIONS_A_SEGMENT,
     decode,
     looped,
+    peak_megabytes,
     segment,
+    timed,
 )
 
 __all__ = [
@@ -34,6 +35,16 @@ __all__ = [
     "replace_section",
     "segment",
 ]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a child took: seconds on the wall, seconds of processor, megabytes at the peak; and what it said."""
+
+    wall: float
+    cpu: float
+    peak_mb: float
+    answer: float
 
 
 def measured(script: Path, *arguments: object) -> Cost:

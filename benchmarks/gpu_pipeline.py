@@ -28,7 +28,7 @@ import escounts
 from escounts.batching.processes import TaskProcess, answers
 from escounts.batching.read_ahead import MOST_BYTES, images_folder, reader, reading_of
 from escounts.batching.tasks import Settings, find_tasks
-from escounts.benchmarking.costs import processor_name
+from escounts.benchmarking.measuring import processor_name
 from escounts.inference.multi_rate_encoding import MultiRateEncoding
 from escounts.nn.device import bf16_speedup
 

@@ -24,8 +24,7 @@ from warm_processes import warm_processes
 import escounts
 from escounts.batching import local, processes, read_ahead
 from escounts.batching.rows import ResultFolder
-from escounts.batching.tasks import Settings, Task, find_tasks
-from escounts.batching.worker import CountingProcess
+from escounts.batching.tasks import CountingProcess, Settings, Task, find_tasks
 from escounts.errors import EscountsError, VideoError
 from escounts.nn.lite import LITE_TINY
 from escounts.nn.network import Network

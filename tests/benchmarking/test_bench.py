@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from escounts.benchmarking import table
 from escounts.benchmarking.engines import DECODING, NUMPY, ONNX, PLAIN, Engine, Speed, _plainly, measure
-from escounts.benchmarking.footage import segment
+from escounts.benchmarking.measuring import segment
 from escounts.cli import app
 from escounts.errors import EscountsError
 from escounts.inference.multi_rate import MultiRateModel

@@ -21,10 +21,8 @@ from escounts.output import SUFFIXES, WRITERS
 from escounts.output.finished import LEDGER, Ledger
 from escounts.output.json import from_dict, to_dict
 from escounts.output.mp4 import Badge
-from escounts.output.pictures import frames_at, jpeg, telling_times
-from escounts.output.png import ORANGE, draw
-from escounts.output.srt import cues, timestamp
-from escounts.output.text import clock, describe, headline
+from escounts.output.png import ORANGE, draw, frames_at, jpeg, telling_times
+from escounts.output.text import clock, cues, describe, headline, timestamp
 from escounts.results import CountResult, DensityMap, ExemplarSpan, Hypothesis, Repetition
 from escounts.video import Video
 

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 from escounts.batching.processes import TaskError, Worker, answers
 from escounts.batching.read_ahead import images_folder, read_ahead_workers
-from escounts.batching.rows import GATHERED, ResultFolder, Row
-from escounts.batching.tasks import Settings, Task, find_tasks
-from escounts.batching.worker import CountingProcess
+from escounts.batching.rows import GATHERED, ResultFolder
+from escounts.batching.tasks import CountingProcess, Row, Settings, Task, find_tasks
 from escounts.errors import EscountsError
 from escounts.extras import install_command
 
@@ -52,9 +51,8 @@ def batch(
     >>> for row in escounts.batch(["videos/"], out="results/").to_pylist():
     ...     print(row["video"], row["count"], row["error"])
     """
-    for package, extra in [("pyarrow", "batch"), *([("ray", "ray")] if ray else [])]:
-        if find_spec(package) is None:
-            raise EscountsError(f"this needs {package}: {install_command(extra)}")
+    if ray and find_spec("ray") is None:
+        raise EscountsError(f"this needs ray: {install_command('ray')}")
     if out is None:
         with tempfile.TemporaryDirectory(prefix="escounts-") as kept:
             return batch(videos, out=kept, settings=settings, jobs=jobs, readers=readers, ray=ray, report=report)

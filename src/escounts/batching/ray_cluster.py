@@ -13,9 +13,8 @@ from typing import Any
 import ray
 import ray.data
 
-from escounts.batching.rows import ResultFolder, Row
-from escounts.batching.tasks import Settings, Task
-from escounts.batching.worker import CountingProcess
+from escounts.batching.rows import ResultFolder
+from escounts.batching.tasks import CountingProcess, Row, Settings, Task
 from escounts.errors import EscountsError
 
 BLOCK = 8

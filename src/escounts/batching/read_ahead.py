@@ -20,9 +20,7 @@ import numpy as np
 
 from escounts.arrays import Image
 from escounts.batching.processes import TaskError, TaskProcess
-from escounts.batching.rows import Row
-from escounts.batching.tasks import Settings, Task, is_address
-from escounts.batching.worker import CountingProcess, blank_row, fetched, row_of
+from escounts.batching.tasks import CountingProcess, Row, Settings, Task, blank_row, fetched, is_address, row_of
 from escounts.counting_model import CountingModel
 from escounts.video import Frame, Video, VideoInfo
 

@@ -13,22 +13,20 @@ import secrets
 import threading
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from escounts.atomic_files import remove_partials, write_bytes
+from escounts.batching.tasks import Row
 from escounts.errors import EscountsError, OutputError
 from escounts.extras import install_command
 
 try:
     import fsspec
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
     from fsspec.implementations.local import LocalFileSystem
 except ImportError as error:
-    raise EscountsError(f"this needs fsspec: {install_command('batch')}") from error
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-Row = dict[str, Any]
+    raise EscountsError(f"this needs {error.name}: {install_command('batch')}") from error
 
 GATHERED = 1000
 """Rows in a Parquet file."""
@@ -91,8 +89,6 @@ class ResultFolder:
 
     def forget(self, ids: Iterable[str]) -> None:
         """Take rows out: these videos will be counted again."""
-        import pyarrow.compute as pc  # noqa: PLC0415 - the extra [batch]
-
         unwanted = set(ids)
         self.gather()
         for name in self._parts():
@@ -105,8 +101,6 @@ class ResultFolder:
 
     def table(self, ids: Iterable[str] | None = None) -> pa.Table:
         """The rows with these ids (None: all), each once, in the order of their videos' addresses."""
-        import pyarrow as pa  # noqa: PLC0415 - the extra [batch]
-
         self.gather()
         table = self._gathered()
         wanted = set(table["id"].to_pylist() if ids is None else ids)
@@ -127,22 +121,15 @@ class ResultFolder:
         return sorted(self._storage.glob(f"{self._path}/part-*.parquet"))
 
     def _read(self, name: str, columns: list[str] | None = None) -> pa.Table:
-        import pyarrow.parquet as pq  # noqa: PLC0415 - the extra [batch]
-
         with self._storage.open(name, "rb") as file:
             return pq.read_table(file, columns=columns)
 
     def _gathered(self, columns: list[str] | None = None) -> pa.Table:
-        import pyarrow as pa  # noqa: PLC0415 - the extra [batch]
-
         wanted = pa.schema([field for field in row_schema() if columns is None or field.name in columns])
         tables = [wanted.empty_table(), *(self._read(name, columns) for name in self._parts())]
         return pa.concat_tables(tables)
 
     def _write_part(self, rows: list[Row]) -> None:
-        import pyarrow as pa  # noqa: PLC0415 - the extra [batch]
-        import pyarrow.parquet as pq  # noqa: PLC0415 - the extra [batch]
-
         data = io.BytesIO()
         pq.write_table(pa.Table.from_pylist(rows, schema=row_schema()), data)
         self._put(f"{self._path}/part-{secrets.token_hex(8)}.parquet", data.getvalue())
@@ -150,8 +137,6 @@ class ResultFolder:
 
 def row_schema() -> pa.Schema:
     """The columns of a row. status: "counted" or "error"; times in seconds."""
-    import pyarrow as pa  # noqa: PLC0415 - the extra [batch]
-
     return pa.schema(
         {
             "id": pa.string(),
@@ -174,6 +159,4 @@ def row_schema() -> pa.Schema:
 
 
 def _strings(values: list[str]) -> pa.Array:
-    import pyarrow as pa  # noqa: PLC0415 - the extra [batch]
-
     return pa.array(values, pa.string())

@@ -19,8 +19,7 @@ import torch
 from torch import nn
 
 from escounts.baselines.spectral import RATE, SIDE
-from escounts.benchmarking.costs import peak_megabytes, timed
-from escounts.benchmarking.footage import decode
+from escounts.benchmarking.measuring import decode, peak_megabytes, timed
 from escounts.counter import Counter, EncodedVideo
 from escounts.errors import EscountsError, ModelError
 from escounts.inference.multi_rate import MultiRateModel

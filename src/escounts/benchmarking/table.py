@@ -15,9 +15,8 @@ from pathlib import Path
 
 import torch
 
-from escounts.benchmarking.costs import processor_name
 from escounts.benchmarking.engines import DECODING, NUMPY, ONNX, PLAIN, TRANSFORMERS, Engine, Speed
-from escounts.benchmarking.footage import looped, segment
+from escounts.benchmarking.measuring import looped, processor_name, segment
 from escounts.counter import load
 from escounts.errors import EscountsError
 from escounts.inference.multi_rate import MultiRateModel

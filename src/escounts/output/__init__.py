@@ -1,4 +1,4 @@
-"""One writer per format. Each is `write(result, path, *, video)`: whole file or OutputError, nothing between."""
+"""One writer per format. Each is called as (result, path, *, video): whole file or OutputError, nothing between."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from escounts.errors import OutputError
-from escounts.output import csv, html, json, mp4, png, srt, text
+from escounts.output import html, json, mp4, png, text
 from escounts.results import CountResult
 
 
@@ -20,8 +20,8 @@ class Writer(Protocol):
 WRITERS: dict[str, Writer] = {
     "text": text.write,
     "json": json.write,
-    "csv": csv.write,
-    "srt": srt.write,
+    "csv": text.write_csv,
+    "srt": text.write_srt,
     "png": png.write,
     "mp4": mp4.write,
     "html": html.write,

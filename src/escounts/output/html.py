@@ -10,7 +10,7 @@ from string import Template
 import numpy as np
 
 from escounts.atomic_files import printable, write_text
-from escounts.output.pictures import frames_at, jpeg, telling_times
+from escounts.output.png import frames_at, jpeg, telling_times
 from escounts.output.text import clock, confidence, doubt, other_unit
 from escounts.results import CountResult
 

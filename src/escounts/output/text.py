@@ -1,14 +1,21 @@
-"""text: a result to read in a terminal, with a small plot."""
+"""text, csv and srt: a result as text.
+
+text is to read in a terminal, with a small plot. csv has one row per repetition, for spreadsheets; a video without
+repetitions keeps one row with empty times. srt is a subtitle that counts along; the number goes up when a repetition
+is complete.
+"""
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
 from escounts.atomic_files import printable, write_text
+from escounts.csv_text import csv_text
 from escounts.hypotheses import LONG_EXEMPLAR
-from escounts.results import CountResult
+from escounts.results import READABLE, CountResult, Repetition
 
 _BARS = " ▁▂▃▄▅▆▇█"
 
@@ -110,3 +117,64 @@ def _plot(result: CountResult, width: int) -> list[str]:
     label = clock(last)
     axis = clock(first) + label.rjust(width - len(clock(first)))
     return [f"  {bars}", f"  {''.join(ticks)}", f"  {axis}"]
+
+
+def write_csv(result: CountResult, path: Path, *, video: Path | None = None) -> None:
+    """Header and rows, times in seconds."""
+    rows = [_row(result, number, repetition) for number, repetition in enumerate(result.repetitions, 1)]
+    rows = rows or [_row(result, None, None)]
+    write_text(path, csv_text(list(rows[0]), (list(row.values()) for row in rows)))
+
+
+def _row(result: CountResult, number: int | None, repetition: Repetition | None) -> dict[str, object]:
+    """Column → value; None is an empty cell. repetition: the number-th, None where there are none."""
+    machine = result.machine  # what the model had said, where a person has corrected it
+    score = None if repetition is None else repetition.score
+    return {
+        "video": result.video,
+        "model": result.model,
+        "count": result.count,
+        "confidence": None if machine else f"{result.confidence:.4f}",
+        "unsure": "yes" if result.unsure else "no",
+        "repetition": number,
+        "start_s": repetition and f"{repetition.start:.3f}",
+        "end_s": repetition and f"{repetition.end:.3f}",
+        "score": None if score is None else f"{score:.4f}",
+        "corrected": "yes" if machine else "no",
+        "machine_count": machine and machine.count,
+    }
+
+
+def write_srt(result: CountResult, path: Path, *, video: Path | None = None) -> None:
+    """One cue per number, from the end of its repetition to the end of the next one.
+
+    The last one says so where a person corrected the count.
+    """
+    blocks = [
+        f"{index}\n{timestamp(start)} --> {timestamp(end)}\n{text}\n"
+        for index, (start, end, text) in enumerate(cues(result), 1)
+    ]
+    write_text(path, "\n".join(blocks))
+
+
+def cues(result: CountResult) -> list[tuple[float, float, str]]:
+    """(start, end, text) in seconds, in order, without overlap, over the counted range."""
+    first, last = result.range
+    changes = result.counting_times
+    if changes:  # a player that rests on the last frame still shows a number that came late
+        last = max(last, changes[-1] + READABLE)
+    edges = [first, *changes, last]
+    texts = [str(number) for number in range(result.count + 1)]
+    if result.machine is not None:
+        texts[-1] += f"\n{confidence(result)}"
+    return [
+        (start, end, text) for text, (start, end) in zip(texts, pairwise(edges), strict=True) if end - start > 1e-3
+    ]
+
+
+def timestamp(seconds: float) -> str:
+    """SubRip time: 00:01:02,345."""
+    milliseconds = round(seconds * 1000)
+    minutes, milliseconds = divmod(milliseconds, 60_000)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours:02d}:{minutes:02d}:{milliseconds // 1000:02d},{milliseconds % 1000:03d}"
