@@ -9,7 +9,7 @@ import pytest
 
 import escounts
 from escounts.output.text import headline
-from escounts.synthetic.sample import RATE, sample_plan
+from escounts.synthetic.generator import SAMPLE_RATE, sample_plan
 from escounts.video import Video
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
@@ -20,7 +20,7 @@ def test_truth_is_the_plan() -> None:
     plan = sample_plan()
     assert truth["count"] == len(plan.spans) == 8
     for (start, end), span in zip(truth["repetitions"], plan.spans, strict=True):
-        assert (start * RATE, end * RATE) == pytest.approx(span, abs=0.02)
+        assert (start * SAMPLE_RATE, end * SAMPLE_RATE) == pytest.approx(span, abs=0.02)
     assert Video(EXAMPLES / "sample.mp4").info.duration == pytest.approx(truth["duration"], abs=0.05)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from escounts.datasets.generated import QUICK, create, write_video
-from escounts.synthetic.videos import SyntheticVideo
+from escounts.synthetic.generator import SyntheticVideo
 
 
 def test_a_set_is_the_same_every_time(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from escounts.errors import DataError
 from escounts.synthetic import ClipBank, MotionBank, permissive, pool_rows
+from escounts.synthetic.actions import Mining, Segments, mine
 from escounts.synthetic.clips import appearance
-from escounts.synthetic.segments import Mining, Segments, mine
 
 
 def path_features(angle: np.ndarray) -> np.ndarray:

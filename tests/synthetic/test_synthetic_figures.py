@@ -14,8 +14,7 @@ from escounts.synthetic.curves import seeded
 from escounts.synthetic.cycles import CYCLES, TWO_SIDED
 from escounts.synthetic.exercises import FOREARM, ONE_SIDED, SHIN, THERE_AND_BACK, THIGH, exercise_poses
 from escounts.synthetic.figures import View, _limb_colour, draw_body, draw_view, project, proportioned
-from escounts.synthetic.motion import JOINTS, MIRROR
-from escounts.synthetic.poses import action_poses, alternate, mirrored, one_sidedness, settled
+from escounts.synthetic.motion import JOINTS, MIRROR, action_poses, alternate, mirrored, one_sidedness, settled
 from escounts.synthetic.timeline import Timeline, clock_of, frame_times
 
 ALONG = np.linspace(0, 1, 21)

@@ -141,7 +141,7 @@ def test_motion_blur_is_the_mean_of_sub_frames() -> None:
 
 
 def test_a_disc_is_round_and_where_it_should_be() -> None:
-    from escounts.synthetic.canvas import Canvas
+    from escounts.synthetic.plan import Canvas
 
     canvas = Canvas(1)
     canvas.dot((0.25, -0.5), 0.25, colour=(1.0, 0.0, 0.0))

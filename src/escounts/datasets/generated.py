@@ -20,7 +20,7 @@ from escounts.datasets.annotations import Dataset
 from escounts.errors import DataError
 from escounts.movie_files import write_movie
 from escounts.synthetic import Generator, synthetic_videos
-from escounts.synthetic.videos import DATASET
+from escounts.synthetic.generator import DATASET
 
 if TYPE_CHECKING:
     from escounts.synthetic import SyntheticVideo

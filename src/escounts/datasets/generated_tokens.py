@@ -29,8 +29,8 @@ from escounts.errors import DataError
 from escounts.nn.encoders.interface import Encoder
 from escounts.synthetic import Generator, Plan
 from escounts.synthetic.curves import seeded
+from escounts.synthetic.generator import DATASET, class_of
 from escounts.synthetic.render import render
-from escounts.synthetic.videos import DATASET, class_of
 
 MADE = "made.json"
 THUMBNAILS = "thumbnails.safetensors"

@@ -6,11 +6,10 @@ or on a GPU. The only generator in the project.
 
 from escounts.synthetic.clips import ClipBank, permissive, pool_rows
 from escounts.synthetic.config import GeneratorConfig
-from escounts.synthetic.generator import Generator
+from escounts.synthetic.generator import Generator, SyntheticVideo, sample_video, synthetic_videos
 from escounts.synthetic.motion import MotionBank
 from escounts.synthetic.plan import Plan
 from escounts.synthetic.render import GeneratedBatch
-from escounts.synthetic.videos import SyntheticVideo, sample_video, synthetic_videos
 
 __all__ = [
     "ClipBank",

@@ -1,15 +1,181 @@
-"""What is repeated: an action is drawn once and can be staged many times, which makes siblings."""
+"""What is repeated: an action is drawn once and can be staged many times, which makes siblings.
+
+Actions of footage and of motion capture are stretches of it, found by the distances between their frames. One stretch
+holds one motion: it changes enough, has no cut, and does not come back to an earlier state half way. numpy only;
+deterministic.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
+from escounts.errors import DataError
 from escounts.synthetic.config import GeneratorConfig
-from escounts.synthetic.curves import Floats, chance, smooth_noise, there_and_back, warp_phase
-from escounts.synthetic.segments import Rows, Segments
+from escounts.synthetic.curves import Floats, chance, seeded, smooth_noise, there_and_back, warp_phase
 from escounts.synthetic.timeline import Clock
+
+Rows = npt.NDArray[np.int64]
+Distances = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Mining:
+    """Thresholds, as parts of the typical size of a frame's features."""
+
+    moves: float = 0.25
+    """A stretch moves if two of its frames are at least this far apart."""
+    still: float = 0.12
+    """A stretch is quiet if no two of its frames are further apart than this."""
+    jump: float = 0.75
+    """A step this large, as a part of the stretch's whole reach, is a cut."""
+    apart: float = 0.40
+    """Frames of a there-and-back stretch more than 0.4 of its length apart differ by this part of its reach."""
+    returns: float = 0.45
+    """A cycle closes when it comes back to within this part of its reach."""
+    longest: int = 75
+    per_recording: int = 50
+
+
+@dataclass(frozen=True)
+class Segments:
+    """Rows of (recording, first frame within it, length): frames first..first + length belong to it.
+
+    back: one motion, to be played there and back. cycle: ends where it began. quiet: hardly anything moves.
+    once: something happens that does not come back, to be played as it is. coded: a still picture that went through
+    a codec, see `coded`.
+    """
+
+    back: Rows
+    cycle: Rows
+    quiet: Rows
+    once: Rows
+    coded: Rows = field(default_factory=lambda: _rows([]))
+
+    @staticmethod
+    def joined(found: Iterable[Segments]) -> Segments:
+        """All rows of several recordings' segments."""
+        parts = list(found)
+        names = [each.name for each in fields(Segments)]
+        return Segments(
+            **{name: np.concatenate([_rows([]), *(getattr(part, name) for part in parts)]) for name in names}
+        )
+
+    def save(self, path: str | Path, names: list[str]) -> None:
+        """Write the rows and the names of the recordings they belong to."""
+        rows = {each.name: getattr(self, each.name) for each in fields(self)}
+        with open(path, "wb") as file:
+            np.savez_compressed(file, names=np.array(names), **rows)
+
+    @staticmethod
+    def load(path: str | Path, names: list[str]) -> Segments:
+        """Read rows written by save; the recordings must be the same, in the same order."""
+        if not Path(path).is_file():
+            raise DataError(f"no segments at {path}: mine them first and save them there")
+        with np.load(path) as stored:
+            if [str(name) for name in stored["names"]] != list(names):
+                raise DataError(f"the segments in {path} are of other recordings: mine them again")
+            return Segments(**{each.name: stored[each.name] for each in fields(Segments) if each.name in stored})
+
+
+def _rows(found: list[tuple[int, int, int]]) -> Rows:
+    return np.array(found, dtype=np.int64).reshape(-1, 3)
+
+
+def distances(features: npt.NDArray[np.float32]) -> tuple[Distances, float]:
+    """(n, n) Euclidean distances of the rows of features (n, d), and the typical length of a row."""
+    square = (features * features).sum(1)
+    apart = square[:, None] + square[None] - 2 * features @ features.T
+    return np.sqrt(np.maximum(apart, 0)).astype(np.float32), float(np.sqrt(square).mean())
+
+
+def mine(recording: int, features: npt.NDArray[np.float32], mining: Mining, scale: float | None = None) -> Segments:
+    """Segments of one recording. features (n, d): one row per frame. scale: typical row length, if known."""
+    far, typical = distances(features)
+    typical = typical if scale is None else scale
+    rng = seeded(recording, len(features))
+    back, quiet = _strokes(recording, far, typical, mining, rng)
+    return Segments(
+        back=_rows(back),
+        cycle=_rows(_cycles(recording, far, typical, mining)),
+        quiet=_rows(quiet),
+        once=_rows(_once(recording, far, typical, mining, rng)),
+    )
+
+
+def _strokes(
+    recording: int, far: Distances, typical: float, mining: Mining, rng: np.random.Generator
+) -> tuple[list[tuple[int, int, int]], list[tuple[int, int, int]]]:
+    """There-and-back stretches and quiet ones, by drawing stretches at random and testing them."""
+    count = len(far)
+    back: list[tuple[int, int, int]] = []
+    quiet: list[tuple[int, int, int]] = []
+    wanted = min(mining.per_recording, 4 + count // 4)
+    for _ in range(4 * wanted):
+        length = int(np.exp(rng.uniform(np.log(4), np.log(max(6, min(50, count - 1))))))
+        if length >= count or len(back) >= wanted:
+            continue
+        start = int(rng.integers(0, count - length))
+        inside = far[start : start + length + 1, start : start + length + 1]
+        reach = float(inside.max())
+        if reach < mining.still * typical:
+            if len(quiet) < wanted // 3:
+                quiet.append((recording, start, length))
+            continue
+        if reach < mining.moves * typical:
+            continue
+        if length > 5 and float(np.diagonal(inside, 1).max()) > mining.jump * reach:
+            continue
+        gap = max(2, int(0.4 * length))
+        if float(inside[np.triu_indices(length + 1, gap)].min()) > mining.apart * reach:
+            back.append((recording, start, length))
+    return back, quiet
+
+
+def _cycles(recording: int, far: Distances, typical: float, mining: Mining) -> list[tuple[int, int, int]]:
+    """Natural cycles: from a frame to its first clear return."""
+    count = len(far)
+    found = []
+    for start in range(0, count - 6, max(1, count // 120)):
+        row = far[start, start : start + mining.longest + 1]
+        peak = np.maximum.accumulate(row)
+        lags = np.arange(len(row))
+        close = (row < mining.returns * peak) & (peak > mining.moves * typical) & (lags >= 5)
+        close[1:-1] &= (row[1:-1] <= row[:-2]) & (row[1:-1] <= row[2:])
+        close[-1] = False
+        for lag in np.flatnonzero(close):
+            middle = row[max(2, lag // 4) : max(3, (3 * lag) // 4 + 1)]
+            steps = np.diagonal(far, 1)[start : start + lag]
+            if middle.min() > 0.5 * peak[lag] and steps.max() < mining.jump * peak[lag]:
+                found.append((recording, start, int(lag)))
+                break
+    return found
+
+
+def _once(
+    recording: int, far: Distances, typical: float, mining: Mining, rng: np.random.Generator
+) -> list[tuple[int, int, int]]:
+    """Stretches that move but in which no lag brings the recording back."""
+    count = len(far)
+    found = []
+    for _ in range(min(12, 1 + count // 20)):
+        length = int(rng.integers(min(20, count - 1), min(128, count - 1) + 1))
+        if length < 12:
+            continue
+        start = int(rng.integers(0, count - length))
+        inside = far[start : start + length + 1, start : start + length + 1]
+        if float(inside.max()) < mining.moves * typical:
+            continue
+        mean = np.array([np.diagonal(inside, lag).mean() for lag in range(1, int(0.7 * length))])
+        peak = np.maximum.accumulate(mean)
+        if float(((peak - mean) / peak).max()) < 0.08:
+            found.append((recording, start, length))
+    return found
+
 
 Row = tuple[int, int, int]
 

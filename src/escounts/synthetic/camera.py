@@ -1,14 +1,21 @@
-"""The camera: how the screen maps onto the scene, for the background and, by parallax, for the performer."""
+"""The camera: how the screen maps onto the scene, for the background and, by parallax, for the performer; and the
+finish: what cameras, codecs and editors do to a drawn scene.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
 
 from escounts.synthetic.config import GeneratorConfig
-from escounts.synthetic.curves import Floats, chance, smooth_noise
-from escounts.synthetic.plan import Array
+from escounts.synthetic.curves import Floats, chance, log_uniform, smooth_noise
+from escounts.synthetic.plan import Array, Finish, Numbers
+from escounts.synthetic.strokes import send
 
 
 def place(scale: Floats | float, angle: Floats | float, x: Floats | float, y: Floats | float, count: int) -> Floats:
@@ -87,3 +94,136 @@ def draw_camera(
         compose(back, np.broadcast_to(squash, back.shape)).astype(np.float32),
         compose(ahead, np.broadcast_to(squash, ahead.shape)).astype(np.float32),
     )
+
+
+HOLD_LEAST = 3.0
+"""New frames per repetition below which a held video would no longer show it."""
+
+
+def draw_finish(
+    rng: np.random.Generator,
+    config: GeneratorConfig,
+    length: int,
+    *,
+    period: float,
+    flicker: bool = False,
+    grain: bool = False,
+    coded: bool = False,
+    pulse: Numbers | None = None,
+) -> Finish:
+    """A finish for one video, whose repetitions take about `period` frames.
+
+    flicker: force changing light, strong, for videos where nothing else happens; grain: mostly force noise, for those
+    in which nothing happens at all. coded: the video has its codec's noise already. pulse: see Finish.
+    """
+    level = np.exp(rng.uniform(-0.3, 0.3))
+    gain = level * np.exp(rng.uniform(-0.125, 0.125, 3))
+    contrast, offset = np.exp(rng.uniform(-0.4, 0.35)), rng.uniform(-25, 25)
+    if chance(rng, config.dark):
+        contrast, offset = contrast * rng.uniform(0.3, 0.75), offset - rng.uniform(20, 80)
+    light = np.zeros(length, np.float32)
+    times = np.arange(length, dtype=np.float64) + 0.5
+    if flicker or chance(rng, config.flicker):
+        size = rng.uniform(10, 45) if flicker else rng.uniform(2, 14)
+        light += (size * smooth_noise(rng, times, 1, log_uniform(rng, 1.0, length))[0]).astype(np.float32)
+    if coded:
+        light *= 0
+    boxes = [_letterbox(rng)] if chance(rng, config.letterbox) else []
+    if chance(rng, config.overlay):
+        boxes.append(_caption(rng))
+    return Finish(
+        gain=(float(gain[0]), float(gain[1]), float(gain[2])),
+        contrast=float(contrast),
+        offset=float(offset),
+        grey=chance(rng, config.grey),
+        blur=chance(rng, config.blur_finish),
+        soft=float(rng.uniform(0.35, 0.8)) if chance(rng, config.soft) else 1.0,
+        noise=float(rng.uniform(*config.noise_size))
+        if chance(rng, 0.05 if coded else 0.8 if grain else config.noise)
+        else 0.0,
+        flicker=light,
+        boxes=np.concatenate(boxes) if boxes else np.zeros((0, 7), np.float32),
+        pulse=np.zeros(0, np.int64) if pulse is None else pulse,
+        shown=_held(rng, config, length, period),
+    )
+
+
+def _held(rng: np.random.Generator, config: GeneratorConfig, length: int, period: float) -> Numbers:
+    """Which frame is shown when, for a source of fewer frames per second; empty where every frame is new."""
+    rate = rng.uniform(*config.hold_rate)
+    if not chance(rng, config.hold) or rate * period < HOLD_LEAST:
+        return np.zeros(0, np.int64)
+    begun = np.floor(np.arange(length) * rate + rng.random())
+    shown: Numbers = np.searchsorted(begun, begun).astype(np.int64)
+    return shown
+
+
+def _letterbox(rng: np.random.Generator) -> Numbers:
+    """Two bars of one dark or bright colour at opposite borders."""
+    wide = rng.uniform(0.04, 0.2)
+    shade = 0.0 if chance(rng, 0.8) else float(rng.uniform(0, 255))
+    low, high = (0.0, 0.0, 1.0, wide), (0.0, 1 - wide, 1.0, 1.0)
+    if chance(rng, 0.5):  # at the sides instead
+        low, high = (0.0, 0.0, wide, 1.0), (1 - wide, 0.0, 1.0, 1.0)
+    return np.array([[*edge, shade, shade, shade] for edge in (low, high)], np.float32)
+
+
+def _caption(rng: np.random.Generator) -> Numbers:
+    """A box, or a row of letter-like bars, that stays where it is."""
+    left, top = rng.uniform(0, 0.8), rng.uniform(0, 0.9)
+    colour = rng.uniform(0, 255, 3)
+    if chance(rng, 0.5):
+        return np.array(
+            [[left, top, left + rng.uniform(0.05, 0.5), top + rng.uniform(0.03, 0.25), *colour]], np.float32
+        )
+    high, at, letters = rng.uniform(0.03, 0.08), left, []
+    for _ in range(int(rng.integers(3, 9))):
+        wide = rng.uniform(0.008, 0.03)
+        letters.append([at, top, at + wide, top + high, *colour])
+        at += wide + rng.uniform(0.008, 0.02)
+    return np.array(letters, np.float32)
+
+
+def finish_frames(
+    finishes: Sequence[Finish], seeds: Sequence[int], view_BTCHW: Tensor, bank_NHWC: Tensor | None = None
+) -> Tensor:
+    """(B, T, 3, H, W) uint8 of drawn frames 0..255; noise comes from each video's own seed, pulses from the bank."""
+    device, real = view_BTCHW.device, view_BTCHW.dtype
+    length, height, width = view_BTCHW.shape[1], view_BTCHW.shape[3], view_BTCHW.shape[4]
+
+    def column(values: Sequence[object]) -> Tensor:
+        made = send(np.array(values, np.float32), device, real)
+        return made.view(len(values), 1, -1, 1, 1)
+
+    for index, finish in enumerate(finishes):
+        if finish.soft < 1:
+            small = (max(8, int(height * finish.soft)), max(8, int(width * finish.soft)))
+            less_TCHW = F.interpolate(view_BTCHW[index], size=small, mode="bilinear", antialias=False)
+            view_BTCHW[index] = F.interpolate(less_TCHW, size=(height, width), mode="bilinear")
+        if finish.blur:
+            view_BTCHW[index] = F.avg_pool2d(view_BTCHW[index], 3, 1, 1, count_include_pad=False)
+    mean_B1C11 = view_BTCHW[:, :: max(1, length // 4)].float().mean((1, 3, 4), keepdim=True).to(real)
+    flicker = np.stack([f.flicker if len(f.flicker) else np.zeros(length, np.float32) for f in finishes])
+    light_BT111 = send(flicker, device, real)[:, :, None, None, None]
+    level_B1C11 = mean_B1C11 * column([f.gain for f in finishes]) + column([f.offset for f in finishes])
+    view_BTCHW = (view_BTCHW - mean_B1C11) * column([f.contrast for f in finishes]) + (level_B1C11 + light_BT111)
+    for index, finish in enumerate(finishes):
+        if finish.grey:
+            view_BTCHW[index] = view_BTCHW[index].mean(1, keepdim=True)
+        if finish.noise > 0:
+            source = torch.Generator(device).manual_seed(seeds[index])
+            grain = torch.randn((length, 3, height, width), generator=source, device=device, dtype=real)
+            view_BTCHW[index] += grain * finish.noise
+        if len(finish.pulse) and bank_NHWC is not None:
+            pictures_TCHW = bank_NHWC[send(finish.pulse, device)].permute(0, 3, 1, 2).to(real)
+            change_TCHW = pictures_TCHW - pictures_TCHW[:1]
+            view_BTCHW[index] += F.interpolate(change_TCHW, size=(height, width), mode="bilinear")
+        for left, top, right, bottom, *colour in finish.boxes.tolist():
+            rows = slice(int(top * height), max(int(bottom * height), int(top * height) + 1))
+            columns = slice(int(left * width), max(int(right * width), int(left * width) + 1))
+            paint = send(np.array(colour, np.float32), device, real)[None, :, None, None]
+            view_BTCHW[index, :, :, rows, columns] = paint
+    for index, finish in enumerate(finishes):
+        if len(finish.shown):
+            view_BTCHW[index] = view_BTCHW[index, send(finish.shown, device)]
+    return view_BTCHW.round_().clamp_(0, 255).to(torch.uint8)

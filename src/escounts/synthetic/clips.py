@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from escounts.errors import DataError
+from escounts.synthetic.actions import Mining, Segments, mine
 from escounts.synthetic.coded import coded_still, draw_recipe
 from escounts.synthetic.curves import seeded
-from escounts.synthetic.segments import Mining, Segments, mine
 
 Frames = npt.NDArray[np.uint8]
 PERMISSIVE = ("Apache", "MIT", "BSD", "Attribution 4.0", "CC0", "Unlicense")

@@ -12,7 +12,7 @@ import numpy as np
 
 from escounts.synthetic.curves import Floats
 from escounts.synthetic.cycles import CYCLES
-from escounts.synthetic.poses import Joints
+from escounts.synthetic.motion import Joints
 
 THIGH, SHIN, UPPER_ARM, FOREARM = 0.245, 0.245, 0.165, 0.155
 SHOULDER, HIP = 0.105, 0.055

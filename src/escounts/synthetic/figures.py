@@ -8,10 +8,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from escounts.synthetic.canvas import Canvas, Colour, draw_colour, draw_texture
 from escounts.synthetic.config import GeneratorConfig
 from escounts.synthetic.curves import Floats, chance, log_uniform
-from escounts.synthetic.poses import Joints
+from escounts.synthetic.motion import Joints
+from escounts.synthetic.plan import Canvas, Colour, draw_colour, draw_texture
 
 VISIBLE = 0.22
 """How far across the screen (2 wide) a motion should go to be worth counting."""

@@ -1,22 +1,32 @@
-"""The generator: an index becomes a plan, plans become videos with the true times of every repetition."""
+"""The generator: an index becomes a plan, plans become videos with the true times of every repetition.
+
+And whole videos as arrays: a stream of labelled ones for datasets, and the sample video, a figure that stands, does
+eight squats of uneven length and depth, and stands again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
-from escounts.synthetic.action_sampling import draw_action
 from escounts.synthetic.actions import Action
+from escounts.synthetic.camera import stretch
 from escounts.synthetic.clips import ClipBank
-from escounts.synthetic.composition import Composer, another_action
+from escounts.synthetic.composition import Composer, another_action, draw_action
 from escounts.synthetic.config import GeneratorConfig
-from escounts.synthetic.curves import chance, seeded
+from escounts.synthetic.curves import Floats, chance, seeded, smooth_noise, there_and_back
+from escounts.synthetic.exercises import exercise_poses
+from escounts.synthetic.figures import View, draw_body, draw_figure
 from escounts.synthetic.motion import MotionBank
-from escounts.synthetic.plan import Plan
+from escounts.synthetic.plan import Backdrop, Canvas, Finish, Plan
 from escounts.synthetic.render import GeneratedBatch, render
+from escounts.synthetic.scenery import draw_backdrop
+from escounts.synthetic.timeline import Span
 
 ACTION, LOOK, PAIRS = 1, 2, 3
 """Independent streams of random numbers: what is done, how it is shown, who is whose sibling."""
@@ -110,3 +120,130 @@ class Generator:
         if chance(rng, self.config.reverse) if backwards is None else backwards:
             plan = replace(plan.reversed(), action=action.reversed_name())
         return plan
+
+
+SAMPLE_RATE = 24.0
+"""Frames a second."""
+SAMPLE_SIZE = (240, 320)
+"""Height and width in pixels."""
+STAND_BEFORE, STAND_AFTER = 1.8, 1.6
+"""Seconds of standing around the repetitions."""
+
+
+CLOTHES = {
+    "skin": (0.80, 0.58, 0.45),
+    "shirt": (0.86, 0.37, 0.16),
+    "sleeves": (0.86, 0.37, 0.16),
+    "trousers": (0.15, 0.22, 0.36),
+    "shins": (0.15, 0.22, 0.36),
+    "shoes": (0.95, 0.95, 0.92),
+}
+
+
+def sample_plan(*, repetitions: int = 8, seed: int = 0) -> Plan:
+    """The sample, decided but not drawn; its spans are the true repetitions, in frames at RATE."""
+    rng = np.random.default_rng(seed)
+    lengths = rng.uniform(1.45, 2.15, repetitions)
+    pauses = rng.uniform(0.0, 0.25, repetitions)
+    starts = STAND_BEFORE + np.concatenate([[0.0], np.cumsum(lengths + pauses)[:-1]])
+    seconds = float(starts[-1] + lengths[-1]) + STAND_AFTER
+    spans = tuple(
+        (start * SAMPLE_RATE, (start + length) * SAMPLE_RATE) for start, length in zip(starts, lengths, strict=True)
+    )
+    frames = round(seconds * SAMPLE_RATE)
+    times = np.arange(frames, dtype=np.float64) + 0.5
+    poses = exercise_poses("squat", _squat_depth(times, spans, rng.uniform(0.85, 1.0, repetitions)))
+    poses = poses + 0.006 * np.moveaxis(smooth_noise(rng, times, 3, 18.0), 0, -1)[:, None, :]
+    canvas = Canvas(frames)
+    view = View(azimuth=-0.75, elevation=0.12, size=1.28, x=0.0, y=0.68, middle=(0.0, 0.0, -0.05))
+    body = replace(
+        draw_body(rng, GeneratorConfig(odd_limb=0.0)), build=1.0, head=1.05, limbs=(1.0, 1.0), colours=CLOTHES,
+        hair=(0.13, 0.09, 0.07),
+    )  # fmt: skip
+    draw_figure(rng, canvas, body, poses, view, prop=False)
+    aspect = math.sqrt(SAMPLE_SIZE[1] / SAMPLE_SIZE[0])
+    screen = np.repeat(stretch(1.0, 1.0), frames, axis=0).astype(np.float32)
+    layer = np.repeat(stretch(aspect, 1 / aspect), frames, axis=0).astype(np.float32)
+    return Plan(
+        length=frames,
+        subframes=1,
+        kind="exercise:back",
+        action="exercise:squat",
+        seed=seed,
+        spans=spans,
+        side_spans=(),
+        backdrop=Backdrop(screen, image=draw_backdrop(np.random.default_rng(seed + 3), floor=0.76)),
+        footage=None,
+        shapes=canvas.shapes(layer),
+        finish=Finish(noise=2.0, flicker=np.zeros(frames, np.float32)),
+    )
+
+
+def _squat_depth(times: Floats, spans: tuple[Span, ...], reach: Floats) -> Floats:
+    """How deep the squat is at each time, 0 standing to 1."""
+    along = np.zeros(len(times))
+    for (start, end), deepest in zip(spans, reach, strict=True):
+        inside = (times >= start) & (times < end)
+        along[inside] = deepest * there_and_back((times[inside] - start) / (end - start), 0.48, 1.0)
+    return along
+
+
+DATASET = GeneratorConfig(negative=0.1, single=0.0, sibling=0.0, cut_inside=0.0, reverse=0.0, period=(6.0, 60.0))
+"""The recipe of labelled videos: whole repetitions only, and tempi that a dataset's videos have."""
+
+
+@dataclass(frozen=True)
+class SyntheticVideo:
+    """frames (N, H, W, 3) uint8 RGB; spans: every repetition (start, end) in seconds."""
+
+    name: str
+    action: str
+    fps: float
+    frames: npt.NDArray[np.uint8]
+    spans: tuple[Span, ...]
+
+
+def synthetic_videos(
+    number: int,
+    seed: int = 0,
+    *,
+    generator: Generator | None = None,
+    fps: float = 15.0,
+    size: tuple[int, int] = (128, 160),
+    seconds: tuple[float, float] = (5.0, 12.0),
+) -> Iterator[SyntheticVideo]:
+    """Labelled videos, one after another; by default drawn by code alone, so that it runs anywhere.
+
+    size: height and width in pixels. seconds: shortest and longest video.
+    """
+    generator = generator or Generator(DATASET, seed=seed)
+    for index in range(number):
+        length = int(seeded(seed, index).uniform(*seconds) * fps)
+        plan = generator.plan(index, length)
+        frames = generator.render([plan], device="cpu", size=size).frames_BTCHW[0]
+        yield SyntheticVideo(
+            name=f"{index:05d}",
+            action=class_of(plan),
+            fps=fps,
+            frames=frames.permute(0, 2, 3, 1).contiguous().numpy(),
+            spans=tuple((max(start, 0) / fps, min(end, length) / fps) for start, end in plan.spans),
+        )
+
+
+def class_of(plan: Plan) -> str:
+    """The class of a planned video: its exercise or mechanism by name, else where its motion comes from."""
+    parts = plan.action.split(":")
+    return parts[1] if parts[0] in ("exercise", "mechanism") else parts[0]
+
+
+def sample_video(*, repetitions: int = 8, seed: int = 0) -> SyntheticVideo:
+    """The sample video: a figure that does squats, with the true times of each."""
+    plan = sample_plan(repetitions=repetitions, seed=seed)
+    frames = render([plan], device="cpu", size=SAMPLE_SIZE).frames_BTCHW[0]
+    return SyntheticVideo(
+        name="sample",
+        action="squat",
+        fps=SAMPLE_RATE,
+        frames=frames.permute(0, 2, 3, 1).contiguous().numpy(),
+        spans=tuple((start / SAMPLE_RATE, end / SAMPLE_RATE) for start, end in plan.spans),
+    )

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from escounts.synthetic.actions import Action, may, pick_segment, progress, reaches
-from escounts.synthetic.bikes import BIKED, draw_bike
 from escounts.synthetic.camera import Camera, compose, place, stretch
-from escounts.synthetic.canvas import Canvas
 from escounts.synthetic.clips import ClipBank
 from escounts.synthetic.config import GeneratorConfig
 from escounts.synthetic.curves import Floats, chance, log_uniform, seeded, smooth_noise
@@ -25,10 +23,9 @@ from escounts.synthetic.footage import (
     with_surroundings,
 )
 from escounts.synthetic.mechanisms import MECHANISMS, RIPPLE, sprite_path
-from escounts.synthetic.motion import MotionBank
-from escounts.synthetic.plan import Footage, Ripple, Shapes
-from escounts.synthetic.poses import Joints, action_poses, alternate, lead_poses, passing_poses, sway
-from escounts.synthetic.ropes import ROPED, draw_rope
+from escounts.synthetic.motion import Joints, MotionBank, action_poses, alternate, lead_poses, passing_poses, sway
+from escounts.synthetic.plan import Canvas, Footage, Ripple, Shapes
+from escounts.synthetic.scenery import BIKED, ROPED, draw_bike, draw_rope
 from escounts.synthetic.timeline import AFTER, BEFORE, DURING, Clock
 
 

@@ -1,4 +1,5 @@
-"""A bank of motion capture: twenty joints over time, and the stretches of it that can be repeated."""
+"""Motion capture: a bank of twenty joints over time and the stretches of it that can be repeated, and pose tracks
+(F, 20, 3) from it: a performer's joints at every drawn moment."""
 
 from __future__ import annotations
 
@@ -11,7 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from escounts.errors import DataError
-from escounts.synthetic.segments import Mining, Segments, mine
+from escounts.synthetic.actions import Action, Mining, Row, Segments, mine, pick_segment, progress, reaches
+from escounts.synthetic.config import GeneratorConfig
+from escounts.synthetic.curves import Floats, chance, smooth_noise
+from escounts.synthetic.timeline import AFTER, BEFORE, Clock
 
 JOINTS = (
     "Hips", "LeftUpLeg", "LeftLeg", "LeftFoot", "LeftToeBase", "RightUpLeg", "RightLeg", "RightFoot",
@@ -93,3 +97,153 @@ def pose_features(joints: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     centred = joints.copy()
     centred[:, :, (0, 2)] -= joints[:, :1, (0, 2)]
     return centred.reshape(len(joints), -1)
+
+
+Joints = npt.NDArray[np.float64]
+
+
+def at_positions(bank: MotionBank, at: Floats) -> Joints:
+    """(F, 20, 3) joints at fractional positions in the bank."""
+    at = np.clip(at, 0, len(bank.joints) - 1)
+    left = np.minimum(at.astype(np.int64), len(bank.joints) - 2)
+    part = (at - left)[:, None, None]
+    between: Joints = bank.joints[left] * (1 - part) + bank.joints[left + 1] * part
+    return between
+
+
+def settled(joints: Joints, by: Joints) -> Joints:
+    """Joints moved and turned as a whole so that in the pose `by` (20, 3) the body is over the origin, facing z.
+
+    Left is +x then, which is what swapping the sides relies on.
+    """
+    across = by[1] - by[5]
+    angle = np.arctan2(across[2], across[0])
+    cos, sin = np.cos(angle), np.sin(angle)
+    moved: Joints = joints - by[0] * np.array([1.0, 0.0, 1.0])
+    x, z = moved[..., 0].copy(), moved[..., 2].copy()
+    moved[..., 0], moved[..., 2] = cos * x + sin * z, cos * z - sin * x
+    return moved
+
+
+def on_the_spot(joints: Joints) -> Joints:
+    """Every pose with its hips over the origin."""
+    still: Joints = joints - joints[:, :1] * np.array([1.0, 0.0, 1.0])
+    return still
+
+
+def mirrored(joints: Joints) -> Joints:
+    """Left and right limbs swapped, seen from the same side: x changes its sign about the hips."""
+    swapped = joints[:, MIRROR].copy()
+    swapped[..., 0] = 2 * joints[:, :1, 0] - swapped[..., 0]
+    return swapped
+
+
+def alternate(joints: Joints, rest: Joints, side: npt.NDArray[np.int64]) -> Joints:
+    """Do the motion to the one side and then the other, without a jump: deviations from a symmetric rest."""
+    even = 0.5 * (rest + mirrored(rest))
+    moved = joints - rest
+    other = moved[:, MIRROR] * np.array([-1.0, 1.0, 1.0])
+    result: Joints = even + np.where((side == 1)[:, None, None], other, moved)
+    return result
+
+
+def one_sidedness(bank: MotionBank, segment: Row) -> float:
+    """How much a stretch differs from its mirror image: 0 the same, √2 only one side moves, 2 the opposite."""
+    first = int(bank.offsets[segment[0]]) + segment[1]
+    rest = bank.joints[first].astype(np.float64)
+    ends = settled(bank.joints[[first, first + segment[2]]].astype(np.float64), rest)
+    moved = ends[1] - ends[0]
+    other = moved[MIRROR] * np.array([-1.0, 1.0, 1.0])
+    return float(np.linalg.norm(moved - other) / (np.linalg.norm(moved) + 1e-6))
+
+
+def action_poses(
+    rng: np.random.Generator, config: GeneratorConfig, bank: MotionBank, action: Action, clock: Clock
+) -> Joints:
+    """The performer doing the action, at rest outside repetitions; hips start over the origin."""
+    trial, start, length = action.segment
+    low = float(bank.offsets[trial])
+    begin = low + start
+    along = progress(action, clock)
+    if action.way == "back":
+        along = along * reaches(rng, config, clock)
+    start_pose = at_positions(bank, np.array([begin]))[0]
+    poses = settled(at_positions(bank, begin + length * along), start_pose)
+    rest = settled(start_pose[None], start_pose)
+    if action.way != "back":
+        # Close the loop: take the drift out, then spread what is left of the gap over the repetition's end.
+        gap = settled(at_positions(bank, np.array([begin + length])), start_pose) - rest
+        drift = gap[:, :1].copy()
+        drift[..., 1] = 0
+        poses = poses - along[:, None, None] * drift
+        if clock.position is None:
+            late = np.clip((along - 0.65) / 0.35, 0, 1)
+            late = late * late * (3 - 2 * late)
+            poses = poses - late[:, None, None] * (gap - drift)
+    if action.alternating:
+        poses = alternate(poses, np.broadcast_to(rest, poses.shape), clock.side)
+    return poses
+
+
+def lead_poses(
+    rng: np.random.Generator, config: GeneratorConfig, bank: MotionBank, action: Action, clock: Clock, poses: Joints
+) -> Joints:
+    """Other motion before the first and after the last repetition, blended in over a few frames."""
+    trial, start, _ = action.segment
+    low, high = float(bank.offsets[trial]), float(bank.offsets[trial + 1] - 1)
+    walks = bank.walking()
+    for stage in (BEFORE, AFTER):
+        where = clock.stage == stage
+        draw = rng.random()
+        if where.sum() < 3 or chance(rng, config.lead_still):
+            continue
+        border = clock.times[where].max() if stage == BEFORE else clock.times[where].min()
+        away = np.abs(clock.times - border)
+        sign = -1.0 if stage == BEFORE else 1.0
+        if draw < 0.35:  # the trial as it really goes on
+            at = np.clip(low + start + sign * away, low, high)
+            other = settled(at_positions(bank, at), bank.joints[int(low) + start])
+        elif draw < 0.75 or not walks:  # somebody does something else first
+            rows = bank.segments.once if len(bank.segments.once) and chance(rng, 0.6) else bank.segments.back
+            segment = pick_segment(rng, rows, float(where.sum()))
+            begin = float(bank.offsets[segment[0]] + segment[1])
+            other = at_positions(bank, begin + np.minimum(away * rng.uniform(0.5, 1.3), segment[2]))
+            other = settled(other, bank.joints[int(begin)])
+        else:  # walking in or out
+            walk = int(walks[int(rng.integers(len(walks)))])
+            begin, end = float(bank.offsets[walk]), float(bank.offsets[walk + 1] - 1)
+            other = settled(
+                at_positions(bank, np.clip(begin + away * rng.uniform(0.7, 1.4), begin, end)), bank.joints[int(begin)]
+            )
+            other = on_the_spot(other) + np.stack([away * rng.normal() * 0.05, 0 * away, 0 * away], -1)[:, None]
+        blend = np.clip(away / rng.uniform(4, 10), 0, 1) * where
+        blend = (blend * blend * (3 - 2 * blend))[:, None, None]
+        poses = poses * (1 - blend) + other * blend
+    return poses
+
+
+def passing_poses(rng: np.random.Generator, bank: MotionBank, times: Floats, *, walk: bool = False) -> Joints:
+    """Something that does not repeat, played as it is; walk: somebody who crosses the picture."""
+    walks = bank.walking()
+    if walk and walks:
+        trial = walks[int(rng.integers(len(walks)))]
+        begin, end = float(bank.offsets[trial]), float(bank.offsets[trial + 1] - 1)
+        poses = on_the_spot(at_positions(bank, np.clip(begin + times * rng.uniform(0.6, 1.5), begin, end)))
+        across = (times - rng.uniform(0.3, 0.7) * times.max()) * rng.uniform(0.015, 0.06) * rng.choice([-1, 1])
+        crossing: Joints = poses + np.stack([across, 0 * across, 0 * across], -1)[:, None]
+        return crossing
+    rows = bank.segments.once if len(bank.segments.once) else bank.segments.back
+    trial, start, length = pick_segment(rng, rows, float(np.ptp(times)))
+    begin = float(bank.offsets[trial] + start)
+    speed = min(rng.uniform(0.5, 1.4), length / (float(np.ptp(times)) + 1))
+    poses = at_positions(bank, begin + np.clip(times * speed, 0, length))
+    return settled(poses, poses[0])
+
+
+def sway(rng: np.random.Generator, config: GeneratorConfig, clock: Clock, poses: Joints, period: float) -> Joints:
+    """No repetition is like another: joints wander a little, slower than the repetitions."""
+    size, far = rng.uniform(*config.sway), rng.uniform(*config.shuffle)
+    drift = smooth_noise(rng, clock.times, 60, max(period, 8.0)).T.reshape(-1, 20, 3) * size
+    body = smooth_noise(rng, clock.times, 3, max(2 * period, 20.0)).T[:, None] * far
+    moved: Joints = poses + drift + body * np.array([1.0, 0.2, 1.0])
+    return moved

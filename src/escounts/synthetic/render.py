@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from escounts.synthetic.finish import finish_frames
+from escounts.synthetic.camera import finish_frames
 from escounts.synthetic.plan import Numbers, Plan, Shapes
 from escounts.synthetic.strokes import draw_strokes, send
 from escounts.synthetic.timeline import Span
