@@ -30,8 +30,7 @@ from escounts import live
 from escounts.inference.multi_rate import MultiRateModel
 from escounts.inference.views import BASE_RATE, View
 from escounts.live import LiveCounter
-from escounts.nn.lite import LITE_TINY
-from escounts.nn.network import Network
+from escounts.nn.network import LITE_TINY, Network
 from escounts.video import Frame
 
 HERE = Path(__file__).resolve().parent

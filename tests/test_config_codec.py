@@ -9,8 +9,7 @@ import pytest
 
 from escounts.config_codec import from_plain, to_plain, tuples
 from escounts.nn.heads import RateHeadConfig
-from escounts.nn.lite import LITE_DECODER, LITE_TINY
-from escounts.nn.network import NetworkConfig
+from escounts.nn.network import LITE_DECODER, LITE_TINY, NetworkConfig
 from escounts.training.objective import RateObjectiveConfig
 from escounts.training.sampling import ExemplarSampling
 from escounts.training.stored_tokens import StoredTokensConfig

@@ -15,8 +15,7 @@ from escounts.errors import ExemplarError, ModelError, VideoError
 from escounts.inference.multi_rate import MultiRateModel
 from escounts.inference.views import View
 from escounts.nn.decoder import ExemplarKeysValues
-from escounts.nn.lite import LITE_TINY
-from escounts.nn.network import Network
+from escounts.nn.network import LITE_TINY, Network
 from escounts.results import ExemplarSpan
 
 SECONDS = 12.0

@@ -26,8 +26,7 @@ from escounts.batching import local, processes, read_ahead
 from escounts.batching.rows import ResultFolder
 from escounts.batching.tasks import CountingProcess, Settings, Task, find_tasks
 from escounts.errors import EscountsError, VideoError
-from escounts.nn.lite import LITE_TINY
-from escounts.nn.network import Network
+from escounts.nn.network import LITE_TINY, Network
 from escounts.video import Video
 from escounts.zoo.checkpoint import save_network
 

@@ -17,8 +17,7 @@ from escounts.benchmarking.measuring import segment
 from escounts.cli import app
 from escounts.errors import EscountsError
 from escounts.inference.multi_rate import MultiRateModel
-from escounts.nn.lite import LITE_TINY
-from escounts.nn.network import Network
+from escounts.nn.network import LITE_TINY, Network
 
 
 @pytest.fixture(scope="module")

@@ -19,8 +19,7 @@ import torch
 from playwright.sync_api import Browser
 
 from escounts.inference.multi_rate import MultiRateModel
-from escounts.nn.lite import LITE_TINY
-from escounts.nn.network import Network
+from escounts.nn.network import LITE_TINY, Network
 from escounts.zoo.onnx_export import export_onnx
 
 RUN = """async () => {

@@ -15,8 +15,7 @@ from command import finish, run, spawn
 from movies import bouncing, write_movie
 
 from escounts.cli.count_jobs import output_names, videos_among
-from escounts.nn.lite import LITE_TINY
-from escounts.nn.network import Network
+from escounts.nn.network import LITE_TINY, Network
 from escounts.zoo.checkpoint import save_network
 
 

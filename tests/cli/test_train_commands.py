@@ -15,8 +15,7 @@ from movies import bouncing, write_movie
 from stores import store, video
 
 from escounts.confidence import Calibration
-from escounts.nn.lite import LITE_TINY
-from escounts.nn.network import Network
+from escounts.nn.network import LITE_TINY, Network
 from escounts.training.predictions import load_predictions
 from escounts.zoo.checkpoint import read_checkpoint, read_tensors, save_network
 

@@ -15,8 +15,7 @@ from movies import bouncing, endless_gif, levels, says_two_seconds, write_movie
 from escounts.errors import ExemplarError, VideoError
 from escounts.inference.multi_rate import MultiRateModel
 from escounts.inference.views import View
-from escounts.nn.lite import LITE_TINY
-from escounts.nn.network import Network
+from escounts.nn.network import LITE_TINY, Network
 from escounts.video import Video, video_files
 
 

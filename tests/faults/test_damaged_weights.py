@@ -13,8 +13,7 @@ import torch
 from command import run
 
 from escounts.errors import ModelError
-from escounts.nn.lite import LITE_TINY
-from escounts.nn.network import Network
+from escounts.nn.network import LITE_TINY, Network
 from escounts.zoo import catalogue, store
 from escounts.zoo.checkpoint import load_network, save_network, tensors_sha256, write_checkpoint
 from escounts.zoo.conversion import add

@@ -17,8 +17,7 @@ from fuzz.parsers import PARSERS, fed
 from release_figures import Tally, share_of
 from stores import store, video
 
-from escounts.nn.lite import LITE_TINY
-from escounts.nn.network import Network
+from escounts.nn.network import LITE_TINY, Network
 from escounts.zoo.checkpoint import save_network
 
 CI_CASES, RELEASE_SECONDS = 150, 300

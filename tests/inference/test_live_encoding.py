@@ -10,8 +10,7 @@ import torch
 from escounts.inference.live import LiveEncoding
 from escounts.inference.multi_rate import MultiRateModel
 from escounts.inference.views import View
-from escounts.nn.lite import LITE_TINY
-from escounts.nn.network import Network
+from escounts.nn.network import LITE_TINY, Network
 
 
 @pytest.fixture(scope="module", params=["all views", "a fast view where wanted"])

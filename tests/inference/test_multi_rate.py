@@ -19,8 +19,7 @@ from escounts.inference.multi_rate import MultiRateModel
 from escounts.inference.multi_rate_encoding import MultiRateEncoding, MultiRateExemplar
 from escounts.inference.pool import InferencePool
 from escounts.inference.views import BASE_RATE, CHUNK, View, ViewEncoder, WindowStore
-from escounts.nn.lite import LITE_TINY
-from escounts.nn.network import Network
+from escounts.nn.network import LITE_TINY, Network
 from escounts.video import Frame, Video
 
 

@@ -12,8 +12,7 @@ from escounts.counter import Counter
 from escounts.inference.multi_rate import MultiRateModel
 from escounts.inference.repetition_scores import FEATURES, SpanEvidence, features, score
 from escounts.inference.views import View
-from escounts.nn.lite import LITE_TINY
-from escounts.nn.network import Network
+from escounts.nn.network import LITE_TINY, Network
 
 COUNT, POINTS, CHANNELS = 6, 8, 12
 

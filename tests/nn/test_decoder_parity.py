@@ -14,8 +14,8 @@ import torch
 from filling import filled, input_tensor
 from torch import Tensor, nn
 
+from escounts.nn.attention import pool_grid, time_position
 from escounts.nn.decoder import RELEASED, Decoder
-from escounts.nn.positions import pool_grid, time_position
 from escounts.zoo.conversion import released_key
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"

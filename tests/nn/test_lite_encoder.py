@@ -3,8 +3,7 @@
 import torch
 
 from escounts.nn.encoders.lite import LiteConfig, LiteEncoder, WindowBlock
-from escounts.nn.lite import EXEMPLAR_CELLS, LITE, exemplar_cells
-from escounts.nn.network import Network
+from escounts.nn.network import EXEMPLAR_CELLS, LITE, Network, exemplar_cells
 
 TINY = LiteConfig(widths=(8, 8, 16, 16), channels=32, dilations=(1,), size=64)
 

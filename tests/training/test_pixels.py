@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from escounts.nn.lite import LITE_TINY
-from escounts.nn.network import Network
+from escounts.nn.network import LITE_TINY, Network
 from escounts.synthetic import GeneratedBatch, Generator, GeneratorConfig
 from escounts.training.pixels import PixelConfig, PixelTask, choose_exemplars
 

@@ -14,8 +14,7 @@ import torch
 from escounts.confidence import Calibration
 from escounts.errors import DataError, ModelError
 from escounts.nn.heads import RateHeadConfig
-from escounts.nn.lite import LITE_TINY
-from escounts.nn.network import Network
+from escounts.nn.network import LITE_TINY, Network
 from escounts.synthetic import GeneratorConfig
 from escounts.training import synthetic_run
 from escounts.training.synthetic_run import SMOKE, UNCALIBRATED, clip_files, mean_of_runs, train_synthetic

@@ -17,8 +17,7 @@ from movies import levels, write_movie
 import escounts
 from escounts.errors import ModelError
 from escounts.inference.multi_rate import MultiRateModel
-from escounts.nn.lite import LITE_TINY
-from escounts.nn.network import Network
+from escounts.nn.network import LITE_TINY, Network
 from escounts.serve.training_api import _initial
 from escounts.zoo import catalogue
 from escounts.zoo.building import build_onnx_model

@@ -19,8 +19,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from escounts.nn.attention import small_parameter
 from escounts.nn.heads import HeadOutput
-from escounts.nn.positions import small_parameter
 from escounts.results import DensityKind
 
 

@@ -21,7 +21,7 @@ from escounts.datasets.tokens import TokenLayout, TokenStore, TokenWriter, Video
 from escounts.errors import DataError, OutputError, VideoError
 from escounts.nn.device import precision
 from escounts.nn.encoders.interface import Encoder, EncoderSpec
-from escounts.nn.lite import exemplar_cells
+from escounts.nn.network import exemplar_cells
 from escounts.windows import filled, shift_starts, windows
 
 if TYPE_CHECKING:

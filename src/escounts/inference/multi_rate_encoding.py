@@ -28,7 +28,7 @@ from escounts.inference.stillness import MotionMeter
 from escounts.inference.views import BASE_RATE, View, ViewEncoder, Window, WindowStore
 from escounts.nn.decoder import ExemplarKeysValues
 from escounts.nn.heads import HeadOutput, RateHeadConfig, read_periods
-from escounts.nn.lite import exemplar_cells
+from escounts.nn.network import exemplar_cells
 from escounts.results import UNIT_GIVEN, ConfidenceKind, DensityMap, Estimate
 from escounts.windows import Stitcher, triangle
 

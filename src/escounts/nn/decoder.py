@@ -16,17 +16,20 @@ import torch
 from torch import Tensor, nn
 
 from escounts.errors import ExemplarError, ModelError
-from escounts.nn.attention import CrossBlock, FeedForward, KeyValue, SelfAttention
-from escounts.nn.decoder_config import PAPER, RELEASED, DecoderConfig
-from escounts.nn.heads import HeadOutput, build_head
-from escounts.nn.packing import Packing, real_cells
-from escounts.nn.positions import (
+from escounts.nn.attention import (
+    CrossBlock,
+    FeedForward,
+    KeyValue,
     LengthEmbedding,
+    SelfAttention,
     SpatialPosition,
     pool_grid,
     small_parameter,
     time_position,
 )
+from escounts.nn.decoder_config import PAPER, RELEASED, DecoderConfig
+from escounts.nn.heads import HeadOutput, build_head
+from escounts.nn.packing import Packing, real_cells
 from escounts.nn.similarity import SelfSimilarity
 from escounts.nn.window_attention import WindowAttention
 

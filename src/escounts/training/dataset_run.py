@@ -14,8 +14,7 @@ from escounts.datasets.tokens import TokenLayout, TokenStore
 from escounts.errors import DataError
 from escounts.nn.device import Precision
 from escounts.nn.heads import RateHeadConfig
-from escounts.nn.lite import NARROW_DECODER
-from escounts.nn.network import NetworkConfig
+from escounts.nn.network import NARROW_DECODER, NetworkConfig
 from escounts.training.config import TrainConfig
 from escounts.training.objective import RateObjectiveConfig
 from escounts.training.recipes import Recipe

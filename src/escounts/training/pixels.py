@@ -19,8 +19,7 @@ from escounts.density import period_map, rate_map
 from escounts.metrics import auc, mae, obo
 from escounts.nn.encoders.lite import LiteEncoder
 from escounts.nn.heads import VIDEO_OUTPUTS, HeadOutput, pool_video_logits
-from escounts.nn.lite import EXEMPLAR_CELLS, exemplar_cells
-from escounts.nn.network import Network
+from escounts.nn.network import EXEMPLAR_CELLS, Network, exemplar_cells
 from escounts.synthetic import GeneratedBatch, Generator, Plan
 from escounts.training.objective import Target
 

@@ -9,7 +9,7 @@ from escounts.baselines.rival_heads import RepNetConfig, TransRACConfig
 from escounts.datasets.tokens import TokenLayout
 from escounts.nn.decoder import PAPER, RELEASED, DecoderConfig
 from escounts.nn.heads import DensityHeadConfig, RateHeadConfig
-from escounts.nn.lite import NARROW_DECODER
+from escounts.nn.network import NARROW_DECODER
 from escounts.training.config import TrainConfig
 from escounts.training.objective import (
     RELEASED_OBJECTIVE,

@@ -17,8 +17,7 @@ from escounts.config_codec import to_plain
 from escounts.errors import DataError, ModelError
 from escounts.inference.multi_rate import MultiRateModel
 from escounts.nn.encoders.lite import LiteEncoder
-from escounts.nn.lite import LITE, LITE_TINY
-from escounts.nn.network import Network, NetworkConfig
+from escounts.nn.network import LITE, LITE_TINY, Network, NetworkConfig
 from escounts.synthetic import ClipBank, Generator, GeneratorConfig, MotionBank
 from escounts.synthetic.clips import permissive, pool_rows
 from escounts.training.calibration import Progress, calibrate, collect

@@ -26,8 +26,7 @@ from escounts.nn.device import choose_device
 from escounts.nn.encoders.interface import Encoder
 from escounts.nn.encoders.lite import LiteConfig, LiteEncoder
 from escounts.nn.heads import HeadOutput, RateHeadConfig, read_periods
-from escounts.nn.lite import EXEMPLAR_CELLS
-from escounts.nn.network import Network, NetworkConfig
+from escounts.nn.network import EXEMPLAR_CELLS, Network, NetworkConfig
 from escounts.zoo import store
 from escounts.zoo.catalogue import DESCRIPTION, how_to_get_encoder
 from escounts.zoo.checkpoint import building, load_decoder, load_encoder, load_network

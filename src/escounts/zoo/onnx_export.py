@@ -21,7 +21,7 @@ from escounts.atomic_files import write_bytes, write_text
 from escounts.config_codec import to_plain
 from escounts.errors import ModelError
 from escounts.inference.multi_rate import MultiRateModel
-from escounts.nn.lite import EXEMPLAR_CELLS
+from escounts.nn.network import EXEMPLAR_CELLS
 from escounts.zoo.building import DECODER, ENCODER, FORMAT
 from escounts.zoo.catalogue import DESCRIPTION
 from escounts.zoo.onnx_graphs import DecoderGraph, EncoderGraph

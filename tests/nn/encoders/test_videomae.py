@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
+from escounts.nn.encoders.masked_autoencoders import _VIDEOMAE, SIZES, from_hugging_face
 from escounts.nn.encoders.registry import build_encoder, recognise
-from escounts.nn.encoders.videomae import PUBLIC, SIZES, from_hugging_face
 from escounts.zoo.checkpoint import strict_load
 
 transformers = pytest.importorskip("transformers", reason="the test extra brings transformers")
@@ -41,7 +41,7 @@ def check_equal(name: str, *, final_norm: bool = True, **changes: Any) -> None:
     model = reference(name, final_norm=final_norm, **changes)
     tensors = model.state_dict()
     encoder = build_encoder(name, final_norm=final_norm, **changes).eval()
-    strict_load(encoder, from_hugging_face(tensors), known_unneeded=PUBLIC[0].known_unneeded)
+    strict_load(encoder, from_hugging_face(tensors), known_unneeded=_VIDEOMAE[0].known_unneeded)
     frames_BTCHW = torch.randn(2, 16, 3, encoder.spec.size, encoder.spec.size)
     with torch.inference_mode():
         theirs_BNC = model(frames_BTCHW).last_hidden_state

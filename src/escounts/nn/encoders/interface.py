@@ -1,10 +1,16 @@
-"""What every encoder declares and does: frames of one window in, tokens T'×H'×W'×C out.
+"""What every encoder declares and does: frames of one window in, tokens T'×H'×W'×C out; and the smallest one,
+`patches`.
+
+`patches` has no training and no weights to fetch, small enough for tests and quick tables: a frame is squashed to
+32×32 and cut into 4×4 patches; a token is the low frequencies (cosine transform) of its patch and of its change to
+the next frame. What repeats in the picture repeats in the tokens.
 
 Tensor suffixes: B windows, T frames in (time cells out), C channels, H W space.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -79,3 +85,44 @@ class Encoder(nn.Module):
         mean = torch.tensor(self.spec.mean, device=weight.device).mul(255.0).view(3, 1, 1)
         inverse = torch.tensor(self.spec.std, device=weight.device).mul(255.0).reciprocal().view(3, 1, 1)
         return ((frames.to(weight.device, torch.float32) - mean) * inverse).to(weight.dtype)
+
+
+SIZE, GRID, PATCH_FREQUENCIES = 32, 4, 4
+PATCH_CHANNELS = 2 * 3 * PATCH_FREQUENCIES**2
+_DIFFERENCE_GAIN = 3.0
+
+
+class PatchesEncoder(Encoder):
+    """Frames (B, T, 3, 32, 32) → tokens (B, T, 4, 4, 96): one time cell a frame, at 10 frames per second."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            EncoderSpec(
+                name="patches",
+                channels=PATCH_CHANNELS,
+                window_frames=128,
+                every=1,
+                size=SIZE,
+                mean=(0.5, 0.5, 0.5),
+                std=(0.25, 0.25, 0.25),
+                cells=128,
+                grid=(GRID, GRID),
+                fps=10.0,
+            )
+        )
+        self.basis = nn.Parameter(cosine_basis(SIZE // GRID, PATCH_FREQUENCIES), requires_grad=False)
+
+    def forward(self, frames_BTCHW: Tensor) -> Tensor:
+        change_BTCHW = torch.cat([frames_BTCHW[:, 1:], frames_BTCHW[:, -1:]], 1) - frames_BTCHW
+        x = torch.cat([frames_BTCHW, _DIFFERENCE_GAIN * change_BTCHW], 2)
+        patch = SIZE // GRID
+        cut = x.reshape(*x.shape[:3], GRID, patch, GRID, patch)
+        tokens = torch.einsum("btchpwq,fp,gq->bthwcfg", cut, self.basis, self.basis)
+        return tokens.flatten(4)
+
+
+def cosine_basis(length: int, frequencies: int) -> Tensor:
+    """The first rows of the orthonormal cosine transform, (frequencies, length)."""
+    place = (torch.arange(length) + 0.5) * math.pi / length
+    rows = torch.cos(torch.arange(frequencies)[:, None] * place[None])
+    return rows / rows.square().sum(1, keepdim=True).sqrt()

@@ -8,10 +8,9 @@ from typing import Any
 
 from escounts.config_codec import tuples
 from escounts.errors import ModelError
-from escounts.nn.encoders import mae_vit, r2plus1d, resnext3d, swin3d, videomae
-from escounts.nn.encoders.interface import Encoder
+from escounts.nn.encoders import masked_autoencoders, resnets, swin3d
+from escounts.nn.encoders.interface import Encoder, PatchesEncoder
 from escounts.nn.encoders.lite import LiteConfig, LiteEncoder
-from escounts.nn.encoders.patches import PatchesEncoder
 from escounts.nn.encoders.public import PublicWeights, Tensors
 
 
@@ -22,20 +21,18 @@ def _lite(**options: Any) -> Encoder:
 ENCODERS: dict[str, Callable[..., Encoder]] = {
     "lite": _lite,
     "patches": PatchesEncoder,
-    "mae-vit-b": mae_vit.mae_vit_b,
-    "videomae-s": partial(videomae.videomae, "videomae-s"),
-    "videomae-b": partial(videomae.videomae, "videomae-b"),
-    "videomae-l": partial(videomae.videomae, "videomae-l"),
+    "mae-vit-b": masked_autoencoders.mae_vit_b,
+    "videomae-s": partial(masked_autoencoders.videomae, "videomae-s"),
+    "videomae-b": partial(masked_autoencoders.videomae, "videomae-b"),
+    "videomae-l": partial(masked_autoencoders.videomae, "videomae-l"),
     "swin3d-t": swin3d.swin3d_t,
-    "r2plus1d-18": r2plus1d.r2plus1d_18,
-    "resnext3d-101": resnext3d.resnext3d_101,
+    "r2plus1d-18": resnets.r2plus1d_18,
+    "resnext3d-101": resnets.resnext3d_101,
 }
 PUBLIC: tuple[PublicWeights, ...] = (
-    *mae_vit.PUBLIC,
-    *videomae.PUBLIC,
+    *masked_autoencoders.PUBLIC,
     *swin3d.PUBLIC,
-    *r2plus1d.PUBLIC,
-    *resnext3d.PUBLIC,
+    *resnets.PUBLIC,
 )
 """Every public weights format an encoder can be loaded from."""
 
