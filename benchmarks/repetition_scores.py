@@ -1,4 +1,4 @@
-"""Fits and measures the scores of single repetitions (inference/repetition_scores.py) on generated videos.
+"""Fits and measures the scores of single repetitions (hypotheses.py) on generated videos.
 
     python benchmarks/repetition_scores.py [--model lite] [--videos 240] [--seed 9100]
 
@@ -20,9 +20,9 @@ import numpy.typing as npt
 
 import escounts
 from escounts.confidence import UNITS, choose_views
+from escounts.hypotheses import SCORE_FEATURES, SCORE_WEIGHTS, features
 from escounts.inference.multi_rate import MultiRateModel
 from escounts.inference.multi_rate_encoding import MultiRateEncoding, MultiRateExemplar
-from escounts.inference.repetition_scores import FEATURES, WEIGHTS, features
 from escounts.inference.views import BASE_RATE
 from escounts.results import DensityMap
 from escounts.synthetic import Generator, GeneratorConfig
@@ -57,7 +57,7 @@ def main() -> None:
     generator = Generator(GeneratorConfig(), seed=options.seed)
     videos = [found for index in range(options.videos) for found in count(model, generator, index)]
     halves = [joined(videos[half::2]) for half in (0, 1)]
-    report("as shipped", halves[1], np.array(WEIGHTS))
+    report("as shipped", halves[1], np.array(SCORE_WEIGHTS))
     report("fitted on the other half", halves[1], logistic(halves[0].rows, halves[0].right))
     both = joined(videos)
     print("WEIGHTS =", tuple(round(float(weight), 3) for weight in logistic(both.rows, both.right)))
@@ -115,7 +115,10 @@ def report(name: str, found: Found, weights: Array) -> None:
     """Area under the curve of the scores and of each feature, and how often repetitions of a score are right."""
     scores = 1 / (1 + np.exp(-found.rows @ weights))
     print(f"{name}: {len(scores)} repetitions, {found.right.mean():.0%} right, AUC {auc(scores, found.right):.3f}")
-    print("  alone:", ", ".join(f"{f} {auc(found.rows[:, i], found.right):.2f}" for i, f in enumerate(FEATURES) if i))
+    print(
+        "  alone:",
+        ", ".join(f"{f} {auc(found.rows[:, i], found.right):.2f}" for i, f in enumerate(SCORE_FEATURES) if i),
+    )
     for low, high in ((0.0, 0.5), (0.5, 0.7), (0.7, 0.85), (0.85, 0.95), (0.95, 1.01)):
         part = (scores >= low) & (scores < high)
         if part.any():

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from escounts.inference.frame_cache import FrameCache
+from escounts.inference.multi_rate import FrameCache
 
 
 class Reader:

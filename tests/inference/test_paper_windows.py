@@ -16,7 +16,7 @@ import torch
 from escounts.counter import Counter
 from escounts.errors import ExemplarError, ModelError
 from escounts.inference.paper_windows import PAPER_WINDOWS, RELEASED_WINDOWS, PaperWindowModel, ramp, stretches
-from escounts.inference.token_file import TokenFile
+from escounts.inference.views import TokenFile
 from escounts.nn.decoder import DecoderConfig
 from escounts.nn.encoders.interface import EncoderSpec
 from escounts.nn.network import Network, NetworkConfig

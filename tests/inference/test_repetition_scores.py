@@ -9,8 +9,8 @@ from movies import bouncing, write_movie
 
 import escounts
 from escounts.counter import Counter
+from escounts.hypotheses import SCORE_FEATURES, SpanEvidence, features, score
 from escounts.inference.multi_rate import MultiRateModel
-from escounts.inference.repetition_scores import FEATURES, SpanEvidence, features, score
 from escounts.inference.views import View
 from escounts.nn.network import LITE_TINY, Network
 
@@ -45,10 +45,10 @@ def test_the_marked_repetition_is_one_to_be_like() -> None:
     six = evidence(unlike=1)
     two = SpanEvidence(six.spans[:2], six.gate[:2], six.sharpness[:2], six.looks[:2])
     with_mark = SpanEvidence(*two[:4], marked=six.looks[2:3])
-    like = FEATURES.index("like")
+    like = SCORE_FEATURES.index("like")
     assert features(with_mark)[0, like] > 0.5 > features(with_mark)[1, like]
     alone = SpanEvidence(six.spans[:1], six.gate[:1], six.sharpness[:1], six.looks[:1])
-    assert features(alone)[0].tolist()[like] == 0.0 and features(alone)[0, FEATURES.index("alone")] == 1.0
+    assert features(alone)[0].tolist()[like] == 0.0 and features(alone)[0, SCORE_FEATURES.index("alone")] == 1.0
 
 
 def test_results_of_the_default_form_have_scores_and_others_have_none(tmp_path) -> None:  # type: ignore[no-untyped-def]

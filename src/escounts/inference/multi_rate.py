@@ -1,12 +1,13 @@
 """The default model: fixed rates in time, so that one motion filmed at 24 and at 60 frames a second is seen alike.
 
 A video is read at the base rate and encoded at slow views first. The fast view costs twice as much as the slow ones
-together; it is encoded when they are unsure or see short periods, or when an exemplar asks for it.
+together; it is encoded when they are unsure or see short periods, or when an exemplar asks for it. Its small images
+are kept while they are few, and read again where they are many.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -15,7 +16,6 @@ from escounts.arrays import Image
 from escounts.confidence import Calibration, wants_faster
 from escounts.counting_model import Progress
 from escounts.errors import VideoError
-from escounts.inference.frame_cache import FrameCache
 from escounts.inference.multi_rate_encoding import MultiRateEncoding
 from escounts.inference.views import BASE_RATE, View
 from escounts.nn.device import Precision
@@ -23,7 +23,6 @@ from escounts.nn.heads import VIDEO_OUTPUTS, RateHeadConfig
 from escounts.nn.network import Network
 
 if TYPE_CHECKING:
-    # The reader needs PyAV; a machine that only trains and calibrates need not have it.
     from escounts.video import Video
 
 SLOW_VIEWS = (View(6), View(3))
@@ -122,3 +121,35 @@ def _part(progress: Progress | None, before: float, share: float) -> Progress | 
     if progress is None:
         return None
     return lambda done, total: progress(before * total + share * done, total)
+
+
+class FrameCache:
+    """Iterates over a video's images as often as it is asked; each time the same ones.
+
+    read: reads the video from its beginning. limit: bytes that are kept; of a video that has more, nothing is.
+    An image that comes twice (a video slower than the base rate) is held once and counted twice.
+    """
+
+    def __init__(self, read: Callable[[], Iterable[Image]], *, limit: int) -> None:
+        self._read, self._limit = read, limit
+        self._kept: list[Image] | None = None
+
+    def __iter__(self) -> Iterator[Image]:
+        if self._kept is not None:
+            yield from self._kept
+            return
+        kept: list[Image] = []
+        room = self._limit
+        for image in self._read():
+            room -= image.nbytes
+            if room >= 0:
+                kept.append(image)
+            elif kept:
+                kept = []
+            yield image
+        if room >= 0:
+            self._kept = kept
+
+    def forget(self) -> None:
+        """Nothing is kept any longer, and nothing will be."""
+        self._kept, self._limit = None, 0

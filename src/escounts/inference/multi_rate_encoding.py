@@ -17,15 +17,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from escounts.arrays import Array, Array32, Image, IntArray
+from escounts.arrays import Array32, Image, IntArray
 from escounts.confidence import Evidence, choose_views, is_zero
 from escounts.counting_model import Progress
 from escounts.errors import ExemplarError
-from escounts.hypotheses import SHORT_EXEMPLAR, known_unit, mark_certainty, possible_counts, unit_certainty
+from escounts.hypotheses import (
+    SHORT_EXEMPLAR,
+    SpanEvidence,
+    known_unit,
+    mark_certainty,
+    possible_counts,
+    score,
+    unit_certainty,
+)
 from escounts.inference.pool import InferencePool
-from escounts.inference.repetition_scores import Looks, SpanEvidence, score
 from escounts.inference.stillness import MotionMeter
-from escounts.inference.views import BASE_RATE, View, ViewEncoder, Window, WindowStore
+from escounts.inference.views import BASE_RATE, View, ViewEncoder, Window, WindowStore, on_base
 from escounts.nn.decoder import ExemplarKeysValues
 from escounts.nn.heads import HeadOutput, RateHeadConfig, read_periods
 from escounts.nn.network import exemplar_cells
@@ -332,7 +339,7 @@ class MultiRateEncoding:
                     for stitcher, stack in zip(stitchers, future.result(), strict=True):
                         stitcher.add(stack[row], window.start, triangle(window.cells))
         density, *others = (stitcher.result() for stitcher in stitchers)
-        on_base = [_on_base(values, view, first, last) for values in (density / view.divisor, *others)]
+        on_base = [on_base(values, view, first, last) for values in (density / view.divisor, *others)]
         if not assume_repeats and all(exemplar.moves for exemplar in exemplars):
             moving = self.meter.moving(first, last)
             on_base[:2] = [values * moving for values in on_base[:2]]  # no repetitions where nothing moves
@@ -381,16 +388,9 @@ class MultiRateEncoding:
         return ((time - self.start) * BASE_RATE - view.phase) / view.divisor
 
 
-def _on_base(values: Array, view: View, first: int, last: int) -> Array32:
-    """A view's cells on base frames first..last: every frame has the value of the cell it lies in."""
-    frames = np.arange(first, last)
-    cell = np.clip((frames - view.phase) // view.divisor, 0, len(values) - 1)
-    return values[cell].astype(np.float32)
-
-
-def _look(tokens_THWC: Tensor) -> Looks:
+def _look(tokens_THWC: Tensor) -> Array32:
     """What a repetition shows: every other cell, averaged over space, (T / 2, C)."""
-    look: Looks = tokens_THWC[::2].mean((1, 2)).float().cpu().numpy()
+    look: Array32 = tokens_THWC[::2].mean((1, 2)).float().cpu().numpy()
     return look
 
 

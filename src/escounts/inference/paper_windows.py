@@ -19,7 +19,7 @@ from torch import Tensor
 from escounts.arrays import Array, Array32, BoolArray, Image
 from escounts.counting_model import Progress
 from escounts.errors import ExemplarError, VideoError
-from escounts.inference.token_file import TokenFile
+from escounts.inference.views import TokenFile
 from escounts.nn.decoder import ExemplarKeysValues, Projected, check_tokens
 from escounts.nn.device import precision
 from escounts.nn.network import Network

@@ -5,19 +5,20 @@ Every view takes each `divisor`-th frame of the base rate, so one pass over the 
 
 from __future__ import annotations
 
+import tempfile
+import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from escounts.arrays import Image
+from escounts.arrays import Array, Array32, Image
 from escounts.inference.pool import InferencePool
-from escounts.inference.token_file import TokenFile
 from escounts.nn.decoder import Projected, check_tokens
 from escounts.nn.encoders.lite import LiteEncoder
 from escounts.nn.network import Network
@@ -93,6 +94,13 @@ class WindowStore:
         both = torch.stack([self._file.read(o, o + w.cells, device) for o, w in zip(offsets, windows, strict=True)])
         tokens_BTNC = both[:, :, :-1]
         return Projected(tokens_BTNC.reshape(*both.shape[:2], *self.grid, both.shape[3]), both[:, :, -1])
+
+
+def on_base(values: Array, view: View, first: int, last: int) -> Array32:
+    """A view's cells on base frames first..last: every frame has the value of the cell it lies in."""
+    frames = np.arange(first, last)
+    cell = np.clip((frames - view.phase) // view.divisor, 0, len(values) - 1)
+    return values[cell].astype(np.float32)
 
 
 class ViewEncoder:
@@ -203,3 +211,51 @@ class Features(NamedTuple):
         """(end - start, C, H, W); waits for it."""
         features_TCHW = self.future.result()
         return features_TCHW.expand(self.end - self.start, *features_TCHW.shape[1:])
+
+
+TOKENS_IN_MEMORY = 32 * 2**20
+"""Bytes of one sequence kept in memory before it goes to a file, which vanishes with its owner."""
+
+
+class TokenFile:
+    """Time cells of equal shape (H, W, C), appended in order, read by range; from any thread."""
+
+    def __init__(self, shape: tuple[int, ...], *, memory_limit: int = TOKENS_IN_MEMORY) -> None:
+        self.shape = shape
+        self.cells = 0
+        self._cell_bytes = 2 * int(np.prod(shape))
+        self._memory_limit = memory_limit
+        self._lock = threading.Lock()
+        self._file: IO[bytes] = tempfile.SpooledTemporaryFile(max_size=memory_limit)  # noqa: SIM115
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes it holds in memory: none once the cells lie in a file."""
+        size = self.cells * self._cell_bytes
+        return size if size <= self._memory_limit else 0
+
+    def append(self, tokens_THWC: Tensor) -> int:
+        """Add cells at the end; the number of cells before them."""
+        if tuple(tokens_THWC.shape[1:]) != self.shape:
+            raise ValueError(f"got cells of shape {tuple(tokens_THWC.shape[1:])}, this file has {self.shape}")
+        data = tokens_THWC.to("cpu", torch.float16).contiguous().numpy().tobytes()
+        with self._lock:
+            first = self.cells
+            self._file.seek(first * self._cell_bytes)
+            self._file.write(data)
+            self.cells += len(tokens_THWC)
+        return first
+
+    def truncate(self, cells: int) -> None:
+        """Keep the first `cells` cells only."""
+        with self._lock:
+            self.cells = min(self.cells, cells)
+            self._file.seek(self.cells * self._cell_bytes)
+            self._file.truncate()
+
+    def read(self, first: int, last: int, device: torch.device) -> Tensor:
+        """Cells first..last (exclusive) in single precision, (T, H, W, C)."""
+        with self._lock:
+            self._file.seek(first * self._cell_bytes)
+            data = bytearray(self._file.read((last - first) * self._cell_bytes))
+        return torch.frombuffer(data, dtype=torch.float16).view(-1, *self.shape).to(device).float()

@@ -32,7 +32,7 @@ from escounts.sandbox import Reports, are_numbers, confine, send_report
 from escounts.serve.database import Database, TrainingRow
 from escounts.serve.events import EventHub
 from escounts.serve.worker import Source, hide_paths, limit_memory, open_video
-from escounts.zoo.own_models import is_own_model
+from escounts.zoo.catalogue import is_own_model
 
 
 @dataclass(frozen=True)
