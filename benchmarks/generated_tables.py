@@ -31,16 +31,16 @@ import torch
 from escounts.atomic_files import write_text
 from escounts.datasets.encoders import OWN_EVERY
 from escounts.evaluation.ablation_tables import ABLATIONS
-from escounts.evaluation.comparison import compare, interval
 from escounts.evaluation.generated_tables import FULL_EXPERIMENT, GeneratedBench, GeneratedExperiment
 from escounts.evaluation.generated_tables import RATES as SAMPLED
 from escounts.evaluation.prediction_files import digest_of
+from escounts.evaluation.rendering import compare, interval
 from escounts.evaluation.table_runner import Measured, Source, TableRunner
 from escounts.evaluation.table_spec import Cells, EvalSpec, Table, TableRow
 from escounts.evaluation.tables import TABLE_RIVALS
 from escounts.metrics import mae, obo, obz, rmse
+from escounts.training.batches import TokenCache
 from escounts.training.recipes import Recipe
-from escounts.training.token_cache import TokenCache
 
 RATES = (1e-4, 3e-4, 1e-3)
 """Learning rates that every method tries."""

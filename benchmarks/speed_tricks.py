@@ -27,8 +27,8 @@ from training import _decoder, _frames, _store, _wait, _warm
 from escounts.nn import packing
 from escounts.nn.decoder import PAPER, Decoder
 from escounts.nn.window_attention import WindowAttention
-from escounts.training.config import TrainConfig
 from escounts.training.objective import DensityObjectiveConfig, Objective
+from escounts.training.optimisation import TrainConfig
 from escounts.training.stored_tokens import StoredTokensConfig, StoredTokensTask
 from escounts.training.trainer import Trainer
 

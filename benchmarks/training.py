@@ -39,8 +39,8 @@ from escounts.datasets.tokens import TokenLayout, TokenStore, TokenWriter, Video
 from escounts.nn.attention import attend
 from escounts.nn.decoder import PAPER, Decoder
 from escounts.nn.packing import Packing
-from escounts.training.config import TrainConfig
 from escounts.training.objective import DensityObjectiveConfig, Objective
+from escounts.training.optimisation import TrainConfig
 from escounts.training.stored_tokens import StoredTokensConfig, StoredTokensTask
 from escounts.training.trainer import KERNELS, Trainer
 

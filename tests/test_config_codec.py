@@ -10,8 +10,8 @@ import pytest
 from escounts.config_codec import from_plain, to_plain, tuples
 from escounts.nn.heads import RateHeadConfig
 from escounts.nn.network import LITE_DECODER, LITE_TINY, NetworkConfig
+from escounts.training.batches import ExemplarSampling
 from escounts.training.objective import RateObjectiveConfig
-from escounts.training.sampling import ExemplarSampling
 from escounts.training.stored_tokens import StoredTokensConfig
 from escounts.training.token_run import TokenRun
 

@@ -12,7 +12,7 @@ import torch
 
 from escounts import metrics
 from escounts.density import released_density_map
-from escounts.evaluation.released import stitch
+from escounts.evaluation.paper_protocol import stitch
 from escounts.nn.heads import HeadOutput
 from escounts.training.objective import RELEASED_OBJECTIVE, Objective, Target
 from escounts.windows import Stitcher

@@ -13,8 +13,8 @@ from torch import nn
 
 from escounts.baselines.rival_heads import RepNet, RepNetConfig, RepNetOutput, TransRAC, TransRACConfig
 from escounts.datasets.tokens import TokenLayout
-from escounts.training.config import TrainConfig
 from escounts.training.objective import Objective, PeriodObjectiveConfig, Target
+from escounts.training.optimisation import TrainConfig
 from escounts.training.predictions import head_of, map_kind, predict
 from escounts.training.recipes import QUICK_SCALE, Method, Recipe
 from escounts.training.token_run import load_trained, train_on_tokens

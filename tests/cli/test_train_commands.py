@@ -137,7 +137,7 @@ def test_the_default_models_recipe_is_a_command(
 ) -> None:
     """The model card's second part, and that options left out are the recipe's own values."""
     from escounts.training import synthetic_run
-    from escounts.training.config import TrainConfig, synthetic_recipe
+    from escounts.training.optimisation import TrainConfig, synthetic_recipe
 
     asked: list[TrainConfig] = []
 

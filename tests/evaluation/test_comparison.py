@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from escounts.evaluation.comparison import compare, interval, relative_errors
+from escounts.evaluation.rendering import compare, interval, relative_errors
 from escounts.training.predictions import Prediction
 
 

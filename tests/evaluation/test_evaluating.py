@@ -25,7 +25,7 @@ from escounts.errors import DataError
 from escounts.evaluation import evaluated_models, named_models
 from escounts.evaluation.evaluated_models import TokenModel, TokenSource
 from escounts.evaluation.evaluating import evaluate_model, evaluate_named
-from escounts.evaluation.released import released_truth
+from escounts.evaluation.paper_protocol import released_truth
 from escounts.evaluation.table_spec import EvalSpec
 from escounts.nn.decoder import PAPER, Decoder
 from escounts.nn.encoders.registry import build_encoder

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from escounts.evaluation.localisation import THRESHOLDS, jaccard, localise, threshold
+from escounts.evaluation.report import THRESHOLDS, jaccard, localise, threshold
 from escounts.results import DensityMap
 
 #        cell  0    1    2    3    4    5    6    7    8    9

@@ -10,7 +10,7 @@ import pytest
 
 from escounts.datasets.registry import load_dataset
 from escounts.errors import DataError
-from escounts.evaluation.released import frame_count, kept_cells, released_truth, stitch
+from escounts.evaluation.paper_protocol import frame_count, kept_cells, released_truth, stitch
 from escounts.metrics import obo, obz, released_mae, rmse, rounded_counts
 
 FACTS = json.loads((Path(__file__).parents[1] / "golden" / "official_evaluation.json").read_text())

@@ -32,8 +32,8 @@ from escounts.evaluation.table_runner import Source, TableRunner, Unavailable, s
 from escounts.evaluation.table_spec import METRICS, Cells, EvalSpec, Group, Table, TableRow
 from escounts.evaluation.tables import TABLES
 from escounts.nn.decoder import PAPER, RELEASED, DecoderConfig
-from escounts.training.config import TrainConfig
 from escounts.training.objective import DensityObjectiveConfig
+from escounts.training.optimisation import TrainConfig
 from escounts.training.recipes import QUICK_SCALE, Recipe
 from escounts.training.stored_tokens import StoredTokensConfig
 from escounts.training.token_run import TokenRun

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from escounts.training import code_digest as module
-from escounts.training.code_digest import PACKAGE, PREDICTING, code_digest
+from escounts.training import run_folder as module
+from escounts.training.run_folder import PACKAGE, PREDICTING, code_digest
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,16 @@ import torch
 from stores import LAYOUT, STEP, store, video
 
 from escounts.errors import DataError
-from escounts.evaluation.exemplar_choice import choose_exemplars
-from escounts.evaluation.groups import by_action, by_count, by_duration, by_repetition_length, score
-from escounts.evaluation.report import group_report, metric_report
+from escounts.evaluation.paper_protocol import choose_exemplars
+from escounts.evaluation.report import (
+    by_action,
+    by_count,
+    by_duration,
+    by_repetition_length,
+    group_report,
+    metric_report,
+    score,
+)
 from escounts.nn.decoder import PAPER, Decoder
 from escounts.training.predictions import Prediction, decode_tokens, load_predictions, predict, save_predictions
 

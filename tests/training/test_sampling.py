@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from escounts.datasets.annotations import VideoAnnotation
-from escounts.training.sampling import ExemplarSampler, ExemplarSampling, LengthBatches, share
+from escounts.training.batches import ExemplarSampler, ExemplarSampling, LengthBatches, share
 
 
 def annotated(name: str, action: str | None) -> VideoAnnotation:

@@ -18,9 +18,8 @@ from escounts.datasets.tokens import TokenStore
 from escounts.nn import window_attention
 from escounts.nn.decoder import PAPER, Decoder
 from escounts.nn.window_attention import Size
-from escounts.training.config import TrainConfig
 from escounts.training.objective import DensityObjectiveConfig, Objective
-from escounts.training.optimisation import step_if_finite
+from escounts.training.optimisation import TrainConfig, step_if_finite
 from escounts.training.stored_tokens import StoredTokensConfig, StoredTokensTask, TokenBatch
 from escounts.training.trainer import Trainer
 

@@ -21,10 +21,10 @@ from stores import LAYOUT, STEP, store, video
 from escounts.datasets.tokens import TokenStore
 from escounts.errors import DataError, ModelError
 from escounts.nn.decoder import PAPER, Decoder, DecoderConfig
-from escounts.training.config import TrainConfig
+from escounts.training.batches import ExemplarSampling
 from escounts.training.objective import Objective
+from escounts.training.optimisation import TrainConfig
 from escounts.training.predictions import predict
-from escounts.training.sampling import ExemplarSampling
 from escounts.training.stored_tokens import StepDraw, StoredTokensConfig, StoredTokensTask
 from escounts.training.token_run import (
     RunMetadata,

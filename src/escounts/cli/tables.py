@@ -19,6 +19,7 @@ from escounts.nn.device import choose_device
 from escounts.training.predictions import load_predictions
 
 if TYPE_CHECKING:
+    from escounts.evaluation.figures import Locate
     from escounts.evaluation.rendering import FilledTable
     from escounts.training.predictions import Prediction
 
@@ -138,17 +139,16 @@ def figure_command(
     videos: Path | None,
 ) -> None:
     """Draw KIND from the predictions that `escounts evaluate` or `escounts table` kept."""
-    from escounts.evaluation.figures import save_figure  # noqa: PLC0415 - PyAV: tables are made where there is none
+    from escounts.evaluation import figures  # noqa: PLC0415 - PyAV: tables are made where there is none
 
     source = predictions or _predictions(run)
     rows = load_predictions(source)
     path = out or source.with_name(f"{source.stem}-{kind}" + (".mp4" if kind == "compilation" else ".png"))
     if kind == "compilation":
-        clips = _compile(rows, dataset, root, videos, path)
+        clips = figures.write_compilation(rows, _locator(rows, dataset, root, videos), path)
         click.echo(f"wrote {path}: {clips} clips")
         return
-
-    save_figure(kind, rows, path)
+    figures.save_figure(kind, rows, path)
     click.echo(f"wrote {path}: {len(rows)} videos of {source.name}")
 
 
@@ -162,11 +162,10 @@ def _predictions(run: Path | None) -> Path:
     return (zero_shot or found)[0]
 
 
-def _compile(rows: list[Prediction], dataset: str | None, root: Path | None, videos: Path | None, path: Path) -> int:
+def _locator(rows: list[Prediction], dataset: str | None, root: Path | None, videos: Path | None) -> Locate:
+    """Prediction → its video's file, and the second in it at which the labelled part begins."""
     if root is None:
         raise click.UsageError("a compilation shows the videos: give their folder with --root")
-    from escounts.evaluation.compilation import write_compilation  # noqa: PLC0415 - PyAV, likewise
-
     labels = load_dataset(dataset or rows[0].dataset, root)
     known = {video.name: video for video in labels.videos}
 
@@ -175,4 +174,4 @@ def _compile(rows: list[Prediction], dataset: str | None, root: Path | None, vid
         file = labels.locate(videos or root, video) if video else None
         return (file, video.begin) if file and video else None
 
-    return write_compilation(rows, locate, path)
+    return locate

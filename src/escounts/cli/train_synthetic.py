@@ -14,7 +14,7 @@ from click.core import ParameterSource
 from escounts.cli.progress import counting_display, training_display
 from escounts.nn.device import choose_device
 from escounts.synthetic import ClipBank, GeneratorConfig, MotionBank
-from escounts.training.config import synthetic_recipe
+from escounts.training.optimisation import synthetic_recipe
 from escounts.training.run_folder import package_commit
 from escounts.training.synthetic_run import (
     NETWORKS,

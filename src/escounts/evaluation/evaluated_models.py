@@ -23,10 +23,11 @@ from escounts.datasets.annotations import Dataset, VideoAnnotation
 from escounts.datasets.encoding import encode_exemplars, encode_video
 from escounts.datasets.tokens import TokenLayout, TokenStore, VideoTokens
 from escounts.errors import DataError, VideoError
-from escounts.evaluation.released import SHIFT, frame_count, kept_cells, released_truth, stitch
+from escounts.evaluation.paper_protocol import SHIFT, frame_count, kept_cells, released_truth, stitch
 from escounts.evaluation.table_spec import EvalSpec
 from escounts.nn.encoders.interface import Encoder
 from escounts.results import DensityMap, ExemplarSpan
+from escounts.training.batches import ExemplarChoice
 from escounts.training.predictions import (
     Prediction,
     decode,
@@ -36,7 +37,6 @@ from escounts.training.predictions import (
     map_kind,
     prediction_of,
 )
-from escounts.training.sampling import ExemplarChoice
 
 Count = Callable[[EvalSpec, Sequence[ExemplarChoice]], Prediction]
 """Counts the opened video as an evaluation says, with the exemplars chosen for it."""

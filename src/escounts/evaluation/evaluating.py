@@ -18,14 +18,13 @@ from escounts.datasets.registry import dataset_entry, load_dataset
 from escounts.datasets.tokens import LAYOUT
 from escounts.errors import DataError, EscountsError
 from escounts.evaluation.evaluated_models import EvaluatedModel
-from escounts.evaluation.exemplar_choice import choose_exemplars
 from escounts.evaluation.named_models import ModelPlace, open_model
+from escounts.evaluation.paper_protocol import choose_exemplars
 from escounts.evaluation.prediction_files import Coverage, PredictionFile, digest_of
 from escounts.evaluation.table_spec import EvalSpec
-from escounts.training.code_digest import PREDICTING, code_digest
+from escounts.training.batches import ExemplarChoice
 from escounts.training.predictions import Prediction
-from escounts.training.run_folder import ABOUT
-from escounts.training.sampling import ExemplarChoice
+from escounts.training.run_folder import ABOUT, PREDICTING, code_digest
 from escounts.training.token_run import RunMetadata
 
 MODELS = "models"

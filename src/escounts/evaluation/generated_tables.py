@@ -17,9 +17,8 @@ from escounts.datasets.encoding import layout_for
 from escounts.datasets.generated import QUICK, SyntheticSet
 from escounts.datasets.generated_tokens import generated_stores, thumbnails_of
 from escounts.datasets.tokens import TokenLayout, TokenStore
-from escounts.evaluation.comparison import compare, relative_errors
 from escounts.evaluation.evaluated_models import Count, EvaluatedModel, MeanCount
-from escounts.evaluation.rendering import FilledTable, fill
+from escounts.evaluation.rendering import FilledTable, compare, fill, relative_errors
 from escounts.evaluation.table_runner import Source, TableRunner, Unavailable
 from escounts.evaluation.table_spec import EvalSpec, NamedModel, Table
 from escounts.training.predictions import prediction_of

@@ -1,21 +1,171 @@
-"""An evaluation as text: metrics with their intervals, localisation, groups."""
+"""What an evaluation says: metrics with their intervals, results by group (figure 6), localisation; and all of it as
+text.
+
+Groups are by count, by length of a repetition, by duration, by action. Localisation asks whether the peaks of a map
+are where the repetitions are: the Jaccard index at relative thresholds (the paper's appendix). Peaks above a
+threshold are kept. A repetition with at least one peak inside is found (TP; further peaks in it change nothing), one
+without is missed (FN), a peak in no repetition is wrong (FP): J = TP / (TP + FP + FN).
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
-from escounts.evaluation.groups import GroupResult, by_action, by_count, by_duration, by_repetition_length
-from escounts.evaluation.localisation import localise
-from escounts.metrics import evaluate, off_by_curve
+from escounts.density import find_peaks
+from escounts.metrics import Score, bootstrap, evaluate, mae, obo, obz, off_by_curve, rmse
+from escounts.results import DensityMap
 from escounts.training.predictions import Prediction, true_counts
 
 if TYPE_CHECKING:
     from escounts.evaluation.evaluating import Evaluation
+
+SIZES = ("XS", "S", "M", "L", "XL")
+LENGTH_EDGES = (0.96, 1.53, 2.29, 3.09)
+"""Seconds of a repetition between the paper's groups on RepCount."""
+DURATION_EDGES = (11.0, 26.0, 33.9, 45.9)
+"""Seconds of a video between the paper's groups on RepCount."""
+
+Value = Callable[[Prediction], float]
+
+
+@dataclass(frozen=True)
+class GroupResult:
+    """Metrics of one group: videos is how many are in it; MAE is nan where every true count is 0."""
+
+    name: str
+    videos: int
+    rmse: float
+    mae: float
+    obz: float
+    obo: float
+
+
+def score(name: str, rows: Sequence[Prediction]) -> GroupResult:
+    """All four metrics of some videos."""
+    if not rows:
+        nan = float("nan")
+        return GroupResult(name, 0, nan, nan, nan, nan)
+    truth = np.array([row.count for row in rows], dtype=np.float64)
+    counted = np.array([row.predicted for row in rows], dtype=np.float64)
+    relative = mae(truth, counted) if (truth > 0).any() else float("nan")
+    return GroupResult(name, len(rows), rmse(truth, counted), relative, obz(truth, counted), obo(truth, counted))
+
+
+def by_edges(rows: Sequence[Prediction], value: Value, edges: Sequence[float], unit: str) -> list[GroupResult]:
+    """Groups between fixed edges, smallest first; a value on an edge falls in the lower group."""
+    bounds = [float("-inf"), *edges, float("inf")]
+    names = SIZES if len(edges) + 1 == len(SIZES) else tuple(str(i + 1) for i in range(len(edges) + 1))
+    results = []
+    for name, low, high in zip(names, bounds[:-1], bounds[1:], strict=True):
+        members = [row for row in rows if low < value(row) <= high]
+        results.append(score(f"{name} {_between(low, high, unit)}", members))
+    return results
+
+
+def by_equal_size(rows: Sequence[Prediction], value: Value, groups: int = 5, unit: str = "") -> list[GroupResult]:
+    """Groups of about equal size; videos of one value stay together."""
+    values = np.sort([value(row) for row in rows])
+    edges = np.unique(np.quantile(values, np.arange(1, groups) / groups, method="lower"))
+    return by_edges(rows, value, [float(edge) for edge in edges if edge < values[-1]], unit)
+
+
+def by_count(rows: Sequence[Prediction], groups: int = 5) -> list[GroupResult]:
+    """By the true number of repetitions, equally sized groups (the paper does not state its edges)."""
+    return by_equal_size(rows, lambda row: float(row.count), groups)
+
+
+def by_repetition_length(rows: Sequence[Prediction], *, paper: bool = True) -> list[GroupResult]:
+    """By the mean length of a repetition; videos without repetitions have none and are left out."""
+    known = [row for row in rows if row.repetition_length > 0]
+    if paper:
+        return by_edges(known, lambda row: row.repetition_length, LENGTH_EDGES, "s")
+    return by_equal_size(known, lambda row: row.repetition_length, unit="s")
+
+
+def by_duration(rows: Sequence[Prediction], *, paper: bool = True) -> list[GroupResult]:
+    """By the duration of the video."""
+    if paper:
+        return by_edges(rows, lambda row: row.duration, DURATION_EDGES, "s")
+    return by_equal_size(rows, lambda row: row.duration, unit="s")
+
+
+def by_action(rows: Sequence[Prediction]) -> list[GroupResult]:
+    """By action class, in alphabetical order."""
+    actions = sorted({row.action for row in rows})
+    return [score(action or "not labelled", [r for r in rows if r.action == action]) for action in actions]
+
+
+def _between(low: float, high: float, unit: str) -> str:
+    unit = f" {unit}" if unit else ""
+    if low == float("-inf"):
+        return f"≤ {high:g}{unit}"
+    return f"> {low:g}{unit}" if high == float("inf") else f"{low:g}–{high:g}{unit}"
+
+
+Span: TypeAlias = tuple[float, float]
+ThresholdRule: TypeAlias = Literal["paper", "above-minimum"]
+
+THRESHOLDS: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+
+
+@dataclass(frozen=True)
+class LocalisationScore:
+    """Mean Jaccard index over videos at every threshold, and the mean over thresholds with its interval."""
+
+    thresholds: tuple[float, ...]
+    at_threshold: tuple[float, ...]
+    average: Score
+
+
+def threshold(values: npt.ArrayLike, theta: float, *, rule: ThresholdRule = "paper") -> float:
+    """Height a peak must exceed: θ (max − min) as the paper writes it, or min + θ (max − min)."""
+    values = np.asarray(values, dtype=np.float64)
+    low, high = float(values.min()), float(values.max())
+    return theta * (high - low) + (low if rule == "above-minimum" else 0.0)
+
+
+def jaccard(density: DensityMap, spans: Sequence[Span], theta: float, *, rule: ThresholdRule = "paper") -> float:
+    """The index of one video at one threshold, 0..1; 1 when there is nothing to find and nothing is found.
+
+    spans: annotated repetitions in seconds. A peak is at the middle of its cell and inside a repetition when
+    start <= time < end.
+    """
+    if len(density.values) == 0:
+        return 0.0 if spans else 1.0
+    above = threshold(density.values, theta, rule=rule)
+    times = density.times[find_peaks(density.values, above=above)]
+    edges = np.array(spans, dtype=np.float64).reshape(-1, 2)
+    inside = (times[:, None] >= edges[None, :, 0]) & (times[:, None] < edges[None, :, 1])
+    found = int(inside.any(0).sum())
+    wrong = int((~inside.any(1)).sum())
+    total = len(edges) + wrong
+    return found / total if total else 1.0
+
+
+def localise(
+    videos: Iterable[tuple[DensityMap, Sequence[Span]]],
+    *,
+    thresholds: tuple[float, ...] = THRESHOLDS,
+    rule: ThresholdRule = "paper",
+    seed: int = 0,
+) -> LocalisationScore:
+    """The table of the appendix: mean over videos of the index at nine thresholds, and their mean."""
+    rows = [[jaccard(density, spans, theta, rule=rule) for theta in thresholds] for density, spans in videos]
+    if not rows:
+        raise ValueError("got no videos to localise in; give at least one (density map, spans) pair")
+    table = np.array(rows)
+    return LocalisationScore(
+        thresholds=thresholds,
+        at_threshold=tuple(table.mean(0).tolist()),
+        average=bootstrap(table.mean(1), seed=seed),
+    )
+
 
 NAMES = {
     "rmse": "RMSE",

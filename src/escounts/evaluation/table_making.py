@@ -12,8 +12,8 @@ from typing import Literal
 
 from escounts.atomic_files import write_text
 from escounts.evaluation.generated_tables import FULL_EXPERIMENT, QUICK_EXPERIMENT, GeneratedBench, one_thread
-from escounts.evaluation.groups import by_action
 from escounts.evaluation.rendering import FilledTable, fill
+from escounts.evaluation.report import by_action
 from escounts.evaluation.table_runner import Source, TableRunner, Unavailable, stored_model, stored_source
 from escounts.evaluation.table_spec import Table
 from escounts.training.recipes import Recipe

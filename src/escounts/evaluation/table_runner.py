@@ -26,15 +26,15 @@ from escounts.datasets.tokens import TokenLayout, TokenStore
 from escounts.errors import DataError, ModelError
 from escounts.evaluation.evaluated_models import EvaluatedModel, TokenModel, TokenSource
 from escounts.evaluation.evaluating import MODELS, Evaluation, evaluate_model, labels_digest, labels_of
-from escounts.evaluation.localisation import localise
 from escounts.evaluation.named_models import ModelPlace, open_model
 from escounts.evaluation.prediction_files import Coverage, digest_of
+from escounts.evaluation.report import localise
 from escounts.evaluation.table_spec import Cells, EvalSpec, NamedModel, Table
 from escounts.metrics import mae, obo, obz, off_by, released_mae, rmse
-from escounts.training.code_digest import TRAINING, code_digest
+from escounts.training.batches import TokenCache
 from escounts.training.predictions import Prediction, head_of, true_counts
 from escounts.training.recipes import Recipe
-from escounts.training.token_cache import TokenCache
+from escounts.training.run_folder import TRAINING, code_digest
 from escounts.training.token_run import (
     RunMetadata,
     TokenRun,

@@ -15,8 +15,8 @@ from escounts.errors import DataError
 from escounts.nn.device import Precision
 from escounts.nn.heads import RateHeadConfig
 from escounts.nn.network import NARROW_DECODER, NetworkConfig
-from escounts.training.config import TrainConfig
 from escounts.training.objective import RateObjectiveConfig
+from escounts.training.optimisation import TrainConfig
 from escounts.training.recipes import Recipe
 from escounts.training.stored_tokens import StoredTokensConfig
 from escounts.training.token_run import TokenRun, train_on_tokens

@@ -10,7 +10,7 @@ from escounts.datasets.tokens import TokenLayout
 from escounts.nn.decoder import PAPER, RELEASED, DecoderConfig
 from escounts.nn.heads import DensityHeadConfig, RateHeadConfig
 from escounts.nn.network import NARROW_DECODER
-from escounts.training.config import TrainConfig
+from escounts.training.batches import ExemplarSampling
 from escounts.training.objective import (
     RELEASED_OBJECTIVE,
     DensityObjectiveConfig,
@@ -18,7 +18,7 @@ from escounts.training.objective import (
     PeriodObjectiveConfig,
     RateObjectiveConfig,
 )
-from escounts.training.sampling import ExemplarSampling
+from escounts.training.optimisation import TrainConfig
 from escounts.training.stored_tokens import StoredTokensConfig
 from escounts.training.token_run import TokenRun
 

@@ -1,12 +1,19 @@
-"""A run's folder: config, log, checkpoints. One process writes at a time; every file is whole or absent."""
+"""A run's folder: config, log, checkpoints. One process writes at a time; every file is whole or absent.
+
+What a run and a figure were made by is kept with them: the package's commit, and a hash of the code that makes a
+figure, so that a figure of other code is known to be stale.
+"""
 
 from __future__ import annotations
 
+import ast
+import hashlib
 import json
 import math
 import pickle
 import subprocess
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -17,6 +24,64 @@ from filelock import BaseFileLock
 from escounts import __version__
 from escounts.atomic_files import atomic_file, lock_folder, remove_partials, write_text
 from escounts.errors import DataError
+
+PACKAGE = Path(__file__).resolve().parent.parent
+
+TRAINING = (
+    "density.py",
+    "nn",
+    "baselines",
+    "training/objective.py",
+    "training/optimisation.py",
+    "training/batches.py",
+    "training/stored_tokens.py",
+    "training/trainer.py",
+)
+"""What decides the weights a run ends with."""
+PREDICTING = (
+    "confidence.py",
+    "counter.py",
+    "decoding.py",
+    "density.py",
+    "exemplars.py",
+    "hypotheses.py",
+    "results.py",
+    "spans.py",
+    "video.py",
+    "windows.py",
+    "nn",
+    "inference",
+    "baselines",
+    "training/predictions.py",
+    "evaluation/paper_protocol.py",
+    "evaluation/evaluated_models.py",
+)
+"""What decides the counts of given weights."""
+
+
+@lru_cache(maxsize=8)
+def code_digest(places: tuple[str, ...]) -> str:
+    """Hash of what some files and folders of the package compute; comments and docstrings do not count."""
+    digest = hashlib.sha256()
+    for place in places:
+        path = PACKAGE / place
+        for file in [path] if path.is_file() else sorted(path.rglob("*.py")):
+            digest.update(str(file.relative_to(PACKAGE)).encode())
+            digest.update(ast.dump(_without_docstrings(ast.parse(file.read_text(encoding="utf-8")))).encode())
+    return digest.hexdigest()[:16]
+
+
+def _without_docstrings(tree: ast.Module) -> ast.Module:
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            node.body = [part for part in body if not _is_text(part)]  # type: ignore[attr-defined]
+    return tree
+
+
+def _is_text(node: ast.AST) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
 
 ABOUT = "run.json"
 """What a run folder says of its run."""
@@ -114,8 +179,7 @@ def _tensorboard(path: Path) -> Any:
 
 def package_commit() -> str:
     """The commit of the escounts that runs, not of wherever the user stands; its version where there is none."""
-    package = Path(__file__).resolve().parent.parent
-    ask = ["git", "-C", str(package), "log", "-1", "--format=%H", "--", "."]
+    ask = ["git", "-C", str(PACKAGE), "log", "-1", "--format=%H", "--", "."]
     try:
         call = subprocess.run(ask, capture_output=True, text=True, check=False)
         return call.stdout.strip() or f"version {__version__}"

@@ -24,10 +24,9 @@ from escounts.errors import DataError
 from escounts.metrics import mae, obo
 from escounts.nn.device import as_layers_take_it, to_device
 from escounts.nn.heads import HeadOutput
+from escounts.training.batches import ExemplarSampler, ExemplarSampling, LengthBatches, Rng, TokenCache, share
 from escounts.training.objective import Target
 from escounts.training.predictions import head_of, predict
-from escounts.training.sampling import ExemplarSampler, ExemplarSampling, LengthBatches, Rng, share
-from escounts.training.token_cache import TokenCache
 
 AHEAD = 2
 """Batches made ahead of the one that is trained on."""

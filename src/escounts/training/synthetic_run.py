@@ -21,8 +21,8 @@ from escounts.nn.network import LITE, LITE_TINY, Network, NetworkConfig
 from escounts.synthetic import ClipBank, Generator, GeneratorConfig, MotionBank
 from escounts.synthetic.clips import permissive, pool_rows
 from escounts.training.calibration import Progress, calibrate, collect
-from escounts.training.config import TrainConfig, synthetic_recipe
 from escounts.training.objective import Objective, RateObjectiveConfig
+from escounts.training.optimisation import TrainConfig, synthetic_recipe
 from escounts.training.pixels import PixelConfig, PixelTask
 from escounts.training.run_folder import reserve_run_folder
 from escounts.training.trainer import Report, Trainer, start_distributed

@@ -23,15 +23,15 @@ from escounts.datasets.tokens import TokenLayout, TokenStore
 from escounts.errors import DataError, ModelError
 from escounts.nn.decoder import PAPER, Decoder, DecoderConfig
 from escounts.nn.network import Network
-from escounts.training.config import TrainConfig
+from escounts.training.batches import TokenCache
 from escounts.training.objective import (
     DensityObjectiveConfig,
     Objective,
     ObjectiveConfig,
 )
+from escounts.training.optimisation import TrainConfig
 from escounts.training.run_folder import ABOUT, reserve_run_folder
 from escounts.training.stored_tokens import StoredTokensConfig, StoredTokensTask
-from escounts.training.token_cache import TokenCache
 from escounts.training.trainer import Report, Trainer, start_distributed
 from escounts.zoo.checkpoint import (
     load_network,

@@ -20,9 +20,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from escounts.nn.device import precision
 from escounts.nn.heads import HeadOutput
-from escounts.training.config import TrainConfig
 from escounts.training.objective import Objective, Target
-from escounts.training.optimisation import WeightAverage, build_optimiser, learning_rate, step_if_finite
+from escounts.training.optimisation import TrainConfig, WeightAverage, build_optimiser, learning_rate, step_if_finite
 from escounts.training.run_folder import RunFolder
 
 Batch = Any

@@ -1,12 +1,16 @@
-"""The released code's evaluation of RepCount, step by step: what it keeps, how it stitches, what it takes as truth.
+"""As the paper evaluates: which exemplars a video gets (Table 4), and the released code's evaluation of RepCount,
+step by step: what it keeps, how it stitches, what it takes as truth.
 
-Stored are windows of 64 frames that begin every 16 frames, 8 cells of 8 frames each. Shift one reads windows 0, 4,
-8 …, shift two windows 2, 6, 10 …, four cells later; the other two shifts are stored and not used.
+Exemplars come from the counted video, or from another training video of its action. Stored are windows of 64 frames
+that begin every 16 frames, 8 cells of 8 frames each. Shift one reads windows 0, 4, 8 …, shift two windows 2, 6, 10 …,
+four cells later; the other two shifts are stored and not used.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Literal
+from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +19,34 @@ from escounts.arrays import Array32
 from escounts.datasets.annotations import VideoAnnotation
 from escounts.density import released_density_map
 from escounts.errors import DataError
+from escounts.training.batches import ExemplarChoice, ExemplarSampler, ExemplarSampling
+
+
+def choose_exemplars(
+    videos: Sequence[VideoAnnotation],
+    train: Sequence[VideoAnnotation],
+    offered: Mapping[str, int],
+    *,
+    shots: int,
+    kind: Literal["same", "other"],
+    seed: int = 0,
+) -> dict[str, list[ExemplarChoice]]:
+    """Exemplars for every video, always the same ones for a seed; fewer where fewer repetitions are offered.
+
+    kind "same": repetitions of the video itself; "other": of training videos of its action, never of itself.
+    offered: exemplars that each video can give. A video that has none is counted zero-shot.
+    """
+    pool = [*train, *videos] if kind == "same" else list(train)
+    sampling = ExemplarSampling(other_video=float(kind == "other"))
+    sampler = ExemplarSampler([video for video in pool if offered.get(video.name)], offered, sampling)
+    chosen = {}
+    for video in videos:
+        rng = np.random.default_rng((seed, crc32(video.name.encode())))
+        wanted = min(shots, offered.get(video.name, 0)) if kind == "same" else shots
+        choices = sampler.choose(video, wanted, rng)
+        chosen[video.name] = [choice for choice in choices if choice.other == (kind == "other")]
+    return chosen
+
 
 FRAMES_PER_CELL, WINDOW_CELLS, WINDOW_STRIDE = 8, 8, 16
 SHIFT = 4
