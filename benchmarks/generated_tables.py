@@ -29,7 +29,7 @@ import numpy as np
 import torch
 
 from escounts.atomic_files import write_text
-from escounts.datasets.encoders import OWN_EVERY
+from escounts.datasets.stores import OWN_EVERY
 from escounts.evaluation.ablation_tables import ABLATIONS
 from escounts.evaluation.generated_tables import FULL_EXPERIMENT, GeneratedBench, GeneratedExperiment
 from escounts.evaluation.generated_tables import RATES as SAMPLED

@@ -339,9 +339,9 @@ def _frames(path: Path | None, videos: int) -> list[int]:
 
 
 def _write_lengths(annotations: Path, out: Path) -> None:
-    from escounts.datasets.repcount import load
+    from escounts.datasets.timed import load_repcount
 
-    videos = load(annotations).split("train")
+    videos = load_repcount(annotations).split("train")
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps([round((v.duration or 0) * (v.fps or FPS)) for v in videos]) + "\n")
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from escounts.datasets.annotations import Dataset, VideoAnnotation, assemble
-from escounts.datasets.labels import save_labels
+from escounts.datasets.stores import save_labels
 from escounts.datasets.tokens import TokenLayout, TokenStore, TokenWriter, VideoTokens
 
 LAYOUT = TokenLayout(

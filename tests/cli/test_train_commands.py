@@ -180,7 +180,7 @@ def test_the_released_objective_is_an_option(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from escounts.datasets.annotations import Dataset
-    from escounts.datasets.labels import save_labels
+    from escounts.datasets.stores import save_labels
     from escounts.nn.decoder import RELEASED
     from escounts.training import dataset_run
     from escounts.training.objective import RELEASED_OBJECTIVE, DensityObjectiveConfig

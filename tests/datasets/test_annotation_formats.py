@@ -19,7 +19,7 @@ from escounts.datasets.annotation_formats import (
     read_labels,
     write_labels,
 )
-from escounts.datasets.annotation_formats.labelled_file import spans_of_points
+from escounts.datasets.annotation_formats.tables import spans_of_points
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z"), exclude_characters="/\\"), min_size=1)
 ACTIONS = st.sampled_from(["squat", "push up", "=sum(1)", "a,b", "käse & <brot>", ""])

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from escounts.datasets import folder, ovr, quva
+from escounts.datasets import counted, folder, timed
 from escounts.datasets.annotations import Dataset, Problem, VideoAnnotation, assemble, checked
-from escounts.datasets.labels import load_labels, save_labels
 from escounts.datasets.registry import check_files, load_dataset
+from escounts.datasets.stores import load_labels, save_labels
 from escounts.errors import DataError
 
 
@@ -164,7 +164,7 @@ def test_ovr_stretches_become_pseudo_labels(tmp_path: Path) -> None:
         {"ovr_annotations": []},
     ]
     (tmp_path / "ovr_ego4d_release.json").write_text(json.dumps(entries))
-    dataset = ovr.load(tmp_path)
+    dataset = counted.load_ovr(tmp_path)
     video = dataset.find("abc_12.500")
     assert video.spans == ((1, 2), (2, 3), (3, 4))
     assert video.action == "cutting onions"
@@ -190,7 +190,7 @@ def test_ovr_splits_are_stated_by_the_stretches(tmp_path: Path) -> None:
         {"video_id": "def", "ovr_annotations": [{**stretch, "split": "val"}, {**stretch, "split": "val"}]},
     ]
     (tmp_path / "ovr_kinetics_release.json").write_text(json.dumps(entries))
-    dataset = ovr.load(tmp_path, source="kinetics")
+    dataset = counted.load_ovr(tmp_path, source="kinetics")
     assert dataset.rows == {"train": 1, "valid": 1}
     assert [(video.name, video.file) for video in dataset.split("valid")] == [
         ("def", "def.mp4"),
@@ -204,7 +204,7 @@ def test_quva_as_it_is_published(tmp_path: Path) -> None:
     (tmp_path / "annotations" / "._000_rope_beach.npy").write_bytes(b"\0\5\x16\7")
     (tmp_path / "videos").mkdir()
     (tmp_path / "videos" / "000_rope_beach.mp4").touch()
-    dataset = quva.load(tmp_path, frame_rate=lambda path: 29.0)
+    dataset = timed.load_quva(tmp_path, frame_rate=lambda path: 29.0)
     (video,) = dataset.split("test")
     assert not dataset.problems and (video.name, video.action, video.count) == ("000_rope_beach", "rope_beach", 3)
     assert video.spans == ((0.0, 13 / 29), (13 / 29, 26 / 29), (26 / 29, 40 / 29))
@@ -216,11 +216,11 @@ def test_ovr_takes_lists_or_says_which_are_missing(tmp_path: Path) -> None:
     entries = [{"video_id": name, "timestamp_sec": 5, "ovr_annotations": stretch} for name in ("abc", "def")]
     (tmp_path / "ovr_ego4d_release.json").write_text(json.dumps(entries))
     with pytest.raises(DataError, match=r"put ovr_ego4d_train.txt and ovr_ego4d_test.txt, one video_id in a line"):
-        ovr.load(tmp_path).split("test")
-    assert len(ovr.load(tmp_path).split("all")) == 2
+        counted.load_ovr(tmp_path).split("test")
+    assert len(counted.load_ovr(tmp_path).split("all")) == 2
     (tmp_path / "ovr_ego4d_train.txt").write_text("abc\n")
     (tmp_path / "ovr_ego4d_test.txt").write_text("def_5.000\n")
-    dataset = ovr.load(tmp_path)
+    dataset = counted.load_ovr(tmp_path)
     assert [video.name for video in dataset.split("test")] == ["def_5.000"]
     assert dataset.rows == {"train": 1, "test": 1}
 
@@ -275,7 +275,7 @@ def test_ovr_oddities_are_one_line_each_and_the_rest_goes_on(tmp_path: Path) -> 
         {"video_id": "good", "split": "train", "timestamp_sec": 5, "ovr_annotations": [stretch]},
     ]
     (tmp_path / "ovr_ego4d_release.json").write_text(json.dumps(entries))
-    dataset = ovr.load(tmp_path)
+    dataset = counted.load_ovr(tmp_path)
     assert [video.name for video in dataset.videos] == ["odd#5", "good_5.000"]
     unusable = [problem.name for problem in dataset.problems if problem.unusable]
     assert unusable == ["odd", "odd#2", "odd#3", "odd#4", "late", "flat"]

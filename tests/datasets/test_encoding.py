@@ -19,9 +19,9 @@ from torch import Tensor
 from escounts.batching.processes import TaskError, divided
 from escounts.datasets import encoding, encoding_plan
 from escounts.datasets.annotations import Dataset, VideoAnnotation, assemble
-from escounts.datasets.encoders import open_encoder
 from escounts.datasets.encoding import disk_need, encode_dataset, encode_video, layout_for, spread
 from escounts.datasets.encoding_plan import EncodingPlan
+from escounts.datasets.stores import open_encoder
 from escounts.datasets.tokens import VideoTokens
 from escounts.errors import DataError, ModelError, OutputError, VideoError
 from escounts.nn.encoders.interface import Encoder, EncoderSpec
@@ -142,7 +142,7 @@ import sys, time
 sys.path[:0] = {paths!r}
 from pathlib import Path
 from test_encoding import small_set
-from escounts.datasets.encoders import open_encoder
+from escounts.datasets.stores import open_encoder
 from escounts.datasets.encoding import encode_dataset, layout_for
 root = Path({root!r})
 encoder, identity = open_encoder("patches")

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from movies import bouncing, write_movie
 
+from escounts.datasets import counted
 from escounts.datasets import folder as own_folder
-from escounts.datasets import ovr
-from escounts.datasets.labels import load_labels
+from escounts.datasets.stores import load_labels
 from escounts.datasets.tokens import TokenStore
 from escounts.errors import DataError
 from escounts.training.run_folder import RunFolder, reserve_run_folder
@@ -49,7 +49,7 @@ def test_records_of_the_wrong_kind(tmp_path: Path, text: str) -> None:
     with pytest.raises(DataError):
         TokenStore(tmp_path)
     with pytest.raises(DataError):
-        ovr.load(tmp_path)
+        counted.load_ovr(tmp_path)
 
 
 def test_a_torn_run_folder(tmp_path: Path) -> None:

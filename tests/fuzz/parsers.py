@@ -7,10 +7,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from escounts.datasets import countix, ovr, quva, repcount, ucfrep
+from escounts.datasets import counted, timed
 from escounts.datasets import folder as own_folder
 from escounts.datasets.annotation_formats import FORMATS, read_labels
-from escounts.datasets.labels import load_labels
+from escounts.datasets.stores import load_labels
 from escounts.datasets.tokens import TokenStore
 from escounts.errors import EscountsError
 from escounts.exemplars import parse_exemplar
@@ -48,24 +48,24 @@ def dataset_table(data: bytes) -> None:
     """Every table of the published datasets that are tables."""
     for name in ("train.csv", "valid.csv", "val.csv", "test.csv"):
         (TABLES / name).write_bytes(data)
-    for load in (repcount.load, ucfrep.load, countix.load):
+    for load in (timed.load_repcount, timed.load_ucfrep, counted.load_countix):
         with suppress(EscountsError):
             load(TABLES)
     for form in ("frames", "av"):
         with suppress(EscountsError):
-            countix.load(TABLES, form=form)
+            counted.load_countix(TABLES, form=form)
 
 
 def frame_numbers(data: bytes) -> None:
     """QUVA's .npy."""
     (TABLES / "annotations").mkdir(exist_ok=True)
     (TABLES / "annotations" / "a.npy").write_bytes(data)
-    quva.load(TABLES, frame_rate=lambda path: 25.0)
+    timed.load_quva(TABLES, frame_rate=lambda path: 25.0)
 
 
 def clip_list(data: bytes) -> None:
     (PLACE / "ovr_ego4d_release.json").write_bytes(data)
-    ovr.load(PLACE)
+    counted.load_ovr(PLACE)
 
 
 def token_store(data: bytes) -> None:

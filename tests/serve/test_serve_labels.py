@@ -11,7 +11,7 @@ from serving import Client
 
 from escounts.datasets import folder
 from escounts.datasets.annotation_formats import LabelledFile
-from escounts.datasets.annotation_formats.plain_csv import write_file
+from escounts.datasets.annotation_formats.tables import write_file
 from escounts.datasets.registry import check_files
 from escounts.serve.app import Service
 from escounts.serve.database import VideoRow

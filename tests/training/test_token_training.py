@@ -54,7 +54,7 @@ def toys(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def dataset_of(folder: Path):  # type: ignore[no-untyped-def]
-    from escounts.datasets.labels import load_labels
+    from escounts.datasets.stores import load_labels
 
     return load_labels(folder)
 

@@ -13,7 +13,7 @@ import click
 from escounts.atomic_files import write_text
 from escounts.cli.progress import counting_display, duration_text
 from escounts.datasets.annotation_formats import FORMATS, Format, LabelError, read_labels, write_labels
-from escounts.datasets.annotation_formats.plain_csv import write_file
+from escounts.datasets.annotation_formats.tables import write_file
 from escounts.datasets.annotations import overlap_problem
 from escounts.datasets.encoding_plan import plan_encoding
 from escounts.datasets.folder import LABELS

@@ -16,7 +16,7 @@ from torch import Tensor
 from escounts.arrays import Image
 from escounts.batching.processes import TaskError, Worker, answers
 from escounts.datasets.annotations import Dataset, Problem, Span, VideoAnnotation
-from escounts.datasets.encoders import open_encoder
+from escounts.datasets.stores import open_encoder
 from escounts.datasets.tokens import TokenLayout, TokenStore, TokenWriter, VideoTokens, write_video
 from escounts.errors import DataError, OutputError, VideoError
 from escounts.nn.device import precision

@@ -12,7 +12,6 @@ from typing import Literal
 
 from escounts.batching.processes import divided
 from escounts.datasets.annotations import Dataset, Problem, VideoAnnotation
-from escounts.datasets.encoders import open_encoder, store_path
 from escounts.datasets.encoding import (
     ASSUMED_FPS,
     ASSUMED_SECONDS,
@@ -24,8 +23,8 @@ from escounts.datasets.encoding import (
     encoding_work,
     layout_for,
 )
-from escounts.datasets.labels import save_labels
 from escounts.datasets.registry import load_dataset
+from escounts.datasets.stores import open_encoder, save_labels, store_path
 from escounts.datasets.tokens import TokenLayout, TokenStore
 from escounts.errors import VideoError
 from escounts.nn.encoders.interface import Encoder

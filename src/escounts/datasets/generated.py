@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from escounts.atomic_files import write_bytes
 from escounts.csv_text import csv_text
-from escounts.datasets import repcount
+from escounts.datasets import timed
 from escounts.datasets.annotations import Dataset
 from escounts.errors import DataError
 from escounts.movie_files import write_movie
@@ -70,7 +70,7 @@ def load(root: Path) -> Dataset:
         raise DataError(
             f"{root} holds no generated dataset; make one with: escounts data make synthetic --root {root}"
         )
-    return replace(repcount.load(root), name="synthetic", published={})
+    return replace(timed.load_repcount(root), name="synthetic", published={})
 
 
 def create(root: Path, what: SyntheticSet | None = None) -> Dataset:
@@ -80,7 +80,7 @@ def create(root: Path, what: SyntheticSet | None = None) -> Dataset:
     if (root / MADE).exists() and (root / MADE).read_bytes() == made:
         return load(root)
     (root / "annotation").mkdir(parents=True, exist_ok=True)
-    for split in repcount.SPLITS:
+    for split in timed.REPCOUNT_SPLITS:
         folder = root / "video" / split
         folder.mkdir(parents=True, exist_ok=True)
         rows = []

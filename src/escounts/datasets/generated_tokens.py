@@ -23,7 +23,7 @@ from escounts.atomic_files import write_bytes, write_text
 from escounts.datasets.annotations import Dataset, VideoAnnotation, assemble
 from escounts.datasets.encoding import encoded_tokens, exemplars_in_place, spread
 from escounts.datasets.generated import CALM, SEEDS, SyntheticSet
-from escounts.datasets.labels import load_labels, save_labels
+from escounts.datasets.stores import load_labels, save_labels
 from escounts.datasets.tokens import TokenLayout, TokenWriter, VideoTokens
 from escounts.errors import DataError
 from escounts.nn.encoders.interface import Encoder

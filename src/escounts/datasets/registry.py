@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from escounts.datasets import countix, folder, ovr, quva, repcount, ucfrep
+from escounts.datasets import counted, folder, timed
 from escounts.datasets import generated as synthetic_set
 from escounts.datasets.annotations import Dataset, Problem, VideoAnnotation
 from escounts.errors import DataError, VideoError
@@ -29,42 +29,44 @@ DATASETS: Mapping[str, DatasetEntry] = {
     "repcount": DatasetEntry(
         "RepCount-A, workouts, times of every repetition",
         "annotation/{train,valid,test}.csv, video/SPLIT/NAME.mp4",
-        repcount.load,
+        timed.load_repcount,
     ),
     "repcount-open": DatasetEntry(
         "RepCount-A, actions of train and test apart",
         "open_set/{train,valid,test}.csv beside annotation/, the same videos",
-        lambda root: repcount.load(root, open_set=True),
+        lambda root: timed.load_repcount(root, open_set=True),
         tokens="repcount",
     ),
     "countix": DatasetEntry(
         "Countix, the dataset's own tables in seconds",
         "{train,val,test}.csv, Kinetics clips ID_000017_000027.mp4",
-        countix.load,
+        counted.load_countix,
     ),
     "countix-frames": DatasetEntry(
         "Countix as the paper's authors cut it, in frames",
         "{train,val,test}.csv, segments ID_1.50000_3.23333.mp4",
-        lambda root: countix.load(root, form="frames"),
+        lambda root: counted.load_countix(root, form="frames"),
     ),
     "countix-av": DatasetEntry(
-        "Countix-AV, the part whose sound repeats too", "as countix", lambda root: countix.load(root, form="av")
+        "Countix-AV, the part whose sound repeats too",
+        "as countix",
+        lambda root: counted.load_countix(root, form="av"),
     ),
     "ucfrep": DatasetEntry(
-        "UCFRep, stretches of UCF-101", "{train,val}.csv, UCF-101/CLASS/NAME.avi", ucfrep.load, test="valid"
+        "UCFRep, stretches of UCF-101", "{train,val}.csv, UCF-101/CLASS/NAME.avi", timed.load_ucfrep, test="valid"
     ),
     "ovr-ego4d": DatasetEntry(
-        "OVR-Ego4D, ten-second egocentric clips", "ovr_ego4d_release.json, clips VIDEO_SECOND.mp4", ovr.load
+        "OVR-Ego4D, ten-second egocentric clips", "ovr_ego4d_release.json, clips VIDEO_SECOND.mp4", counted.load_ovr
     ),
     "ovr-kinetics": DatasetEntry(
         "OVR-Kinetics, ten-second clips",
         "ovr_kinetics_release.json, clips VIDEO.mp4",
-        lambda root: ovr.load(root, source="kinetics"),
+        lambda root: counted.load_ovr(root, source="kinetics"),
     ),
     "quva": DatasetEntry(
         "QUVA Repetition, 100 videos to test on, ends of repetitions",
         "annotations/NAME.npy, videos/NAME.mp4",
-        quva.load,
+        timed.load_quva,
     ),
     "folder": DatasetEntry(
         "your own videos with a labels.csv",

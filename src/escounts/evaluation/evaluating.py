@@ -12,9 +12,8 @@ from typing import Any
 
 from escounts.batching.processes import TaskError, Worker, answers, divided
 from escounts.datasets.annotations import Dataset, VideoAnnotation
-from escounts.datasets.encoders import encode_command
-from escounts.datasets.labels import LABELS, label_path, load_labels
 from escounts.datasets.registry import dataset_entry, load_dataset
+from escounts.datasets.stores import LABELS, encode_command, label_path, load_labels
 from escounts.datasets.tokens import LAYOUT
 from escounts.errors import DataError, EscountsError
 from escounts.evaluation.evaluated_models import EvaluatedModel

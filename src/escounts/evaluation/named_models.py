@@ -12,8 +12,8 @@ import torch
 from escounts.config_codec import to_plain
 from escounts.counter import Counter
 from escounts.datasets.annotations import Dataset
-from escounts.datasets.encoders import encode_command, encoder_identity, find_store, open_encoder
 from escounts.datasets.encoding import layout_for
+from escounts.datasets.stores import encode_command, encoder_identity, find_store, open_encoder
 from escounts.datasets.tokens import TokenLayout, TokenStore
 from escounts.errors import DataError, ModelError
 from escounts.evaluation.evaluated_models import EvaluatedModel, FileModel, MeanCount, TokenModel, TokenSource

@@ -19,9 +19,8 @@ import torch
 from escounts.atomic_files import write_text
 from escounts.config_codec import to_plain
 from escounts.datasets.annotations import Dataset
-from escounts.datasets.encoders import find_store
-from escounts.datasets.labels import load_labels
 from escounts.datasets.registry import dataset_entry
+from escounts.datasets.stores import find_store, load_labels
 from escounts.datasets.tokens import TokenLayout, TokenStore
 from escounts.errors import DataError, ModelError
 from escounts.evaluation.evaluated_models import EvaluatedModel, TokenModel, TokenSource

@@ -32,7 +32,7 @@ from escounts.hypotheses import (
 )
 from escounts.inference.pool import InferencePool
 from escounts.inference.stillness import MotionMeter
-from escounts.inference.views import BASE_RATE, View, ViewEncoder, Window, WindowStore, on_base
+from escounts.inference.views import BASE_RATE, View, ViewEncoder, Window, WindowStore, on_base_frames
 from escounts.nn.decoder import ExemplarKeysValues
 from escounts.nn.heads import HeadOutput, RateHeadConfig, read_periods
 from escounts.nn.network import exemplar_cells
@@ -339,7 +339,7 @@ class MultiRateEncoding:
                     for stitcher, stack in zip(stitchers, future.result(), strict=True):
                         stitcher.add(stack[row], window.start, triangle(window.cells))
         density, *others = (stitcher.result() for stitcher in stitchers)
-        on_base = [on_base(values, view, first, last) for values in (density / view.divisor, *others)]
+        on_base = [on_base_frames(values, view, first, last) for values in (density / view.divisor, *others)]
         if not assume_repeats and all(exemplar.moves for exemplar in exemplars):
             moving = self.meter.moving(first, last)
             on_base[:2] = [values * moving for values in on_base[:2]]  # no repetitions where nothing moves

@@ -96,7 +96,7 @@ class WindowStore:
         return Projected(tokens_BTNC.reshape(*both.shape[:2], *self.grid, both.shape[3]), both[:, :, -1])
 
 
-def on_base(values: Array, view: View, first: int, last: int) -> Array32:
+def on_base_frames(values: Array, view: View, first: int, last: int) -> Array32:
     """A view's cells on base frames first..last: every frame has the value of the cell it lies in."""
     frames = np.arange(first, last)
     cell = np.clip((frames - view.phase) // view.divisor, 0, len(values) - 1)

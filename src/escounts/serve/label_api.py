@@ -13,8 +13,8 @@ from fastapi import APIRouter, HTTPException
 from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from pydantic import ValidationError
 
-from escounts.datasets.annotation_formats import FORMATS, Format, LabelledFile, guess_format, plain_csv, write_labels
-from escounts.datasets.annotation_formats.label_studio import read_tasks, task
+from escounts.datasets.annotation_formats import FORMATS, Format, LabelledFile, guess_format, tables, write_labels
+from escounts.datasets.annotation_formats.timelines import read_tasks, task
 from escounts.datasets.annotations import overlap_problem
 from escounts.errors import OutputError
 from escounts.serve.access import GUARDED, PROBLEMS, USUAL_PROBLEMS, Services, VideoId, need_job, need_video
@@ -102,7 +102,7 @@ def labels_csv(service: Services, video_id: VideoId) -> PlainTextResponse:
     """One video's labels in the form `escounts train folder` reads."""
     row = need_video(service, video_id)
     label = _need(service, video_id)
-    return _csv(plain_csv.write([labelled_file(row, label, row.name)]))
+    return _csv(tables.write_csv([labelled_file(row, label, row.name)]))
 
 
 @router.get("/labels.csv", response_class=PlainTextResponse, responses=CSV)
@@ -110,7 +110,7 @@ def all_labels_csv(service: Services) -> PlainTextResponse:
     """All labelled videos in one labels.csv."""
     names = label_names(service)
     return _csv(
-        plain_csv.write([labelled_file(row, label, names[row.id]) for row, label in labelled_videos(service)])
+        tables.write_csv([labelled_file(row, label, names[row.id]) for row, label in labelled_videos(service)])
     )
 
 

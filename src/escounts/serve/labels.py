@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from escounts.datasets.annotation_formats import LabelledFile
-from escounts.datasets.annotation_formats.plain_csv import write, write_file
+from escounts.datasets.annotation_formats.tables import write_csv, write_file
 from escounts.serve.database import LabelRow, VideoRow
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def dataset_zip(service: Service) -> Iterator[bytes]:
     names = unique_names([row for row, _ in here])
     sent = _Sent()
     with zipfile.ZipFile(sent, "w") as archive:
-        archive.writestr("labels.csv", write([labelled_file(row, label, names[row.id]) for row, label in here]))
+        archive.writestr("labels.csv", write_csv([labelled_file(row, label, names[row.id]) for row, label in here]))
         yield sent.take()
         for row, _ in here:
             with (

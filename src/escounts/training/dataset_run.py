@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from escounts.datasets.annotations import Problem
-from escounts.datasets.encoders import find_store, network_encoder, open_encoder, store_path
 from escounts.datasets.encoding import Progress, encode_dataset, layout_for
-from escounts.datasets.labels import load_labels, save_labels
 from escounts.datasets.registry import load_dataset
+from escounts.datasets.stores import find_store, load_labels, network_encoder, open_encoder, save_labels, store_path
 from escounts.datasets.tokens import TokenLayout, TokenStore
 from escounts.errors import DataError
 from escounts.nn.device import Precision

@@ -17,7 +17,7 @@ import torch
 
 from escounts.counter import Counter, EncodedVideo
 from escounts.datasets.annotation_formats import LabelledFile, label_file_format, read_labels
-from escounts.datasets.annotation_formats.labelled_file import chosen
+from escounts.datasets.annotation_formats.tables import chosen
 from escounts.datasets.annotations import Problem, Span, overlap_problem
 from escounts.datasets.registry import load_dataset
 from escounts.errors import DataError, ModelError

@@ -18,7 +18,7 @@ from escounts.baselines.rival_heads import RepNet, RepNetConfig, TransRAC, Trans
 from escounts.confidence import Calibration
 from escounts.config_codec import from_plain, to_plain
 from escounts.datasets.annotations import Dataset, VideoAnnotation
-from escounts.datasets.encoders import encoder_identity
+from escounts.datasets.stores import encoder_identity
 from escounts.datasets.tokens import TokenLayout, TokenStore
 from escounts.errors import DataError, ModelError
 from escounts.nn.decoder import PAPER, Decoder, DecoderConfig

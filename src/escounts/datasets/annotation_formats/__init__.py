@@ -1,6 +1,7 @@
 """Repetitions in the files of other annotation tools: read into labels, and written for them.
 
-One module per format. A file may hold several behaviours, tiers or labels; `only` names the one that is meant.
+`tables` has the formats of rows, `timelines` those of marks. A file may hold several behaviours, tiers or labels;
+`only` names the one that is meant.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from escounts.datasets.annotation_formats import boris, elan, label_studio, plain_csv
-from escounts.datasets.annotation_formats.labelled_file import LabelError, LabelledFile, base_name
+from escounts.datasets.annotation_formats import tables, timelines
+from escounts.datasets.annotation_formats.tables import LabelError, LabelledFile, base_name
 
 __all__ = [
     "FORMATS",
@@ -44,11 +45,13 @@ class FormatEntry:
 
 
 FORMATS: dict[Format, FormatEntry] = {
-    "csv": FormatEntry("file, start_s, end_s, class", ".csv", plain_csv.read, plain_csv.write),
-    "boris": FormatEntry("BORIS, aggregated events", ".csv", boris.read, boris.write_aggregated),
-    "boris-tabular": FormatEntry("BORIS, tabular events", ".csv", boris.read, boris.write_tabular),
-    "elan": FormatEntry("ELAN, one tier", ".eaf", elan.read, elan.write, one_video=True),
-    "label-studio": FormatEntry("Label Studio, video timelines", ".json", label_studio.read, label_studio.write),
+    "csv": FormatEntry("file, start_s, end_s, class", ".csv", tables.read_csv, tables.write_csv),
+    "boris": FormatEntry("BORIS, aggregated events", ".csv", tables.read_boris, tables.write_aggregated),
+    "boris-tabular": FormatEntry("BORIS, tabular events", ".csv", tables.read_boris, tables.write_tabular),
+    "elan": FormatEntry("ELAN, one tier", ".eaf", timelines.read_elan, timelines.write_elan, one_video=True),
+    "label-studio": FormatEntry(
+        "Label Studio, video timelines", ".json", timelines.read_label_studio, timelines.write_label_studio
+    ),
 }
 
 
@@ -58,7 +61,7 @@ def guess_format(name: str, text: str) -> Format:
         return "elan"
     if name.lower().endswith(".json") or text.lstrip()[:1] in ("[", "{"):
         return "label-studio"
-    return "boris" if boris.is_boris(text) else "csv"
+    return "boris" if tables.is_boris(text) else "csv"
 
 
 def read_labels(

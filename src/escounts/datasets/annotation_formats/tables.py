@@ -1,5 +1,8 @@
-"""BORIS events, as its exports of aggregated and of tabular events hold them (CSV or TSV, old and new columns).
+"""One video's repetitions as every format reads and writes them, and the formats that are tables.
 
+labels.csv, the form that `escounts train folder` and `escounts data check folder` read: one row per repetition.
+
+BORIS events, as its exports of aggregated and of tabular events hold them (CSV or TSV, old and new columns).
 Aggregated: one row per event with start and stop. Tabular: one row per START, STOP or POINT. A point marks the end of
 a repetition.
 """
@@ -8,17 +11,105 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
 
+from escounts.atomic_files import write_text
 from escounts.csv_text import csv_text, guarded, unguarded
-from escounts.datasets.annotation_formats.labelled_file import (
-    LabelError,
-    LabelledFile,
-    base_name,
-    chosen,
-    spans_of_points,
-)
-from escounts.datasets.annotations import number
+from escounts.datasets.annotations import Span, number
+from escounts.errors import EscountsError
+
+
+class LabelError(EscountsError):
+    """Labels that cannot be read; the text says what was expected."""
+
+
+@dataclass(frozen=True)
+class LabelledFile:
+    """file: name of the video. spans: start and end of each repetition in seconds, sorted. action: what it is called.
+
+    fps, duration: of the video, where they are known.
+    """
+
+    file: str
+    spans: tuple[Span, ...]
+    action: str = ""
+    fps: float | None = None
+    duration: float | None = None
+
+
+def base_name(path: str) -> str:
+    """The last part of a path or URL, whichever system wrote it."""
+    return re.split(r"[/\\]", path.strip())[-1]
+
+
+def chosen(names: Iterable[str], only: str | None, what: str) -> str | None:
+    """Which of a file's behaviours, tiers or labels is meant; None where there are none at all."""
+    found = list(dict.fromkeys(names))
+    if only is not None:
+        if only not in found:
+            raise LabelError(f"there is no {what} {only!r}; there are {', '.join(map(repr, found)) or 'none'}")
+        return only
+    if len(found) > 1:
+        raise LabelError(f"it holds several of a {what}: {', '.join(map(repr, found))}; say which one is meant")
+    return found[0] if found else None
+
+
+def spans_of_points(times: Sequence[float]) -> list[Span]:
+    """Repetitions of which only the end is marked: each begins where the one before it ended, the first one as long
+    before its end as they last in the middle."""
+    ends = sorted(times)
+    if not ends:
+        return []
+    gaps = [b - a for a, b in pairwise(ends) if b > a]
+    first = max(0.0, ends[0] - (median(gaps) if gaps else ends[0]))
+    edges = [first, *ends]
+    return [(a, b) for a, b in pairwise(edges) if b > a]
+
+
+COLUMNS = ("file", "start_s", "end_s", "class")
+
+
+def write_csv(videos: Sequence[LabelledFile]) -> str:
+    """file, start_s, end_s, class. A video without repetitions is one row without times."""
+    rows = [
+        (guarded(video.file, "./"), *times, video.action)
+        for video in videos
+        for times in [(f"{start:.3f}", f"{end:.3f}") for start, end in video.spans] or [("", "")]
+    ]
+    return csv_text(COLUMNS, rows)
+
+
+def write_file(path: Path, videos: Sequence[LabelledFile]) -> None:
+    """labels.csv beside the videos, replaced whole."""
+    write_text(path, write_csv(videos))
+
+
+def read_csv(text: str, only: str | None = None, fps: float | None = None) -> list[LabelledFile]:
+    """The inverse of write. only: a class. fps is not needed."""
+    reader = csv.DictReader(io.StringIO(text))
+    missing = [name for name in COLUMNS[:3] if name not in (reader.fieldnames or ())]
+    if missing:
+        raise LabelError(f"no column {', '.join(missing)}; expected {', '.join(COLUMNS)}")
+    found: dict[str, tuple[str, list[tuple[float, float]]]] = {}
+    rows = [row for row in reader if only is None or unguarded(row.get("class") or "") == only]
+    if only is not None and not rows:
+        chosen([], only, "class")
+    for place, row in enumerate(rows, start=2):
+        known = found.setdefault(unguarded(row["file"] or "", "./"), (unguarded(row.get("class") or ""), []))
+        if not (row["start_s"] or "").strip() and not (row["end_s"] or "").strip():
+            continue
+        start, end = number(row, "start_s"), number(row, "end_s")
+        if start is None or end is None or not 0 <= start < end:
+            times = f"start {row['start_s']!r}, end {row['end_s']!r}"
+            raise LabelError(f"line {place}: {times}; two rising numbers of seconds from 0 on are needed")
+        known[1].append((start, end))
+    return [LabelledFile(file, tuple(sorted(spans)), action) for file, (action, spans) in found.items()]
+
 
 MEDIA = ("Media file name", "Media file", "Media file path", "Source")
 STARTS, STOPS = ("Start (s)", "Start (seconds)"), ("Stop (s)", "Stop (seconds)")
@@ -44,7 +135,7 @@ def is_boris(text: str) -> bool:
     return _header(text.splitlines()) is not None
 
 
-def read(text: str, only: str | None = None, fps: float | None = None) -> list[LabelledFile]:
+def read_boris(text: str, only: str | None = None, fps: float | None = None) -> list[LabelledFile]:
     """Events of one behaviour by media file. only: the behaviour. fps is not needed."""
     lines = text.splitlines()
     place = _header(lines)
@@ -56,14 +147,14 @@ def read(text: str, only: str | None = None, fps: float | None = None) -> list[L
     behaviour = chosen((r["Behavior"] for r in rows if r["Behavior"] not in ("", NOTHING)), only, "behaviour")
     by_media: dict[str, list[Row]] = {}
     for row in rows:
-        group = by_media.setdefault(base_name(_first(row, MEDIA)) or row.get("Observation id", ""), [])
+        group = by_media.setdefault(base_name(_first_cell(row, MEDIA)) or row.get("Observation id", ""), [])
         if row["Behavior"] == behaviour:
             group.append(row)
-    return [_video(media, group, behaviour or "", rows) for media, group in by_media.items() if media]
+    return [_boris_video(media, group, behaviour or "", rows) for media, group in by_media.items() if media]
 
 
-def _video(media: str, group: Sequence[Row], behaviour: str, rows: Sequence[Row]) -> LabelledFile:
-    about = next(row for row in rows if media in (base_name(_first(row, MEDIA)), row.get("Observation id", "")))
+def _boris_video(media: str, group: Sequence[Row], behaviour: str, rows: Sequence[Row]) -> LabelledFile:
+    about = next(row for row in rows if media in (base_name(_first_cell(row, MEDIA)), row.get("Observation id", "")))
     aggregated = any(name in about for name in STARTS)
     pairs = [_aggregated(row) for row in group] if aggregated else _tabular(group, media)
     points = [start for start, end in pairs if start == end]
@@ -76,15 +167,17 @@ def _video(media: str, group: Sequence[Row], behaviour: str, rows: Sequence[Row]
 def _aggregated(row: Row) -> tuple[float, float]:
     start, end = _number(row, STARTS), _number(row, STOPS)
     if start is None or end is None or end < start or start < 0:
-        raise LabelError(f"an event of {row['Behavior']!r} from {_first(row, STARTS)!r} to {_first(row, STOPS)!r}")
+        raise LabelError(
+            f"an event of {row['Behavior']!r} from {_first_cell(row, STARTS)!r} to {_first_cell(row, STOPS)!r}"
+        )
     return start, end
 
 
 def _tabular(group: Sequence[Row], media: str) -> list[tuple[float, float]]:
     """START and STOP rows in pairs; a POINT is a pair of one time."""
     pairs, begun = [], None
-    for row in sorted(group, key=lambda r: (_time(r, media), _first(r, STATUS).upper() != "STOP")):
-        time, status = _time(row, media), _first(row, STATUS).upper()
+    for row in sorted(group, key=lambda r: (_time(r, media), _first_cell(r, STATUS).upper() != "STOP")):
+        time, status = _time(row, media), _first_cell(row, STATUS).upper()
         if status == "POINT":
             pairs.append((time, time))
         elif status == "START" and begun is None:
@@ -153,7 +246,7 @@ def _header(lines: Sequence[str]) -> int | None:
     return None
 
 
-def _first(row: Row, names: Sequence[str]) -> str:
+def _first_cell(row: Row, names: Sequence[str]) -> str:
     return next((row[name] for name in names if row.get(name)), "")
 
 
