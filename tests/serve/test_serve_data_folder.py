@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from serving import Client, Command, service_running
+from serving import Client, Command, eventually, service_running
 
 from escounts.serve.data_folder import MARKER, DataFolder, DataFolderError, rebuild
 from escounts.serve.database import Database, JobRow, TrainingRow, VideoRow
@@ -156,6 +156,7 @@ def test_a_running_service_keeps_a_copy_of_its_database(tmp_path: Path) -> None:
     settings = filled(tmp_path)
     with service_running(tmp_path, devices=()) as (_, service):
         service.maintain()
+        eventually(settings.backup.exists)  # the queue's own thread may be making it
         assert len(Database(settings.backup).videos()) == 3
 
 

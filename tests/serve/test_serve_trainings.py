@@ -200,7 +200,7 @@ def test_a_process_that_cannot_be_started_is_a_failed_training(
     def start(self: object) -> None:
         raise OSError(12, "Cannot allocate memory")
 
-    monkeypatch.setattr("multiprocessing.context.SpawnProcess.start", start)
+    monkeypatch.setattr("multiprocessing.process.BaseProcess.start", start)
     teaching = Trainings(database, EventHub(), scratch=tmp_path, seconds=60)
     with pytest.raises(TrainingRefused, match="Cannot allocate memory"):
         teaching.start(asked("a"), tmp_path / "w" / "mine.safetensors", lambda partial: TASK)

@@ -188,10 +188,10 @@ class JobRunner:
             self._pool.ensure_running()
             self._watch_clocks()
             self._dispatch()
+        self._news.wait(TICK_SECONDS)
         if time.monotonic() - self._maintained > MAINTENANCE_SECONDS or not self._maintained:
             self._maintained = time.monotonic()
             self._maintain()
-        self._news.wait(TICK_SECONDS)
 
     def _receive(self, worker: WorkerHandle) -> None:
         """What one worker said since the last round; not more than REPORTS_AT_ONCE, or one could talk for ever."""
