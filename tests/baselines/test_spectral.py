@@ -17,7 +17,7 @@ from escounts.baselines.periodicity import (
     settled,
     template_match,
 )
-from escounts.baselines.spectral import WINDOW, SpectralEncoding
+from escounts.baselines.spectral import WINDOW, SpectralEncoding, _agreement
 
 
 def swing(period: float, frames: int, features: int = 6, seed: int = 0) -> np.ndarray:
@@ -127,6 +127,13 @@ def test_exemplar_selects_its_action() -> None:
 def test_a_still_picture_does_not_repeat() -> None:
     estimate = SpectralEncoding(np.full((300, 256), 90, np.uint8), 0.0, 30.0).estimate()
     assert estimate.density.count == 0.0 and 0.4 < estimate.confidence < 0.6
+
+
+@pytest.mark.parametrize(("evidence", "agreement"), [(1e4, 0.0), (-1e4, 1.0)])
+def test_agreement_has_an_end_however_much_speaks_for_it(evidence: float, agreement: float) -> None:
+    """Ten hours of slides, plain and drawn, have more evidence than any film: it was an OverflowError."""
+    assert _agreement(evidence, 0.0, exemplar=False) == agreement
+    assert _agreement(evidence, 9.0, exemplar=False) == _agreement(evidence, 9.0, exemplar=True) == 1 - agreement
 
 
 @pytest.fixture(scope="module")

@@ -311,4 +311,4 @@ def _agreement(evidence: float, count: float, *, exemplar: bool) -> float:
         logit = 2.04 + 1.60 * evidence - 1.65 * size
     else:
         logit = 1.71 + 2.16 * evidence - 1.93 * size
-    return 1.0 / (1.0 + math.exp(-logit))
+    return 0.5 + 0.5 * math.tanh(logit / 2)  # the logistic function, which overflows nowhere
