@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -162,9 +163,8 @@ def test_an_interrupt_that_looks_like_one_files_failure_ends_the_batch(three: li
 
 
 def _children() -> set[int]:
-    """Processes that this one has spawned."""
-    found = subprocess.run(["pgrep", "-P", str(os.getpid()), "-f", "spawn_main"], capture_output=True, text=True)
-    return set(map(int, found.stdout.split()))
+    """Processes that this one has started, in whatever way."""
+    return {child.pid or 0 for child in multiprocessing.active_children()}
 
 
 def test_a_process_that_dies_takes_one_video_with_it(three: list[Path], tmp_path: Path) -> None:
