@@ -14,7 +14,16 @@ from escounts.synthetic.curves import seeded
 from escounts.synthetic.cycles import CYCLES, TWO_SIDED
 from escounts.synthetic.exercises import FOREARM, ONE_SIDED, SHIN, THERE_AND_BACK, THIGH, exercise_poses
 from escounts.synthetic.figures import View, _limb_colour, draw_body, draw_view, project, proportioned
-from escounts.synthetic.motion import JOINTS, MIRROR, action_poses, alternate, mirrored, one_sidedness, settled
+from escounts.synthetic.motion import (
+    JOINTS,
+    MIRROR,
+    action_poses,
+    alternate,
+    is_two_sided,
+    mirrored,
+    one_sidedness,
+    settled,
+)
 from escounts.synthetic.timeline import Timeline, clock_of, frame_times
 
 ALONG = np.linspace(0, 1, 21)
@@ -103,6 +112,12 @@ def test_bodies_differ_but_stand_on_the_same_floor() -> None:
 def test_kicks_are_one_sided_and_squats_are_not(motion: MotionBank) -> None:
     assert one_sidedness(motion, (3, 0, 15)) > 1.2
     assert one_sidedness(motion, (1, 0, 10)) < 0.1
+
+
+def test_steps_are_two_sided_cycles_and_kicks_are_not(motion: MotionBank) -> None:
+    assert is_two_sided(motion, (0, 3, 12)) is True
+    assert is_two_sided(motion, (3, 0, 30)) is False  # the same leg every time
+    assert is_two_sided(motion, (1, 0, 20)) is False  # both at once
 
 
 @pytest.mark.parametrize("name", TWO_SIDED)

@@ -74,6 +74,19 @@ def test_alternating_plans_have_two_sides_a_repetition(many: list[Plan]) -> None
     assert all(not plan.side_spans for plan in many if plan.kind.startswith(("clips:loop", "mechanism")))
 
 
+def test_sides_are_known_of_everything_but_natural_cycles_of_footage(many: list[Plan]) -> None:
+    for plan in many:
+        if plan.kind.startswith("clips:cycle"):
+            assert plan.alternates is None and not plan.side_spans
+        elif plan.kind.startswith("negative"):
+            assert plan.alternates is False
+        elif not plan.kind.startswith("motion:cycle"):
+            assert plan.alternates is (len(plan.side_spans) > 0)
+    walked = [plan for plan in many if plan.action.startswith("motion:cycle:0:")]
+    assert walked and all(plan.alternates is not False for plan in walked if plan.spans)
+    assert any(plan.alternates and len(plan.side_spans) == 2 * len(plan.spans) for plan in walked)
+
+
 def test_reversed_plans_mirror_their_spans(generator: Generator) -> None:
     plan = next(p for p in (generator.plan(i, 64) for i in range(50)) if p.spans and p.shapes is not None)
     back = plan.reversed()

@@ -8,7 +8,7 @@ import torch
 
 from escounts.nn.network import LITE_TINY, Network
 from escounts.synthetic import GeneratedBatch, Generator, GeneratorConfig
-from escounts.training.pixels import PixelConfig, PixelTask, choose_exemplars
+from escounts.training.pixels import PixelConfig, PixelTask, choose_exemplars, video_truths
 
 CODE_ONLY = GeneratorConfig(clips=0.0, motion=0.0, procedural=1.0)
 
@@ -18,6 +18,7 @@ def batch_of(spans: list[Any], side_spans: list[Any], sibling: list[int]) -> Gen
         frames_BTCHW=torch.zeros(len(spans), 64, 3, 8, 8, dtype=torch.uint8),
         spans=spans,
         side_spans=side_spans,
+        alternates=[bool(sides) for sides in side_spans],
         actions=["a"] * len(spans),
         sibling_B=torch.tensor(sibling),
         kinds=["test"] * len(spans),
@@ -32,6 +33,14 @@ def test_one_side_as_exemplar_asks_for_sides() -> None:
     assert units == [sides] and chosen.cells_BS[0, 0] == 10.0
     _, zero_shot = choose_exemplars(batch, 64, config, np.random.default_rng(0), shots=0)
     assert zero_shot == [full]
+
+
+def test_only_what_is_known_of_the_sides_is_learnt() -> None:
+    twice, once = [(0.0, 20.0), (20.0, 40.0)], [(0.0, 20.0)]
+    batch = batch_of([twice, twice, twice, once], [[(0.0, 10.0)], [], [], []], [-1] * 4)
+    batch.alternates = [True, False, None, True]
+    told = np.array(video_truths(batch, 64))[:, 0]
+    np.testing.assert_array_equal(told, [1.0, 0.0, np.nan, np.nan])  # one repetition does not show two sides
 
 
 def test_borders_are_marked_with_the_error_that_is_asked_for() -> None:

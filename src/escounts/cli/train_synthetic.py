@@ -260,7 +260,9 @@ def _footage(
         if coded_stills:
             click.echo(f"coding {coded_stills} stills", err=True)
             bank = bank.with_coded_stills(coded_stills, workers=max(1, workers))
-    motion = MotionBank.from_npz(mocap, mocap.with_suffix(".csv")) if mocap is not None else None
+    motion = None
+    if mocap is not None:
+        motion = MotionBank.from_npz(mocap, mocap.with_suffix(".csv"), workers=max(1, workers))
     provenance = {
         "commit": package_commit(),
         "footage": "every licence" if every_licence else "permissive" if bank else "none",

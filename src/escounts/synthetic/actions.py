@@ -7,9 +7,12 @@ deterministic.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import multiprocessing
+from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +24,7 @@ from escounts.synthetic.timeline import Clock
 
 Rows = npt.NDArray[np.int64]
 Distances = npt.NDArray[np.float32]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -277,3 +281,20 @@ def reaches(rng: np.random.Generator, config: GeneratorConfig, clock: Clock) -> 
 def may(rng: np.random.Generator, share: float, allowed: bool) -> bool:
     """chance(share) where allowed; draws either way, so that later draws stay the same."""
     return chance(rng, share) and allowed
+
+
+def by_processes(job: Callable[[int], T], number: int, workers: int) -> list[T]:
+    """job(0) … job(number - 1), in forked processes, which see the recordings without a copy."""
+    global _job
+    if workers <= 1 or number <= 1:
+        return [job(index) for index in range(number)]
+    _job = job
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("fork")) as pool:
+        return list(pool.map(_run_job, range(number), chunksize=2))
+
+
+_job: Callable[[int], Any]
+
+
+def _run_job(index: int) -> Any:
+    return _job(index)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import csv
-import multiprocessing
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +15,7 @@ import torch
 from torch import Tensor
 
 from escounts.errors import DataError
-from escounts.synthetic.actions import Mining, Segments, mine
+from escounts.synthetic.actions import Mining, Segments, by_processes, mine
 from escounts.synthetic.coded import coded_still, draw_recipe
 from escounts.synthetic.curves import seeded
 
@@ -25,7 +23,6 @@ Frames = npt.NDArray[np.uint8]
 PERMISSIVE = ("Apache", "MIT", "BSD", "Attribution 4.0", "CC0", "Unlicense")
 """What a licence must mention for a clip to be used in shipped weights."""
 CLIP_MINING = Mining()
-T = TypeVar("T")
 
 
 def pool_rows(table: str | Path, need: tuple[str, ...] = ("file", "licence")) -> list[dict[str, str]]:
@@ -110,7 +107,7 @@ class ClipBank:
             picture = self.frames[int(seeded(index, 40).integers(filmed))]
             return coded_still(picture, draw_recipe(index), size=self.frames.shape[1])
 
-        stills = _by_processes(one, number, workers)
+        stills = by_processes(one, number, workers)
         ends = np.cumsum([len(still) for still in stills]) + len(self.frames)
         rows = [(len(self.names) + index, 0, len(still)) for index, still in enumerate(stills)]
         return ClipBank(
@@ -155,24 +152,7 @@ class ClipBank:
             first, last = bounds[clip]
             return mine(clip, appearance(self.frames[first:last]), CLIP_MINING)
 
-        return Segments.joined(_by_processes(one, len(bounds), workers))
-
-
-def _by_processes(job: Callable[[int], T], number: int, workers: int) -> list[T]:
-    """job(0) … job(number - 1), in forked processes, which see the frames without a copy."""
-    global _job
-    if workers <= 1 or number <= 1:
-        return [job(index) for index in range(number)]
-    _job = job
-    with ProcessPoolExecutor(workers, multiprocessing.get_context("fork")) as pool:
-        return list(pool.map(_run_job, range(number), chunksize=2))
-
-
-_job: Callable[[int], Any]
-
-
-def _run_job(index: int) -> Any:
-    return _job(index)
+        return Segments.joined(by_processes(one, len(bounds), workers))
 
 
 def appearance(frames: Frames, cells: int = 24) -> npt.NDArray[np.float32]:

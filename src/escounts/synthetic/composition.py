@@ -24,7 +24,7 @@ from escounts.synthetic.layers import (
     sprite_layers,
 )
 from escounts.synthetic.mechanisms import MECHANISMS, RIPPLE
-from escounts.synthetic.motion import MotionBank, one_sidedness
+from escounts.synthetic.motion import MotionBank, is_two_sided, one_sidedness
 from escounts.synthetic.plan import Backdrop, Numbers, Plan
 from escounts.synthetic.scenery import draw_backdrop
 from escounts.synthetic.timeline import (
@@ -212,6 +212,7 @@ class Composer:
         lens = STILL_CAMERA if held else config
         camera = draw_camera(rng, lens, acts[0].clock.times, aspect=aspect, pan=pan, calm=full)
         scene = Scene(acts, camera, aspect, timeline.period, negative)
+        alternates = False if negative else self._alternates(action)
         layers = self._layers(rng, scene, full=full)
         backdrop = self._backdrop(rng, scene, layers)
         return Plan(
@@ -221,7 +222,8 @@ class Composer:
             action=action.name,
             seed=int(rng.integers(2**62)),
             spans=timeline.spans,
-            side_spans=timeline.sides or _halves(action, timeline),
+            side_spans=timeline.sides or (_halves(timeline) if alternates else ()),
+            alternates=alternates,
             backdrop=backdrop,
             footage=layers.footage,
             shapes=layers.shapes,
@@ -236,6 +238,16 @@ class Composer:
                 pulse=self._pulse(rng, timeline.length, negative),
             ),
         )
+
+    def _alternates(self, action: Action) -> bool | None:
+        """Whether a repetition has two sides; nobody knows of a natural cycle of footage."""
+        if action.alternating:
+            return True
+        if action.source == "exercise":
+            return action.name.split(":")[1] in TWO_SIDED
+        if action.source == "motion" and action.way == "cycle" and self.motion is not None:
+            return is_two_sided(self.motion, action.segment)
+        return None if action.source == "clips" and action.way == "cycle" else False
 
     def _pulse(self, rng: np.random.Generator, length: int, negative: str) -> Numbers | None:
         """Frames of a coded still whose pulse is laid over the video; a frozen one often has it."""
@@ -274,10 +286,8 @@ def another_action(rng: np.random.Generator, composer: Composer, first: Action, 
     return draw_action(rng, config, composer.clips, composer.motion, length // 2, source=first.source)
 
 
-def _halves(action: Action, timeline: Timeline) -> tuple[Span, ...]:
-    """The two sides of each cycle of an exercise that alternates by itself."""
-    if action.source != "exercise" or action.name.split(":")[1] not in TWO_SIDED:
-        return ()
+def _halves(timeline: Timeline) -> tuple[Span, ...]:
+    """The two sides of each cycle of a motion that alternates by itself."""
     halves: list[Span] = []
     for start, end in timeline.spans:
         middle = 0.5 * (start + end)

@@ -172,6 +172,7 @@ def sample_plan(*, repetitions: int = 8, seed: int = 0) -> Plan:
         seed=seed,
         spans=spans,
         side_spans=(),
+        alternates=False,
         backdrop=Backdrop(screen, image=draw_backdrop(np.random.default_rng(seed + 3), floor=0.76)),
         footage=None,
         shapes=canvas.shapes(layer),

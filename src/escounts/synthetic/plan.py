@@ -99,8 +99,9 @@ class Plan:
     """One video, fully decided.
 
     spans: every repetition (start, end) in frames, frame i covering i to i + 1; cut by the border they start
-    below 0 or end above length. side_spans: the halves of an alternating motion. kind: source and way,
-    "negative:…" where there are no repetitions. action: shared by siblings only.
+    below 0 or end above length. side_spans: the halves of an alternating motion. alternates: whether there are two
+    sides, None where nobody knows. kind: source and way, "negative:…" where there are no repetitions. action: shared
+    by siblings only.
     """
 
     length: int
@@ -110,6 +111,7 @@ class Plan:
     seed: int
     spans: tuple[Span, ...]
     side_spans: tuple[Span, ...]
+    alternates: bool | None
     backdrop: Backdrop
     footage: Footage | None
     shapes: Shapes | None

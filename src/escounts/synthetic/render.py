@@ -24,13 +24,15 @@ class GeneratedBatch:
     """Rendered videos and what is true of them.
 
     frames_BTCHW: uint8 RGB on the device. spans: every repetition (start, end) in frames of each video.
-    side_spans: the halves of alternating motions, else empty. actions: siblings share it. sibling_B: index of
-    another video of the same action, or -1. kinds: source and way, "negative:…" where there are no repetitions.
+    side_spans: the halves of alternating motions, else empty. alternates: whether there are two sides, None where
+    nobody knows. actions: siblings share it. sibling_B: index of another video of the same action, or -1. kinds:
+    source and way, "negative:…" where there are no repetitions.
     """
 
     frames_BTCHW: Tensor
     spans: list[list[Span]]
     side_spans: list[list[Span]]
+    alternates: list[bool | None]
     actions: list[str]
     sibling_B: Tensor
     kinds: list[str]
@@ -70,6 +72,7 @@ def render(
         frames_BTCHW=frames_BTCHW,
         spans=[list(plan.spans) for plan in plans],
         side_spans=[list(plan.side_spans) for plan in plans],
+        alternates=[plan.alternates for plan in plans],
         actions=[plan.action for plan in plans],
         sibling_B=torch.tensor([plan.sibling for plan in plans], dtype=torch.long),
         kinds=[plan.kind for plan in plans],

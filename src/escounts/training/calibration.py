@@ -41,12 +41,12 @@ NOTHING_RIGHT = 0.95
 @dataclass(frozen=True)
 class Trial:
     """One counted video: the true count, every view's evidence, what is said with one exemplar ("guided"; nothing
-    where no whole repetition is in it), and whether the motion has two sides."""
+    where no whole repetition is in it), and whether the motion has two sides, None where nobody knows."""
 
     truth: float
     evidence: Sequence[Evidence]
     guided: Sequence[Evidence] = ()
-    alternates: bool = False
+    alternates: bool | None = False
 
 
 def collect(
@@ -74,7 +74,7 @@ def collect(
         whole = [span for span in spans if span[0] >= 0 and span[1] <= encoding.end]
         shots = [encoding.encode_exemplar(*whole[len(whole) // 2])] if whole else []
         guided = encoding.evidence(shots) if shots else ()
-        trials.append(Trial(truth, evidence, guided, alternates=bool(batch.side_spans[0])))
+        trials.append(Trial(truth, evidence, guided, alternates=batch.alternates[0]))
     return trials
 
 
@@ -175,7 +175,7 @@ def fit_repeats(trials: Sequence[Trial], calibration: Calibration) -> tuple[floa
 
 def fit_alternates(trials: Sequence[Trial]) -> tuple[float, ...]:
     """Weights of ALTERNATES, from videos in which it can be seen; none for a model whose views do not say."""
-    seen = [trial for trial in trials if trial.truth >= 1.5 and _says(trial)]
+    seen = [trial for trial in trials if trial.truth >= 1.5 and trial.alternates is not None and _says(trial)]
     two_sided = np.array([trial.alternates for trial in seen])
     if not two_sided.any() or two_sided.all():
         return ()

@@ -182,9 +182,9 @@ class PixelTask:
 def video_truths(generated: GeneratedBatch, length: int) -> list[list[float]]:
     """VIDEO_OUTPUTS of every video, whatever its exemplar: NaN where too little of a repetition is in sight."""
     truths = []
-    for spans, sides in zip(generated.spans, generated.side_spans, strict=True):
+    for spans, known in zip(generated.spans, generated.alternates, strict=True):
         seen = sum(max(0.0, min(end, length) - max(start, 0.0)) / (end - start) for start, end in spans)
-        alternates = float(bool(sides)) if seen >= 1.5 else float("nan")
+        alternates = float(known) if known is not None and seen >= 1.5 else float("nan")
         truths.append([alternates, 1.0 if seen >= 1 else 0.0 if seen < 0.05 else float("nan")])
     return truths
 
