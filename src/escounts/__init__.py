@@ -14,7 +14,7 @@ from escounts.errors import EscountsError
 from escounts.results import CountResult, DensityMap, ExemplarSpan, Hypothesis, Repetition
 
 if TYPE_CHECKING:
-    from escounts.batching.local import batch
+    from escounts.batching.batch import batch
     from escounts.counter import Counter, EncodedVideo, count, load
     from escounts.live import watch
     from escounts.video import Video
@@ -38,7 +38,7 @@ __all__ = [
 
 # Loaded when first asked for, so that training needs no video library and `escounts --help` no torch.
 _LATER = {
-    "batch": "escounts.batching.local",
+    "batch": "escounts.batching.batch",
     "Counter": "escounts.counter",
     "EncodedVideo": "escounts.counter",
     "count": "escounts.counter",

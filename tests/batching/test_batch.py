@@ -22,7 +22,8 @@ from movies import bouncing, levels, write_movie
 from warm_processes import warm_processes
 
 import escounts
-from escounts.batching import local, processes, read_ahead
+from escounts.batching import batch as batch_module
+from escounts.batching import processes, read_ahead
 from escounts.batching.rows import ResultFolder
 from escounts.batching.tasks import CountingProcess, Settings, Task, find_tasks
 from escounts.errors import EscountsError, VideoError
@@ -123,7 +124,7 @@ def test_one_row_per_video_and_the_second_run_counts_nothing(
     def refuse(self: CountingProcess, task: object) -> None:
         raise AssertionError("counted again")
 
-    monkeypatch.setattr(CountingProcess, "count", refuse)
+    monkeypatch.setattr(CountingProcess, "ask", refuse)
     assert escounts.batch([videos], out=out, settings=SPECTRAL).equals(table)
     with pytest.raises(AssertionError, match="counted again"):
         escounts.batch([videos], out=out, settings=SPECTRAL, retry_errors=True)
@@ -155,7 +156,7 @@ def test_a_process_that_was_stopped_is_not_started_again(tmp_path: Path) -> None
     (task,) = find_tasks([tmp_path / "v.mp4"], SPECTRAL)
     process = CountingProcess(SPECTRAL)
     process.stop()
-    assert "stopped" in process.count(task)["error"]
+    assert "stopped" in process.ask(task)["error"]
     assert process._process is None
 
 
@@ -165,12 +166,12 @@ def test_a_video_that_takes_too_long_and_a_killed_process_cost_one_row(tmp_path:
     with CountingProcess(SPECTRAL) as process:
         process._start()
         os.kill(process._process.pid, signal.SIGKILL)
-        assert process.count(good)["status"] == "counted"  # it had not died of this video
+        assert process.ask(good)["status"] == "counted"  # it had not died of this video
         process._limit = 1e-4
-        late = process.count(good)
+        late = process.ask(good)
         assert late["status"] == "error" and "good.mp4: not done within 0.0001 s" in late["error"]
         process._limit = None
-        assert process.count(good)["status"] == "counted"
+        assert process.ask(good)["status"] == "counted"
 
 
 def test_a_process_that_is_killed_while_it_loads_the_model_costs_no_row(
@@ -194,7 +195,7 @@ def test_a_process_that_is_killed_while_it_loads_the_model_costs_no_row(
 
     monkeypatch.setattr(CountingProcess, "_prepared", killed_at_first)
     with CountingProcess(SPECTRAL) as process:
-        assert process.count(good)["status"] == "counted" and len(starts) == 2
+        assert process.ask(good)["status"] == "counted" and len(starts) == 2
 
 
 def test_a_script_without_the_guard_that_processes_need_is_told_so(videos: Path, tmp_path: Path) -> None:
@@ -290,14 +291,14 @@ def test_videos_read_ahead_are_counted_the_same(tmp_path: Path, monkeypatch: pyt
         write_movie(tmp_path / "videos" / f"{name}.mp4", bouncing(count, 3.0, size=(64, 64)))
     (tmp_path / "videos" / "c.mp4").write_bytes(b"this is not a video")
     places: list[Path] = []
-    own = local.images_folder  # type: ignore[attr-defined]
+    own = batch_module.images_folder  # type: ignore[attr-defined]
 
     def noted() -> tempfile.TemporaryDirectory[str]:
         folder = own()
         places.append(Path(folder.name))
         return folder
 
-    monkeypatch.setattr(local, "images_folder", noted)
+    monkeypatch.setattr(batch_module, "images_folder", noted)
     settings = Settings(model="lite", device="cpu")
     ahead = escounts.batch([tmp_path / "videos"], out=tmp_path / "ahead", settings=settings, readers=2)
     alone = escounts.batch([tmp_path / "videos"], out=tmp_path / "alone", settings=settings, jobs=1)

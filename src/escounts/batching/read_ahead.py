@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -19,8 +18,8 @@ from typing import NamedTuple
 import numpy as np
 
 from escounts.arrays import Image
-from escounts.batching.processes import TaskError, TaskProcess
-from escounts.batching.tasks import CountingProcess, Row, Settings, Task, blank_row, fetched, is_address, row_of
+from escounts.batching.processes import TaskProcess
+from escounts.batching.tasks import CountingProcess, Row, Settings, Task, fetched, is_address, row_of, whole_row
 from escounts.counting_model import CountingModel
 from escounts.video import Frame, Video, VideoInfo
 
@@ -137,17 +136,15 @@ class ReadAheadWorker:
 
     def ask(self, task: Task) -> Row:
         """The video's row, an error row where it cannot be read or counted."""
-        began = time.monotonic()
         try:
-            read = self._read.ask(task)
-            with self._turn:
-                answer = self._count.ask(read)
-        except TaskError as error:
-            named = str(error) if task.video in str(error) else f"{task.video}: {error}"
-            answer = {"status": "error", "error": named}
+            return whole_row(task, self._counted)
         finally:  # here, where it also happens after a process was killed
             images_file(self._folder, task).unlink(missing_ok=True)
-        return {**blank_row(task), **answer, "spent": time.monotonic() - began}
+
+    def _counted(self, task: Task) -> Row:
+        read = self._read.ask(task)
+        with self._turn:
+            return self._count.ask(read)
 
     def stop(self) -> None:
         """End both processes."""

@@ -99,26 +99,27 @@ class CountingProcess(TaskProcess[Task, Row]):
     """Counts one video at a time in a process of its own.
 
     >>> with CountingProcess(settings) as process:
-    ...     row = process.count(task)
+    ...     row = process.ask(task)
     """
 
     def __init__(self, settings: Settings, *, threads: int | None = None) -> None:
         """threads: cores that it may use; all when None."""
         super().__init__(_counter, settings, limit=settings.limit, threads=threads)
 
-    def count(self, task: Task) -> Row:
-        """The video's row, an error row where it cannot be counted. Raises EscountsError where no video can be."""
-        began = time.monotonic()
-        try:
-            answer = super().ask(task)
-        except TaskError as error:
-            named = str(error) if task.video in str(error) else f"{task.video}: {error}"
-            answer = {"status": "error", "error": named}
-        return {**blank_row(task), **answer, "spent": time.monotonic() - began}
-
     def ask(self, task: Task) -> Row:
-        """The video's row: see count."""
-        return self.count(task)
+        """The video's row, an error row where it cannot be counted. Raises EscountsError where no video can be."""
+        return whole_row(task, super().ask)
+
+
+def whole_row(task: Task, answer: Callable[[Task], Row]) -> Row:
+    """What is known of a video once it was asked for: `answer` gives a part of its row, or raises TaskError."""
+    began = time.monotonic()
+    try:
+        counted = answer(task)
+    except TaskError as error:
+        named = str(error) if task.video in str(error) else f"{task.video}: {error}"
+        counted = {"status": "error", "error": named}
+    return {"id": task.id, "video": task.video, "escounts": __version__, **counted, "spent": time.monotonic() - began}
 
 
 def _counter(settings: Settings) -> Callable[[Task], Row]:
@@ -166,8 +167,3 @@ def fetched(address: str, folder: Path) -> str:
     storage, path = fsspec.core.url_to_fs(address)
     storage.get_file(path, target)
     return target
-
-
-def blank_row(task: Task) -> Row:
-    """What every row has."""
-    return {"id": task.id, "video": task.video, "escounts": __version__}

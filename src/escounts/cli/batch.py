@@ -61,7 +61,7 @@ def batch_command(
     if readers and (jobs or ray):
         raise click.UsageError("--readers stands in the place of --jobs, on this machine; leave out --jobs and --ray")
     catalogue.find(model)  # an unknown name is known before any process starts
-    from escounts.batching.local import batch  # noqa: PLC0415 - the extra [batch]; help needs none of it
+    from escounts.batching.batch import batch  # noqa: PLC0415 - the extra [batch]; help needs none of it
     from escounts.batching.tasks import Settings  # noqa: PLC0415 - the extra [batch]; help needs none of it
 
     settings = Settings(

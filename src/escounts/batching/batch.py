@@ -1,4 +1,10 @@
-"""A batch on this machine: `batch()` finds the videos, skips what is finished, and counts the others in processes."""
+"""`batch()` finds the videos, skips what is finished, and counts the others: in processes here, or on a Ray cluster.
+
+On Ray, rows of addresses go through Ray Data and are decoded and counted inside a pool of actors. An actor holds one
+CountingProcess, so that what a video does (hang, exhaust memory, crash a decoder) ends in an error row and not in the
+actor: Ray does not retry an actor's exceptions, and retries a dying actor for ever. Each row is written by the actor
+that has it; a killed driver loses none, and a block that Ray runs again skips what is written.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from escounts.batching.processes import TaskError, Worker, answers
 from escounts.batching.read_ahead import images_folder, read_ahead_workers
@@ -23,6 +29,8 @@ if TYPE_CHECKING:
 Report = Callable[[int, int, str], None]
 """Called with (videos done, videos in all, the newest one)."""
 
+BLOCK = 8
+"""Videos that an actor takes at a time: so many are looked up again where it is lost."""
 SHARED = 3600.0
 """Seconds after which a partial file in a folder that several machines write to was left by a killed one."""
 
@@ -67,7 +75,9 @@ def batch(
         status = {id_: kind for id_, kind in status.items() if id_ not in errors}
     left = [task for task in tasks if task.id not in status]
     engine = (
-        _ray_rows(left, settings, str(out), jobs, ray) if ray else local_rows(left, settings, folder, jobs, readers)
+        ray_rows(left, settings, str(out), jobs=jobs, address=ray)
+        if ray
+        else local_rows(left, settings, folder, jobs, readers)
     )
     for done, row in enumerate(engine, start=len(tasks) - len(left) + 1):
         if report is not None:
@@ -101,7 +111,49 @@ def local_rows(
             yield row
 
 
-def _ray_rows(tasks: Sequence[Task], settings: Settings, out: str, jobs: int | None, address: str) -> Iterator[Row]:
-    from escounts.batching.ray_cluster import ray_rows  # noqa: PLC0415 - the extra [ray]
+class RayCounter:
+    """The actor: a row with an id and a video in, the same with a status out."""
 
-    return ray_rows(tasks, settings, out, jobs=jobs, address=address)
+    def __init__(self, settings: Settings, out: str, threads: int) -> None:
+        self._folder = ResultFolder(out)
+        self._process = CountingProcess(settings, threads=threads)
+
+    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
+        if not self._folder.has(row["id"]):
+            counted = self._process.ask(Task(row["id"], row["video"]))
+            self._folder.write(counted)
+            return {**row, "status": counted["status"]}
+        return {**row, "status": "written before"}
+
+
+def ray_rows(tasks: Sequence[Task], settings: Settings, out: str, *, jobs: int | None, address: str) -> Iterator[Row]:
+    """Rows (id, video, status) as they are written. jobs: actors, one for two cores of the cluster when None."""
+    import ray.data  # noqa: PLC0415 - the extra [ray]
+
+    if not ray.is_initialized():
+        try:
+            ray.init(address=None if address == "local" else address, log_to_driver=False, configure_logging=False)
+        except (ConnectionError, OSError, RuntimeError, ValueError) as error:
+            reason = " ".join(str(error).split())
+            raise EscountsError(
+                f"the Ray cluster {address!r} cannot be used: {reason}; `local` starts one on this machine"
+            ) from error
+    if not tasks:
+        return
+    cores = int(ray.cluster_resources().get("CPU", 1))  # type: ignore[no-untyped-call]
+    actors = max(1, min(jobs or cores // 2, len(tasks)))
+    threads = max(1, min(cores // actors, 4))
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = False
+    blocks = max(actors, -(-len(tasks) // BLOCK))
+    dataset = ray.data.from_items(
+        [{"id": task.id, "video": task.video} for task in tasks], override_num_blocks=blocks
+    )
+    counted = dataset.map(
+        RayCounter,  # type: ignore[arg-type]  # Ray's types know functions only
+        fn_constructor_args=(settings, out, threads),
+        compute=ray.data.ActorPoolStrategy(min_size=1, max_size=actors),
+        num_cpus=threads,
+        num_gpus=1 if settings.device.startswith("cuda") else None,
+    )
+    yield from counted.iter_rows()
