@@ -21,7 +21,6 @@ from escounts.datasets.generated import SyntheticSet, create
 from escounts.datasets.registry import DATASETS, check_files, load_dataset
 from escounts.datasets.tokens import TokenStore
 from escounts.errors import DataError
-from escounts.movie_files import write_movie
 from escounts.nn.device import choose_device, chosen_devices
 from escounts.synthetic import sample_video
 
@@ -196,6 +195,8 @@ def _gb(size: int) -> str:
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed draws the same video.")
 def sample_command(output: Path, repetitions: int, seed: int) -> None:
     """Draw a figure doing squats; the true repetition times go into a .json file beside the video."""
+    from escounts.output.mp4 import write_movie  # noqa: PLC0415 - PyAV: a machine that only trains need not have it
+
     video = sample_video(repetitions=repetitions, seed=seed)
     # One thread: several would split the work, and the file, differently on every machine.
     options = {"crf": "27", "preset": "slow", "threads": "1"}

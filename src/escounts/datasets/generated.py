@@ -18,7 +18,6 @@ from escounts.csv_text import csv_text
 from escounts.datasets import timed
 from escounts.datasets.annotations import Dataset
 from escounts.errors import DataError
-from escounts.movie_files import write_movie
 from escounts.synthetic import Generator, synthetic_videos
 from escounts.synthetic.generator import DATASET
 
@@ -106,6 +105,8 @@ def write_video(path: Path, video: SyntheticVideo) -> None:
 
     x264's fastest instructions are not the same twice on noisy frames; "cpu-independent" does without them.
     """
+    from escounts.output.mp4 import write_movie  # noqa: PLC0415 - PyAV: a machine that only trains need not have it
+
     height, width = video.frames.shape[1:3]
     write_movie(
         path,

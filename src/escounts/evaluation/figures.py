@@ -27,7 +27,7 @@ from escounts.evaluation.report import (
 )
 from escounts.extras import install_command
 from escounts.metrics import off_by_curve
-from escounts.movie_files import write_movie
+from escounts.output.mp4 import write_movie
 from escounts.spans import find_peaks
 from escounts.training.predictions import Prediction
 from escounts.video import Video

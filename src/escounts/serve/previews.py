@@ -13,7 +13,7 @@ import numpy as np
 from escounts.arrays import Image
 from escounts.atomic_files import write_bytes
 from escounts.errors import OutputError, VideoError
-from escounts.movie_files import write_movie, writes_h264
+from escounts.output.mp4 import even_size, write_movie, writes_h264
 from escounts.video import Video
 
 LONGEST_SIDE = 640
@@ -27,11 +27,6 @@ def preview_size(width: int, height: int) -> tuple[int, int]:
     """Width and height of the copy: at most LONGEST_SIDE, both even as the codec wants them."""
     scale = min(1.0, LONGEST_SIDE / max(width, height))
     return even_size(width * scale, height * scale)
-
-
-def even_size(width: float, height: float) -> tuple[int, int]:
-    """The nearest width and height that are even and not 0, as codecs with halved colours want them."""
-    return max(2, round(width / 2) * 2), max(2, round(height / 2) * 2)
 
 
 def preview_rate(fps: float, duration: float) -> Fraction:
