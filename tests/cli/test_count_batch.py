@@ -15,7 +15,7 @@ from command import finish, run, spawn
 from movies import bouncing, write_movie
 
 from escounts.baselines.spectral import Spectral
-from escounts.cli.count_display import MOST_ROWS, Row, table
+from escounts.cli.display import MOST_ROWS, Row, table
 
 COUNT = ("count", "--model", "spectral")
 
@@ -172,7 +172,7 @@ def test_a_process_that_dies_takes_one_video_with_it(three: list[Path], tmp_path
     from escounts.cli.count_jobs import Task, side_by_side
 
     long = write_movie(tmp_path / "long.mp4", bouncing(300, 600.0, size=(320, 240), rate=10))
-    tasks = [Task(v, v.stem, (), 0.0, None, False, False, "auto", None, ()) for v in (long, three[0], three[2])]
+    tasks = [Task(v, v.stem, {}, None, ()) for v in (long, three[0], three[2])]
     outcomes = {}
     earlier = _children()  # of tests before this one in the same process
     counting = side_by_side("spectral", "cpu", tasks, jobs=2)

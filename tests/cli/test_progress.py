@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from escounts.cli import progress
-from escounts.cli.progress import time_left
+from escounts.cli import display
+from escounts.cli.display import time_left
 
 
 def test_time_left_is_told_at_the_pace_so_far() -> None:
@@ -21,8 +21,8 @@ def test_plain_lines_when_it_is_not_a_terminal(
 ) -> None:
     now = iter([0.0, 10.0, 120.0, 130.0])
     # The module's own clock: a server of another test may run in this process, and it needs the real one.
-    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: next(now)))
-    with progress.counting_display("videos") as report:
+    monkeypatch.setattr(display, "time", SimpleNamespace(monotonic=lambda: next(now)))
+    with display.counting_display("videos") as report:
         report(1, 4, "a.mp4")
         report(2, 4, "b.mp4")
     assert capsys.readouterr().err.splitlines() == ["2/4 videos, about 2 min left  b.mp4"]

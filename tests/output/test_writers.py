@@ -17,8 +17,7 @@ from matplotlib.figure import Figure
 from movies import bouncing, write_movie
 
 from escounts.errors import OutputError
-from escounts.output import SUFFIXES, WRITERS
-from escounts.output.finished import LEDGER, Ledger
+from escounts.output import LEDGER, SUFFIXES, WRITERS, Ledger
 from escounts.output.json import from_dict, to_dict
 from escounts.output.mp4 import Badge
 from escounts.output.png import ORANGE, draw, frames_at, jpeg, telling_times

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from escounts.cli.progress import counting_display
+from escounts.cli.display import counting_display
 from escounts.exemplars import parse_exemplar
 from escounts.zoo import catalogue
 

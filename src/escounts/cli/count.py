@@ -17,16 +17,6 @@ import click
 from escounts import __version__
 from escounts.atomic_files import atomic_file, remove_partials
 from escounts.cli import lasting
-from escounts.cli.count_display import (
-    Row,
-    facts,
-    progress_bar,
-    say,
-    show,
-    show_finished,
-    table,
-    write_summary,
-)
 from escounts.cli.count_jobs import (
     Done,
     Task,
@@ -36,9 +26,19 @@ from escounts.cli.count_jobs import (
     side_by_side,
     videos_among,
 )
+from escounts.cli.display import (
+    Row,
+    facts,
+    progress_bar,
+    say,
+    show,
+    show_finished,
+    table,
+    write_summary,
+)
 from escounts.errors import EscountsError, OutputError
 from escounts.exemplars import parse_exemplar, parse_time
-from escounts.output.finished import Ledger, stamp
+from escounts.output import Ledger, stamp
 from escounts.zoo import catalogue
 from escounts.zoo.store import stored_path
 
@@ -50,20 +50,16 @@ FORMATS = ("text", "json", "csv", "srt", "png", "mp4", "html")
 
 @dataclass(frozen=True)
 class Job:
-    """What was asked for, apart from the videos. Times in seconds.
+    """What was asked for, apart from the videos.
 
     weights: what tells the user's own weights from others in the same place; None for a model of the package.
+    counting: what `Counter.count` takes beside the video.
     """
 
     model: str
     weights: list[Any] | None
     device: str
-    exemplars: tuple[str, ...]
-    start: float
-    end: float | None
-    thorough: bool
-    assume_repeats: bool
-    unit: WantedUnit
+    counting: dict[str, Any]
     folder: Path | None
     formats: tuple[str, ...]
     summary: Path | None
@@ -72,35 +68,13 @@ class Job:
     force: bool
     quiet: bool
 
-    def task(self, video: Path, name: str) -> Task:
-        """One video of this job."""
-        return Task(
-            video=video,
-            name=name,
-            exemplars=self.exemplars,
-            start=self.start,
-            end=self.end,
-            thorough=self.thorough,
-            assume_repeats=self.assume_repeats,
-            unit=self.unit,
-            folder=self.folder,
-            formats=self.formats,
-        )
-
     @property
     def settings(self) -> dict[str, Any]:
-        """What changes a result: two runs with equal settings write equal files."""
-        return {
-            "escounts": __version__,
-            "model": self.model,
-            "weights": self.weights,
-            "exemplars": list(self.exemplars),
-            "from": self.start,
-            "to": self.end,
-            "thorough": self.thorough,
-            "assume_repeats": self.assume_repeats,
-            "unit": self.unit,
-        }
+        """What changes a result, as JSON has it: two runs with equal settings write equal files."""
+        names = {"start": "from", "end": "to"}
+        counting = {names.get(name, name): value for name, value in self.counting.items()}
+        counting["exemplars"] = list(counting["exemplars"])
+        return {"escounts": __version__, "model": self.model, "weights": self.weights, **counting}
 
 
 class Seconds(click.ParamType):  # type: ignore[type-arg]  # generic only from click 8.5 on
@@ -195,12 +169,14 @@ def count_command(
         model=model,
         weights=_weights(model) if writes else None,
         device=device,
-        exemplars=exemplars,
-        start=start,
-        end=end,
-        thorough=thorough,
-        assume_repeats=assume_repeats,
-        unit=unit,
+        counting={
+            "exemplars": exemplars,
+            "start": start,
+            "end": end,
+            "thorough": thorough,
+            "assume_repeats": assume_repeats,
+            "unit": unit,
+        },
         folder=(output or Path(".")) if writes else None,
         formats=formats or (("json",) if writes else ()),
         summary=summary,
@@ -236,7 +212,7 @@ def run(inputs: tuple[Path, ...], job: Job) -> int:
     videos = [path for path, reason in given if not reason]
     tasks = []
     for video, name in output_names(videos):
-        task = job.task(video, name)
+        task = Task(video, name, job.counting, job.folder, job.formats)
         about = None if ledger is None or job.force else _finished(ledger, task, job)
         if about is None:
             tasks.append(task)

@@ -29,7 +29,7 @@ from escounts.output import SUFFIXES, WRITERS
 from escounts.video import video_files
 
 if TYPE_CHECKING:
-    from escounts.counter import Counter, WantedUnit
+    from escounts.counter import Counter
     from escounts.results import CountResult
 
 
@@ -83,16 +83,12 @@ Progress = Callable[[float, float], None]
 
 @dataclass(frozen=True)
 class Task:
-    """One video to count. name: of its files, without their endings. folder: None writes nothing."""
+    """One video to count. name: of its files, without their endings. counting: what `Counter.count` takes beside the
+    video. folder: None writes nothing."""
 
     video: Path
     name: str
-    exemplars: tuple[str, ...]
-    start: float
-    end: float | None
-    thorough: bool
-    assume_repeats: bool
-    unit: WantedUnit
+    counting: dict[str, Any]
     folder: Path | None
     formats: tuple[str, ...]
 
@@ -114,16 +110,7 @@ def attempt(counter: Counter, task: Task, progress: Progress | None = None) -> D
     """Count one video and write its files. A count whose files cannot be written is a count all the same."""
     result = None
     try:
-        result = counter.count(
-            task.video,
-            exemplars=task.exemplars,
-            start=task.start,
-            end=task.end,
-            thorough=task.thorough,
-            assume_repeats=task.assume_repeats,
-            unit=task.unit,
-            progress=progress,
-        )
+        result = counter.count(task.video, **task.counting, progress=progress)
         if task.folder is not None:
             for kind, file in zip(task.formats, task.files, strict=True):
                 WRITERS[kind](result, task.folder / file, video=task.video)

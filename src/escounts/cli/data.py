@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from escounts.atomic_files import write_text
-from escounts.cli.progress import counting_display, duration_text
+from escounts.cli.display import counting_display, duration_text
 from escounts.datasets.annotation_formats import FORMATS, Format, LabelError, read_labels, write_labels
 from escounts.datasets.annotation_formats.tables import write_file
 from escounts.datasets.annotations import overlap_problem

@@ -9,7 +9,7 @@ import click
 
 from escounts import __version__
 from escounts.atomic_files import write_text
-from escounts.cli.progress import counting_display
+from escounts.cli.display import counting_display
 from escounts.datasets.registry import DATASETS
 from escounts.evaluation.evaluating import evaluate_named
 from escounts.evaluation.report import evaluation_document, group_report, metric_report

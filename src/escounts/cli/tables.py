@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from escounts.cli.progress import training_display
+from escounts.cli.display import training_display
 from escounts.datasets.registry import load_dataset
 from escounts.errors import DataError
 from escounts.evaluation.table_making import TableMaker

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from escounts.cli import train_synthetic
-from escounts.cli.progress import counting_display, training_display
+from escounts.cli.display import counting_display, training_display
 from escounts.nn.device import choose_device
 from escounts.training.dataset_run import TrainOptions, train_dataset, train_folder
 from escounts.training.own_action import learn_folder

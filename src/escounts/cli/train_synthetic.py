@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from escounts.cli.progress import counting_display, training_display
+from escounts.cli.display import counting_display, training_display
 from escounts.nn.device import choose_device
 from escounts.synthetic import ClipBank, GeneratorConfig, MotionBank
 from escounts.training.optimisation import synthetic_recipe

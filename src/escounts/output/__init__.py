@@ -1,11 +1,17 @@
-"""One writer per format. Each is called as (result, path, *, video): whole file or OutputError, nothing between."""
+"""One writer per format. Each is called as (result, path, *, video): whole file or OutputError, nothing between.
+
+And which videos of an output folder are finished, and with which settings, so that a second run skips them.
+"""
 
 from __future__ import annotations
 
+import json as jsonlib
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
+from escounts.atomic_files import remove_partials
 from escounts.errors import OutputError
 from escounts.output import html, json, mp4, png, text
 from escounts.results import CountResult
@@ -38,6 +44,8 @@ SUFFIXES: dict[str, str] = {
 }
 """How each format's file ends; the counted mp4 never takes the name of the video itself."""
 
+LEDGER = ".escounts-finished.jsonl"
+
 
 def save(result: CountResult, path: Path) -> None:
     """Write the format that a file's ending names."""
@@ -49,3 +57,70 @@ def save(result: CountResult, path: Path) -> None:
     if os.path.exists(path) and os.path.exists(source) and os.path.samefile(path, source):
         raise OutputError(f"{path}: this is the counted video itself; give another name")
     WRITERS[kind](result, path, video=source if os.path.exists(source) else None)
+
+
+class Ledger:
+    """The record of one output folder: output name → settings, video size and age, files written.
+
+    One line per finished video, appended, the last one of a name counts: thousands of videos cost no more each
+    than one does, and a line that broke off in a crash is passed over.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / LEDGER
+        self._folder = folder
+        self._entries: dict[str, dict[str, Any]] = {}
+        remove_partials(folder)
+        try:
+            lines = self._path.read_text(encoding="utf-8", errors="replace").splitlines()
+        except OSError:
+            return  # none yet
+        for line in lines:
+            try:
+                entry = jsonlib.loads(line)
+                self._entries[entry["name"]] = entry
+            except (ValueError, KeyError, TypeError):
+                continue
+
+    def about(
+        self, name: str, video: Path, settings: Mapping[str, Any], files: Sequence[str]
+    ) -> Mapping[str, Any] | None:
+        """What was noted of this very video, if these files were written with these settings and are still there."""
+        entry = self._entries.get(name)
+        if entry is None or entry.get("settings") != dict(settings) or entry.get("video") != stamp(video):
+            return None
+        there = set(files) <= set(entry.get("files", [])) and all((self._folder / f).exists() for f in files)
+        about = entry.get("about", {})
+        return about if there and isinstance(about, dict) else None
+
+    def add(
+        self, name: str, video: Path, settings: Mapping[str, Any], files: Sequence[str], about: Mapping[str, Any]
+    ) -> None:
+        """Remember a finished video and what is worth saying about it again; files of an earlier run with the same
+        settings stay listed."""
+        before = self._entries.get(name, {})
+        same = before.get("settings") == dict(settings) and before.get("video") == stamp(video)
+        kept = before.get("files", []) if same else []
+        entry = {
+            "name": name,
+            "video": stamp(video),
+            "settings": dict(settings),
+            "files": sorted({*kept, *files}),
+            "about": dict(about),
+        }
+        self._entries[name] = entry
+        try:
+            with self._path.open("a", encoding="utf-8") as file:
+                # A line that broke off must not swallow this one.
+                file.write("\n" + jsonlib.dumps(entry) + "\n")  # ASCII: a name need not be UTF-8
+        except OSError as error:
+            raise OutputError(f"{self._path}: cannot be written: {error.strerror or error}") from error
+
+
+def stamp(file: Path) -> list[Any]:
+    """What tells a changed video or checkpoint from the same one: its path, size in bytes and time of change."""
+    try:
+        status = file.stat()
+    except OSError as error:
+        raise OutputError(f"{file}: {error.strerror or error}") from error
+    return [str(file.resolve()), status.st_size, status.st_mtime_ns]

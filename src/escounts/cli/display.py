@@ -1,10 +1,12 @@
-"""What `escounts count` prints: results, how far it is, the table at the end, summary.csv."""
+"""What commands show: results of `escounts count`, its table at the end and summary.csv; how far a command is, over
+the seconds of a video, a number of things or a training's steps, in plain lines where it is not a terminal."""
 
 from __future__ import annotations
 
 import json
 import shutil
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,11 +22,20 @@ from escounts.output.json import to_dict
 from escounts.output.text import describe, headline
 
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+
     from escounts.results import CountResult
 
 MOST_ROWS = 100
 """Of more videos the table shows only those that somebody has to look at."""
 COLUMNS = ("video", "status", "count", "unit", "confidence", "confidence_kind", "unsure", "duration_s", "reason")
+
+LINE_EVERY = 30.0
+"""Seconds between plain lines about a number of things."""
+Report = Callable[[int, int, dict[str, float]], None]
+FIGURES = ("loss", "val_mae", "val_mae_0", "val_mae_1", "val_obo_0", "val_obo_1")
+"""What is shown of a training."""
 
 
 @dataclass(frozen=True)
@@ -117,17 +128,73 @@ def write_summary(path: Path, rows: Sequence[Row]) -> None:
     write_text(path, csv_text(COLUMNS, table))
 
 
+def _bar(*, seconds: bool = False) -> tuple[Console, Progress]:
+    """A bar on stderr, drawn where that is a terminal: over a number of things, or over seconds, gone at the end."""
+    from rich import console, progress  # noqa: PLC0415 - 0.1 s that `escounts count` into a pipe does not wait for
+
+    screen = console.Console(stderr=True)
+    name, bar, left = progress.TextColumn("{task.description}"), progress.BarColumn(), progress.TimeRemainingColumn()
+    columns: tuple[progress.ProgressColumn, ...] = (name, bar, progress.TaskProgressColumn(), left)
+    if not seconds:
+        columns = (bar, progress.MofNCompleteColumn(), left, name)
+    return screen, progress.Progress(*columns, console=screen, transient=seconds, disable=not screen.is_terminal)
+
+
 @contextmanager
 def progress_bar(label: str, *, wanted: bool) -> Iterator[Callable[[float, float], None] | None]:
     """A bar with the time left on stderr, where somebody is looking; None where nobody is."""
     if not wanted or not sys.stderr.isatty():
         yield None
         return
-    # rich takes a tenth of a second to load, and a pipe never needs it
-    from rich.console import Console  # noqa: PLC0415 - rich: 0.1 s that a pipe does not wait for
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn  # noqa: PLC0415 - rich: 0.1 s that a pipe does not wait for
+    with _bar(seconds=True)[1] as progress:
+        task = progress.add_task(printable(label), total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(printable(label), total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+@contextmanager
+def counting_display(what: str) -> Iterator[Callable[[int, int, str], None]]:
+    """Gives a function to call with (done, in all, name of the one in hand)."""
+    console, progress = _bar()
+    with progress:
+        bar = progress.add_task("", total=None)
+        began = last = time.monotonic()
+
+        def report(done: int, total: int, name: str) -> None:
+            nonlocal last
+            progress.update(bar, completed=done, total=total, description=name)
+            now = time.monotonic()
+            if not console.is_terminal and now - last > LINE_EVERY:
+                last = now
+                left = f", {time_left(done, total, now - began)} left" if done else ""
+                console.print(f"{done}/{total} {what}{left}  {name}", highlight=False)
+
+        yield report
+
+
+@contextmanager
+def training_display() -> Iterator[Report]:
+    """Gives a function to call with (step, steps in all, figures)."""
+    console, progress = _bar()
+    with progress:
+        bar = progress.add_task("", total=None)
+        shown: dict[str, float] = {}
+
+        def report(step: int, total: int, figures: dict[str, float]) -> None:
+            shown.update({name: figures[name] for name in FIGURES if name in figures})
+            line = "  ".join(f"{name.removeprefix('val_')} {value:.3f}" for name, value in shown.items())
+            progress.update(bar, completed=step, total=total, description=line)
+            if not console.is_terminal and any(name.startswith("val_") for name in figures):
+                console.print(f"step {step}/{total}  {line}", highlight=False)
+
+        yield report
+
+
+def time_left(done: int, total: int, seconds: float) -> str:
+    """How long the rest takes at the pace so far, for a person."""
+    return f"about {duration_text((total - done) * seconds / done)}"
+
+
+def duration_text(seconds: float) -> str:
+    """Minutes or hours, for a person."""
+    minutes = seconds / 60
+    return f"{minutes / 60:.1f} h" if minutes >= 90 else f"{max(1, round(minutes))} min"
