@@ -19,7 +19,7 @@ COMMANDS = {
     "export": ("models", "Write a model for other runtimes (ONNX)."),
     "models": ("models", "What can be loaded, from where, how big, on what it was trained."),
     "bench": ("batch", "How fast this machine counts: every engine, in one table."),
-    "doctor": ("doctor", "Versions, device, decoders, weights: what works here."),
+    "doctor": ("models", "Versions, device, decoders, weights: what works here."),
     "sample": ("data", "Draw the sample video with the project's own generator."),
     "weights": ("models", "Add and list public weights."),
     "data": ("data", "Check a dataset: what is there, what is missing, what is odd."),

@@ -1,4 +1,5 @@
-"""`escounts models`, `weights` and `export`: which models there are, public weights, a model for others."""
+"""`escounts models`, `weights`, `export` and `doctor`: which models there are, public weights, a model for others;
+what works on this machine, and what to do about the rest."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import platform
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -21,6 +22,20 @@ from escounts.nn.encoders.public import ENCODER_SOURCES, RELEASED_DECODER
 from escounts.sandbox import missing_protections
 from escounts.zoo import catalogue
 from escounts.zoo import store as weights
+
+EXTRAS = {
+    "matplotlib": ("plot", "png plots"),
+    "PIL": ("plot", "counted mp4"),
+    "fastapi": ("serve", "escounts serve"),
+    "uvicorn": ("serve", "escounts serve"),
+    "pyarrow": ("batch", "escounts batch and predictions in parquet"),
+    "fsspec": ("batch", "escounts batch"),
+    "tensorboard": ("train", "training curves"),
+    "huggingface_hub": ("hub", "weights by repository name"),
+}
+DECODERS = ("h264", "hevc", "vp9", "av1", "mpeg4", "gif", "png", "mjpeg")
+Finding = tuple[bool | None, str]
+"""One line of the doctor's report: good, bad, or good enough (None) with a hint."""
 
 
 @click.command()
@@ -134,36 +149,15 @@ def export_command(model: str, format_: str, out: Path) -> None:
     click.echo(f"count with it: escounts count VIDEO --model {out}")
 
 
-EXTRAS = {
-    "matplotlib": ("plot", "png plots"),
-    "PIL": ("plot", "counted mp4"),
-    "fastapi": ("serve", "escounts serve"),
-    "uvicorn": ("serve", "escounts serve"),
-    "pyarrow": ("batch", "escounts batch and predictions in parquet"),
-    "fsspec": ("batch", "escounts batch"),
-    "tensorboard": ("train", "training curves"),
-    "huggingface_hub": ("hub", "weights by repository name"),
-}
-DECODERS = ("h264", "hevc", "vp9", "av1", "mpeg4", "gif", "png", "mjpeg")
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One line of the report: good, bad, or good enough (None) with a hint."""
-
-    good: bool | None
-    text: str
-
-
 @click.command()
 def doctor_command() -> int:
     """Check this machine. Exit code 1 when something that counting needs is missing."""
     bad = 0
     for check in (_versions, _device, _decoders, _reads_video, _models, _extras, _sandbox, _space):
-        for finding in _safely(check):
-            mark = {True: "ok  ", False: "BAD ", None: "note"}[finding.good]
-            click.echo(f"{mark}  {finding.text}")
-            bad += finding.good is False
+        for good, text in _safely(check):
+            mark = {True: "ok  ", False: "BAD ", None: "note"}[good]
+            click.echo(f"{mark}  {text}")
+            bad += good is False
     click.echo("everything that counting needs works" if not bad else f"{bad} problems: see the lines marked BAD")
     return 1 if bad else 0
 
@@ -173,7 +167,7 @@ def _safely(check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
     try:
         yield from check()
     except Exception as error:
-        yield Finding(False, f"{check.__name__.strip('_').replace('_', ' ')}: {type(error).__name__}: {error}")
+        yield False, f"{check.__name__.strip('_').replace('_', ' ')}: {type(error).__name__}: {error}"
 
 
 def _versions() -> Iterator[Finding]:
@@ -182,8 +176,8 @@ def _versions() -> Iterator[Finding]:
         try:
             found.append(f"{name} {version(name)}")
         except PackageNotFoundError:
-            yield Finding(False, f"{name} is not installed: pip install {name}")
-    yield Finding(True, ", ".join(found))
+            yield False, f"{name} is not installed: pip install {name}"
+    yield True, ", ".join(found)
 
 
 def _device() -> Iterator[Finding]:
@@ -191,7 +185,7 @@ def _device() -> Iterator[Finding]:
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     cuda = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "none, so that --device cpu is used"
-    yield Finding(True, f"cpu: {cores} cores, torch uses {torch.get_num_threads()}; cuda: {cuda}")
+    yield True, f"cpu: {cores} cores, torch uses {torch.get_num_threads()}; cuda: {cuda}"
 
 
 def _decoders() -> Iterator[Finding]:
@@ -199,10 +193,10 @@ def _decoders() -> Iterator[Finding]:
 
     missing = [name for name in DECODERS if name not in av.codecs_available]
     if missing:
-        yield Finding(None, f"decoders missing from PyAV: {', '.join(missing)}; reinstall av from its wheel")
+        yield None, f"decoders missing from PyAV: {', '.join(missing)}; reinstall av from its wheel"
     encoder = "libx264" if "libx264" in av.codecs_available else "mpeg4"
     there = ", ".join(name for name in DECODERS if name not in missing)
-    yield Finding(True, f"decoders: {there}; counted mp4 is encoded with {encoder}")
+    yield True, f"decoders: {there}; counted mp4 is encoded with {encoder}"
 
 
 def _reads_video() -> Iterator[Finding]:
@@ -222,16 +216,16 @@ def _reads_video() -> Iterator[Finding]:
                 container.mux(stream.encode(av.VideoFrame.from_ndarray(image, format="rgb24")))
             container.mux(stream.encode(None))
         frames = sum(1 for _ in Video(path).frames())
-    yield Finding(frames == 10, f"video written and read back: {frames} of 10 frames")
+    yield frames == 10, f"video written and read back: {frames} of 10 frames"
 
 
 def _models() -> Iterator[Finding]:
     catalogue.build("default", "cpu")
-    yield Finding(True, f"the default model ({catalogue.default_name()}) loads")
+    yield True, f"the default model ({catalogue.default_name()}) loads"
     ready = {entry.name: entry.state() == "ready" for entry in catalogue.entries()}
     lacking = sum(not there for there in ready.values())
     rest = f"; {lacking} more need weights: `escounts models` says which" if lacking else ""
-    yield Finding(True, f"models: {', '.join(name for name, there in ready.items() if there)}{rest}")
+    yield True, f"models: {', '.join(name for name, there in ready.items() if there)}{rest}"
 
 
 def _extras() -> Iterator[Finding]:
@@ -241,20 +235,20 @@ def _extras() -> Iterator[Finding]:
             importlib.import_module(module)
             there.append(module)
         except ImportError:
-            yield Finding(None, f"{module} is not installed; for {what}: {install_command(extra)}")
+            yield None, f"{module} is not installed; for {what}: {install_command(extra)}"
     if there:
-        yield Finding(True, f"extras: {', '.join(there)}")
+        yield True, f"extras: {', '.join(there)}"
 
 
 def _sandbox() -> Iterator[Finding]:
     missing = missing_protections()
     if not missing:
-        yield Finding(True, "sandbox: the server's workers have no network and write to their own folder alone")
+        yield True, "sandbox: the server's workers have no network and write to their own folder alone"
     for what, why in missing.items():
-        yield Finding(None, f"sandbox: the server's workers run without protection of {what}: {why}")
+        yield None, f"sandbox: the server's workers run without protection of {what}: {why}"
 
 
 def _space() -> Iterator[Finding]:
     free = shutil.disk_usage(tempfile.gettempdir()).free
     good = True if free > 200e6 else None
-    yield Finding(good, f"{free / 1e9:.1f} GB free for temporary files")
+    yield good, f"{free / 1e9:.1f} GB free for temporary files"
