@@ -1,11 +1,11 @@
 """`escounts batch` under everything that may go wrong: none lost, none twice, the same rows on Ray.
 
-    python benchmarks/batch.py [--videos 1000] [--kills 5] [--engine local|ray]
+    python benchmarks/batch.py [--videos 1000] [--kills 5] [--engine local|ray] [--model spectral|lite]
 
 Writes short videos (links to a few, so that they are made at once) with a damaged, a huge and an endless one among
-them, and counts them with `spectral`. While it runs, counting processes are killed; the driver is killed so many
-times and started again. Prints one table. With `--engine ray` on a local cluster of two
-workers; killed are its actors.
+them, and counts them. While it runs, counting processes are killed; the driver is killed so many times and started
+again. Prints one table. With `--engine ray` on a cluster of a head and two workers of one core each, all on this
+machine: killed are, by turns, an actor and a whole worker, which comes back after a while.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ import contextlib
 import json
 import os
 import random
+import secrets
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
+from contextlib import nullcontext
 from fractions import Fraction
 from pathlib import Path
 
@@ -38,49 +40,60 @@ def main() -> None:
     parser.add_argument("--videos", type=int, default=1000)
     parser.add_argument("--kills", type=int, default=5, help="of the driver; as many of counting processes")
     parser.add_argument("--engine", choices=["local", "ray"], default="local")
+    parser.add_argument("--model", default="spectral")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="escounts-batch-") as folder:
-        run(options, Path(folder))
+    with (
+        tempfile.TemporaryDirectory(prefix="escounts-batch-") as folder,
+        Cluster() if options.engine == "ray" else nullcontext() as cluster,
+    ):
+        run(options, Path(folder), cluster)
 
 
-def run(options: argparse.Namespace, folder: Path) -> None:
+def run(options: argparse.Namespace, folder: Path, cluster: Cluster | None) -> None:
     made = write_videos(folder / "videos", options.videos)
-    out = folder / "out"
+    out, ray = folder / "out", cluster and cluster.address
+    ordered = command(folder / "videos", out, options.model, ray)
     dice = random.Random(options.kills)
     began = time.monotonic()
-    drivers, killed, seen = 0, 0, Written(out)
+    drivers, killed, given_up, seen = 0, 0, 0, Written(out)
     wanted = [round((k + 1) * made / (options.kills + 1)) for k in range(options.kills)]
     while True:
         drivers += 1
-        driver = start(folder / "videos", out, options.engine)
+        driver = subprocess.Popen(ordered, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         stop_at = wanted[drivers - 1] if drivers <= len(wanted) else None
         struck = False
         while driver.poll() is None:
             time.sleep(0.05)
             done = seen.look()
             if not struck and done and dice.random() < 0.05:
-                struck = bool(kill_a_counter(driver.pid, ray=options.engine == "ray"))
+                struck = bool(cluster.strike() if cluster else kill_a_counter(driver.pid))
                 killed += struck
+            if cluster:
+                cluster.mend()
             if stop_at is not None and done >= stop_at:
                 kill_all(driver.pid)
-        if driver.returncode >= 0:
+        if driver.returncode in (0, 1):  # all counted, or some rows are errors
             break
+        given_up += driver.returncode > 0
+        assert given_up < 5, " ".join(ordered)
     seconds = time.monotonic() - began
     rows = ResultFolder(str(out)).table().to_pylist()
     here = (
         subprocess.run(  # of the same videos, on this machine alone
-            command(folder / "videos", folder / "here", "local"), capture_output=True, text=True
+            command(folder / "videos", folder / "here", options.model), capture_output=True, text=True
         )
-        if options.engine == "ray"
+        if cluster
         else None
     )
-    again = subprocess.run(command(folder / "videos", out, options.engine), capture_output=True, text=True)
+    again = subprocess.run(ordered, capture_output=True, text=True)
     same = ResultFolder(str(out)).table().to_pylist() == rows
     twice = sum(n - 1 for n in Counter(row["video"] for row in rows).values())
     status = Counter(row["status"] for row in rows)
     counts = Counter(row["count"] for row in rows if row["status"] == "counted")
-    print(f"| videos | {made} |\n| engine | {options.engine} |\n| drivers killed (-9) | {drivers - 1} |")
-    print(f"| counting processes killed (-9) | {killed} |\n| rows | {len(rows)} ({dict(status)}) |")
+    print(f"| videos | {made} |\n| engine | {options.engine}, `{options.model}` |")
+    print(f"| drivers killed (-9) | {drivers - 1 - given_up} |\n| drivers that gave up | {given_up} |")
+    what = dict(Counter(cluster.struck)) if cluster else f"{killed} counting processes"
+    print(f"| killed besides (-9) | {what} |\n| rows | {len(rows)} ({dict(status)}) |")
     print(f"| lost | {made - len({row['video'] for row in rows})} |\n| twice | {twice} |")
     print(f"| rows that changed after they were first seen | {seen.changed(rows)} of {len(seen.rows)} |")
     print(f"| counts | {dict(counts)} |")
@@ -116,25 +129,78 @@ class Written:
         return sum(now.get(id_) != spent for id_, spent in self.rows.items())
 
 
-def command(videos: Path, out: Path, engine: str) -> list[str]:
-    text = [sys.executable, "-m", "escounts", "batch", str(videos), "--out", str(out), "--model", "spectral"]
-    return [*text, "--jobs", "2", "--limit", str(LIMIT), *(["--ray", "local"] if engine == "ray" else [])]
+def command(videos: Path, out: Path, model: str, ray: str | None = None) -> list[str]:
+    text = [sys.executable, "-m", "escounts", "batch", str(videos), "--out", str(out), "--model", model]
+    return [*text, "--jobs", "2", "--limit", str(LIMIT), *(["--ray", ray] if ray else [])]
 
 
-def start(videos: Path, out: Path, engine: str) -> subprocess.Popen[bytes]:
-    quiet = subprocess.DEVNULL
-    return subprocess.Popen(command(videos, out, engine), stdout=quiet, stderr=quiet)
+def kill_a_counter(driver: int) -> int:
+    """Kill one of the processes that count; 1 if there was one."""
+    return _kill_one(driver, "multiprocessing.spawn")
 
 
-def kill_a_counter(driver: int, *, ray: bool) -> int:
-    """Kill one of the processes that count, or one of Ray's actors; 1 if there was one."""
+def _kill_one(above: int, name: str) -> int:
     with contextlib.suppress(psutil.Error):
-        for child in psutil.Process(driver).children(recursive=True):
-            line = " ".join(child.cmdline())
-            if "ray::MapWorker" in line or (not ray and "multiprocessing.spawn" in line):
+        for child in psutil.Process(above).children(recursive=True):
+            if name in " ".join(child.cmdline()):
                 child.kill()
                 return 1
     return 0
+
+
+class Cluster:
+    """A Ray cluster on this machine: a head without cores, and two workers of one core each."""
+
+    address = "127.0.0.1:6399"
+    AWAY = 15.0
+    """Seconds until a killed worker is there again."""
+
+    def __init__(self) -> None:
+        # Ray from 2.59 on asks for a token; all that this script starts inherits the one made here
+        os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+        self.struck: list[str] = []
+        self._lost: dict[int, float] = {}
+        port = self.address.split(":")[1]
+        self._head = self._node("--head", "--port", port, "--num-cpus", "0", "--include-dashboard", "false")
+        time.sleep(10)
+        self._workers = [self._worker() for _ in range(2)]
+        time.sleep(10)
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for node in (*self._workers, self._head):
+            kill_all(node.pid)
+            node.wait()
+
+    def strike(self) -> int:
+        """Kill an actor or, every second time, a worker with all that it runs; 1 if there was one."""
+        if len(self.struck) % 2:
+            kill_all(self._workers[0].pid)
+            self._lost[0] = time.monotonic()
+            self.struck.append("worker")
+            return 1
+        done = any(_kill_one(worker.pid, "ray::MapWorker") for worker in self._workers)
+        self.struck += ["actor"] * done
+        return int(done)
+
+    def mend(self) -> None:
+        """Start a worker again that was lost a while ago."""
+        for index, since in list(self._lost.items()):
+            if time.monotonic() - since > self.AWAY:
+                del self._lost[index]
+                self._workers[index].wait()
+                self._workers[index] = self._worker()
+
+    def _worker(self) -> subprocess.Popen[bytes]:
+        return self._node("--address", self.address, "--num-cpus", "1")
+
+    def _node(self, *options: str) -> subprocess.Popen[bytes]:
+        start = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--disable-usage-stats"]
+        local = ["--node-ip-address", "127.0.0.1", "--object-store-memory", "200000000"]
+        quiet = subprocess.DEVNULL
+        return subprocess.Popen([*start, *local, *options], stdout=quiet, stderr=quiet)
 
 
 def kill_all(driver: int) -> None:
