@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from serving import Client, Command, eventually, service_running
 
-from escounts.serve.data_folder import MARKER, DataFolder, DataFolderError, rebuild
+from escounts.errors import EscountsError
+from escounts.serve.data_folder import MARKER, DataFolder, rebuild
 from escounts.serve.database import Database, JobRow, TrainingRow, VideoRow
 from escounts.serve.settings import Settings
 
@@ -144,7 +145,7 @@ def test_a_rebuild_takes_names_counts_and_labels_from_the_copy(tmp_path: Path) -
     (settings.videos / f"{IDS[2]}.mp4").unlink()
     (settings.videos / f"{'f' * 32}.mp4").write_bytes(b"later than the copy")
     rebuilt = rebuild(DataFolder(settings))
-    assert (rebuilt.videos, rebuilt.jobs, rebuilt.labels, rebuilt.nameless) == (3, 1, 1, 1)
+    assert rebuilt == {"videos": 3, "jobs": 1, "labels": 1, "nameless": 1}
     again = Database(settings.database)
     assert {row.name for row in again.videos()} == {"clip0.mp4", "clip1.mp4", "recovered-ffffffff.mp4"}
     assert again.labels(IDS[1])[0].spans == ((0.5, 1.0),)
@@ -168,7 +169,7 @@ def test_a_rebuild_of_a_sound_database_loses_nothing(tmp_path: Path) -> None:
     trainings = database.trainings()
     database.close()
     rebuilt = rebuild(DataFolder(settings))
-    assert (rebuilt.videos, rebuilt.jobs, rebuilt.labels, rebuilt.nameless) == (3, 1, 1, 0)
+    assert rebuilt == {"videos": 3, "jobs": 1, "labels": 1, "nameless": 0}
     assert Database(settings.database).trainings() == trainings != []
 
 
@@ -210,5 +211,5 @@ def test_a_database_of_a_later_version_is_not_touched(tmp_path: Path) -> None:
     settings = filled(tmp_path)
     with sqlite3.connect(settings.database) as connection:
         connection.execute("PRAGMA user_version = 99")
-    with pytest.raises(DataFolderError, match="later version"):
+    with pytest.raises(EscountsError, match="later version"):
         DataFolder(settings).open_database()

@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from multiprocessing import Pipe
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -21,21 +22,19 @@ from escounts.output.json import to_dict
 from escounts.results import CountResult, DensityMap
 from escounts.sandbox import Reports
 from escounts.serve.database import Database, JobRow, VideoRow
-from escounts.serve.events import EventHub
 from escounts.serve.jobs import JobRunner
-from escounts.serve.settings import Settings
-from escounts.serve.worker import RenderTask, Source
-from escounts.serve.worker_pool import JobError, Render, Running, WorkerHandle, resolve
+from escounts.serve.settings import Settings, Source
+from escounts.serve.worker import RenderTask
+from escounts.serve.worker_pool import JobError, Running, WorkerHandle, resolve
 
 SOURCE = Source("v", "clip.mp4", "clip.mp4")
 REQUEST = '{"exemplars": [], "start": null, "end": null, "assume_repeats": false}'
 
 
-class Listening(EventHub):
+class Listening:
     """Keeps what is published."""
 
     def __init__(self) -> None:
-        super().__init__()
         self.states: list[str] = []
 
     def publish(self, event: dict[str, Any]) -> None:
@@ -58,7 +57,7 @@ def hub() -> Listening:
 @pytest.fixture()
 def runner(tmp_path: Path, database: Database, hub: Listening) -> JobRunner:
     """A queue that nobody supervises: the tests take its steps."""
-    return JobRunner(Settings(data=tmp_path, devices=()), database, hub, locate=lambda row: SOURCE)
+    return JobRunner(Settings(data=tmp_path, devices=()), database, hub.publish, locate=lambda row: SOURCE)
 
 
 @pytest.fixture()
@@ -191,23 +190,23 @@ def test_a_worker_that_never_stops_talking_does_not_keep_the_queue(runner: JobRu
 
 
 def test_a_drawing_that_nobody_waits_for_any_more_harms_nobody(runner: JobRunner, worker: WorkerHandle) -> None:
-    render = Render(RenderTask("drawing", SOURCE, "clip.png", "png"))
-    runner._rendering["drawing"] = render
+    drawing: Future[str] = Future()
+    runner._rendering["drawing"] = drawing
     worker.tasks["drawing"] = Running("slow", began=0.0, deadline=1e12)
-    assert render.future.cancel(), "as when the browser went away"
+    assert drawing.cancel(), "as when the browser went away"
     runner._end(worker, "done", "drawing", "clip.png")
     assert worker.tasks == {}
-    waited = Render(render.task)
-    resolve(waited.future, JobError("no"))
+    waited: Future[str] = Future()
+    resolve(waited, JobError("no"))
     with pytest.raises(JobError, match="no"):
-        waited.future.result(1)
+        waited.result(1)
 
 
 def test_drawings_wait_in_a_queue_of_bounded_length(
     tmp_path: Path, database: Database, hub: Listening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = Settings(data=tmp_path, devices=(), max_queue=2)
-    runner = JobRunner(settings, database, hub, locate=lambda row: SOURCE)
+    runner = JobRunner(settings, database, hub.publish, locate=lambda row: SOURCE)
     first, second = (runner.render(RenderTask(name, SOURCE, "clip.png", "png")) for name in "ab")
     with pytest.raises(JobError, match="2 drawings are waiting already"):
         runner.render(RenderTask("c", SOURCE, "clip.png", "png"))

@@ -15,7 +15,7 @@ from escounts.datasets.annotation_formats.tables import write_file
 from escounts.datasets.registry import check_files
 from escounts.serve.app import Service
 from escounts.serve.database import VideoRow
-from escounts.serve.labels import PIECE, dataset_zip, unique_names
+from escounts.serve.media import PIECE, dataset_zip, unique_names
 
 
 def test_saved_over_http_as_training_reads_them(client: Client, service: Service, clips: dict[int, Path]) -> None:
@@ -44,7 +44,7 @@ def test_labels_of_server_files_reach_the_labels_that_training_reads(client: Cli
     video = client.post("/api/media", json={"file": "sub/seven.mp4"}).json()
     client.start_count(video["id"], wait=30)
     client.put(f"/api/videos/{video['id']}/labels", json={"spans": [{"start": 0.5, "end": 1.5}], "action": "bounce"})
-    dataset = folder.load(service.settings.videos)
+    dataset = folder.load_folder(service.settings.videos)
     (found,) = [item for item in dataset.videos if item.file.endswith("seven.mp4")]
     path = dataset.locate(service.settings.videos, found)
     row = service.database.video(video["id"])
@@ -89,7 +89,7 @@ def test_a_wrong_container_duration_does_not_refuse_labels_of_real_frames(
 def test_labels_csv_with_overlapping_repetitions_is_refused_by_name(tmp_path: Path) -> None:
     overlapping = LabelledFile("a.mp4", ((0.5, 1.5), (1.2, 2.0)))
     write_file(tmp_path / "labels.csv", [overlapping, LabelledFile("b.mp4", ((0.5, 1.5),))])
-    dataset = folder.load(tmp_path)
+    dataset = folder.load_folder(tmp_path)
     assert [video.name for video in dataset.videos] == ["b.mp4"]
     assert "a.mp4: repetitions 0.50–1.50 s and 1.20–2.00 s overlap" in str(dataset.problems[0])
     assert dataset.problems[0].unusable
@@ -107,7 +107,7 @@ def test_everything_is_one_dataset_folder(
     with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:
         assert archive.testzip() is None
         archive.extractall(tmp_path)
-    dataset = folder.load(tmp_path)
+    dataset = folder.load_folder(tmp_path)
     assert {"same name.mp4", "same name (2).mp4"} <= {video.file for video in dataset.videos}
     files = check_files(dataset, tmp_path, open_videos=True)
     assert not files.missing and not files.problems and not dataset.problems

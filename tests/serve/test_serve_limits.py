@@ -24,8 +24,7 @@ from escounts.serve.data_folder import DataFolder
 from escounts.serve.database import Database, VideoRow
 from escounts.serve.previews import preview_rate
 from escounts.serve.security import GuessLimit
-from escounts.serve.settings import Settings
-from escounts.serve.worker import hide_paths
+from escounts.serve.settings import Settings, hide_paths
 
 KIND = {"Content-Type": "video/mp4"}
 JSON = {"Content-Type": "application/json"}

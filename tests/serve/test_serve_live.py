@@ -22,10 +22,10 @@ from serving import Client, eventually, service_running
 from escounts.errors import VideoError
 from escounts.results import DensityMap
 from escounts.sandbox import send_report
-from escounts.serve import live_sessions
+from escounts.serve import live_api
 from escounts.serve.app import Service
-from escounts.serve.live_sessions import LiveRefused
-from escounts.serve.live_worker import JpegReader, LiveOptions, shown_density
+from escounts.serve.live_worker import JpegReader, shown_density
+from escounts.serve.settings import Refused, WorkerOptions
 
 BYTES = {"Content-Type": "application/octet-stream"}
 
@@ -45,7 +45,7 @@ def body(frames: list[tuple[float, bytes]]) -> bytes:
     return b"".join(struct.pack("<dI", seconds, len(data)) + data for seconds, data in frames)
 
 
-def counting_frames(connection: Connection, options: LiveOptions) -> None:
+def counting_frames(connection: Connection, options: WorkerOptions, assume_repeats: bool) -> None:
     """In place of the process with the model: every frame is a repetition."""
     send_report(connection, "ready", options.model)
     count = 0
@@ -75,7 +75,7 @@ def client(running: tuple[str, Service]) -> Iterator[Client]:
 
 @pytest.fixture()
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_sessions, "run", counting_frames)
+    monkeypatch.setattr(live_api, "run", counting_frames)
 
 
 def begun(client: Client) -> str:
@@ -146,7 +146,7 @@ def test_one_per_client_and_so_many_in_all(client: Client, running: tuple[str, S
     second = client.post("/api/live", json={})
     assert second.status_code == 409 and "running already" in second.json()["detail"]
     sessions.begin("192.0.2.7", model=None, assume_repeats=False)
-    with pytest.raises(LiveRefused, match="2 live counts are running") as refused:
+    with pytest.raises(Refused, match="2 live counts are running") as refused:
         sessions.begin("192.0.2.8", model=None, assume_repeats=False)
     assert refused.value.status == 429 and "escounts_live_counts 2" in client.get("/metrics").text
     sent(client, first, [(0.0, b"a"), (0.1, b"b")])
@@ -167,14 +167,14 @@ def test_a_killed_process_ends_its_session_alone(client: Client, running: tuple[
 def test_a_session_ends_when_nothing_comes(
     client: Client, running: tuple[str, Service], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live_sessions, "IDLE", 0.3)
+    monkeypatch.setattr(live_api, "IDLE", 0.3)
     silent = begun(client)
     sent(client, silent, [(0.0, b"a")])
     state = ended(client, silent)
     assert state["state"] == "ended" and state["error"] == "no frames came for 0.3 s" and state["count"] == 1
     eventually(lambda: not running[1].live.find(silent).process.is_alive())
     unused = begun(client)
-    monkeypatch.setattr(live_sessions, "UNUSED", 0.3)
+    monkeypatch.setattr(live_api, "UNUSED", 0.3)
     assert ended(client, unused)["error"] == "no frames came for 0.3 s", "a camera that is never started"
 
 
@@ -238,9 +238,9 @@ def test_the_shown_density_is_the_newest_half_minute() -> None:
 
 
 def test_sessions_are_looked_through_under_the_lock(running: tuple[str, Service]) -> None:
-    sessions = live_sessions.LiveSessions(running[1].settings)
+    sessions = live_api.LiveSessions(running[1].settings)
 
-    class Watched(dict[str, live_sessions.LiveSession]):
+    class Watched(dict[str, live_api.LiveSession]):
         def values(self) -> Any:
             assert sessions._lock.locked(), "another thread may begin a session meanwhile"
             return super().values()

@@ -22,16 +22,16 @@ from escounts import sandbox
 from escounts.output.json import to_dict
 from escounts.results import CountResult, DensityMap
 from escounts.sandbox import confine, send_report
-from escounts.serve import live_sessions, trainings, worker_pool
+from escounts.serve import live_api, trainings, worker_pool
 from escounts.serve.app import Service
 from escounts.serve.database import TrainingRow
-from escounts.serve.live_sessions import LiveSession, LiveSessions
-from escounts.serve.live_worker import LiveOptions
+from escounts.serve.live_api import LiveSession, LiveSessions
+from escounts.serve.settings import Source, WorkerOptions
 from escounts.serve.trainings import TrainingTask
-from escounts.serve.worker import LANES, RenderTask, Source, WorkerOptions
+from escounts.serve.worker import LANES, RenderTask
 from escounts.serve.worker_pool import JobError
 
-TASK = TrainingTask((), "", "lite", "cpu", 2**32, 1, max_duration=60.0, max_pixels=10**6)
+TASK = TrainingTask((), "", WorkerOptions("lite", "cpu", 2**32, 0, 0, max_duration=60.0, max_pixels=10**6, threads=1))
 
 
 class _Command:
@@ -50,7 +50,7 @@ def _stay(connection: Connection, marker: Path) -> None:
     time.sleep(600)
 
 
-def taken_over(connection: Connection, options: WorkerOptions | LiveOptions) -> None:
+def taken_over(connection: Connection, options: WorkerOptions, *_: object) -> None:
     """A worker, or a live count, after a video has taken it over."""
     assert options.scratch is not None
     confine([Path(options.scratch)])
@@ -80,7 +80,7 @@ def test_a_worker_that_sends_a_pickle_is_killed_and_nothing_runs(
 
 
 def test_a_live_count_that_sends_a_pickle_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_sessions, "run", taken_over)
+    monkeypatch.setattr(live_api, "run", taken_over)
     with service_running(tmp_path, devices=()) as (_, service):
         session = service.live.begin("somebody", model=None, assume_repeats=False)
         assert session.over.wait(60)
@@ -165,7 +165,7 @@ def half_a_report(connection: Connection, task: object) -> None:
 
 
 def test_a_live_count_that_sends_half_a_report_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_sessions, "run", half_a_report)
+    monkeypatch.setattr(live_api, "run", half_a_report)
     monkeypatch.setattr(sandbox, "UNFINISHED_SECONDS", 1.0)
     with service_running(tmp_path, devices=()) as (_, service):
         session = service.live.begin("somebody", model=None, assume_repeats=False)

@@ -22,11 +22,10 @@ from serving import Client, Command, eventually, service_running
 from escounts.errors import VideoError
 from escounts.sandbox import missing_protections, read_report, send_report
 from escounts.serve import trainings
-from escounts.serve.app import Service
+from escounts.serve.app import EventHub, Service
 from escounts.serve.database import Database, TrainingRow
-from escounts.serve.events import EventHub
-from escounts.serve.trainings import TrainingRefused, Trainings, TrainingTask
-from escounts.serve.worker import Source
+from escounts.serve.settings import Refused, Source, WorkerOptions
+from escounts.serve.trainings import Trainings, TrainingTask
 from escounts.zoo import store
 
 BOUNCE = 0.8
@@ -150,7 +149,7 @@ def test_a_training_cut_off_by_a_kill_has_failed_at_the_next_start(tmp_path: Pat
     assert row["state"] == "failed" and "start it again" in row["error"]
 
 
-TASK = TrainingTask((), "", "lite", "cpu", 2**33, 1, max_duration=60.0, max_pixels=10**8)
+TASK = TrainingTask((), "", WorkerOptions("lite", "cpu", 2**33, 0, 0, max_duration=60.0, max_pixels=10**8, threads=1))
 
 
 def asked(name: str) -> TrainingRow:
@@ -184,7 +183,7 @@ def test_an_end_that_goes_wrong_does_not_block_the_next_training(
         write(*arguments, **options)
 
     monkeypatch.setattr(database, "end_training", end_training)
-    teaching = Trainings(database, EventHub(), scratch=tmp_path, seconds=60)
+    teaching = Trainings(database, EventHub().publish, scratch=tmp_path, seconds=60)
     for name in ("a", "b"):
         teaching.start(asked(name), tmp_path / "w" / "mine.safetensors", lambda partial: TASK)
         eventually(lambda: teaching._running is None, 60)
@@ -201,8 +200,8 @@ def test_a_process_that_cannot_be_started_is_a_failed_training(
         raise OSError(12, "Cannot allocate memory")
 
     monkeypatch.setattr("multiprocessing.process.BaseProcess.start", start)
-    teaching = Trainings(database, EventHub(), scratch=tmp_path, seconds=60)
-    with pytest.raises(TrainingRefused, match="Cannot allocate memory"):
+    teaching = Trainings(database, EventHub().publish, scratch=tmp_path, seconds=60)
+    with pytest.raises(Refused, match="Cannot allocate memory"):
         teaching.start(asked("a"), tmp_path / "w" / "mine.safetensors", lambda partial: TASK)
     assert [(row.state, row.error) for row in database.trainings()] == [
         ("failed", "no process could be started: Cannot allocate memory")
@@ -240,7 +239,7 @@ def learn(connection, task):
 trainings._learn = learn
 ours, theirs = multiprocessing.Pipe()
 target = sys.argv[1] + "/mine.safetensors"
-task = trainings.TrainingTask((), target, "lite", "cpu", 2**32, 1, 60.0, 10**6)
+task = trainings.TrainingTask((), target, trainings.WorkerOptions("lite", "cpu", 2**32, 0, 0, 60.0, 10**6, 1))
 trainings.run(theirs, task)
 print(ours.recv_bytes().decode())
 """
@@ -265,7 +264,8 @@ def test_videos_past_the_limits_are_not_learnt_from(
 ) -> None:
     monkeypatch.setattr(trainings, "limit_memory", lambda extra: None)
     videos = tuple((Source(str(n), str(path), f"{n}.mp4"), ((0.0, 0.8),)) for n, path in clips.items())
-    task = replace(TASK, videos=videos, target=str(tmp_path / "mine.safetensors"), **limits)
+    options = replace(TASK.options, **limits)
+    task = TrainingTask(videos, str(tmp_path / "mine.safetensors"), options)
     ours, theirs = Pipe()
     with pytest.raises(VideoError, match=word):
         trainings._learn(theirs, task)

@@ -18,8 +18,8 @@ from serving import eventually
 from escounts.errors import VideoError
 from escounts.results import CountResult, DensityMap
 from escounts.sandbox import read_report
-from escounts.serve.encodings import EncodingCache
-from escounts.serve.worker import Cancelled, CountTask, Source, Worker, WorkerOptions
+from escounts.serve.settings import Source, WorkerOptions, open_video
+from escounts.serve.worker import Cancelled, CountTask, EncodingCache, Worker
 
 MEGABYTE = 2**20
 OPTIONS = WorkerOptions("spectral", "cpu", 2**32, 2**28, 4, max_duration=60.0, max_pixels=1920 * 1080)
@@ -63,7 +63,7 @@ def test_the_cache_is_bounded_by_videos() -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_DATA bounds memory on Linux only")
 def test_memory_past_the_limit_is_an_error_in_the_worker_alone() -> None:
     code = (
-        "from escounts.serve.worker import limit_memory\n"
+        "from escounts.serve.settings import limit_memory\n"
         "import numpy as np\n"
         "limit_memory(200 * 2**20)\n"
         "kept = np.ones(100 * 2**20, np.uint8)\n"
@@ -156,13 +156,13 @@ def test_a_cancel_that_comes_after_the_end_is_forgotten() -> None:
     ("limits", "word"), [({"max_duration": 2.0}, "up to 2 s"), ({"max_pixels": 1000}, "megapixels"), ({}, "")]
 )
 def test_videos_past_the_limits_are_refused(clips: dict[int, Path], limits: dict[str, float], word: str) -> None:
-    worker = Worker(Pipe()[1], replace(OPTIONS, **limits))  # type: ignore[arg-type]
+    options = replace(OPTIONS, **limits)  # type: ignore[arg-type]
     source = Source("id", str(clips[5]), "clip.mp4")
     if word:
         with pytest.raises(VideoError, match=word):
-            worker._open(source)
+            open_video(source, options)
     else:
-        assert worker._open(source).info.duration == pytest.approx(4.0, abs=0.1)
+        assert open_video(source, options).info.duration == pytest.approx(4.0, abs=0.1)
 
 
 def test_errors_name_the_video_and_not_its_path() -> None:

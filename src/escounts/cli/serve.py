@@ -11,7 +11,7 @@ import secrets
 import socket
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -83,20 +83,8 @@ def serve_command(
     media_root: Path | None,
     model: str,
     device: tuple[str, ...],
-    max_upload: int,
-    max_duration: float,
-    max_queue: int,
-    max_body: int,
-    max_connections: int,
-    max_guesses: int,
-    request_seconds: float,
-    keep_days: float,
-    trash_days: float,
     rebuild: bool,
-    job_seconds: float,
-    max_live: int,
-    live_seconds: float,
-    worker_memory: int,
+    **limits: Any,
 ) -> None:
     """Serve a page where a video is dropped, counted and corrected; the same address is a REST service."""
     try:
@@ -111,19 +99,7 @@ def serve_command(
         media_root=media_root.resolve() if media_root else None,
         model=model,
         devices=tuple(dict.fromkeys(device)) or every_device(),
-        max_upload=max_upload,
-        max_duration=max_duration,
-        max_queue=max_queue,
-        max_body=max_body,
-        max_connections=max_connections,
-        max_guesses=max_guesses,
-        request_seconds=request_seconds,
-        keep_days=keep_days,
-        trash_days=trash_days,
-        job_seconds=job_seconds,
-        max_live=max_live,
-        live_seconds=live_seconds,
-        worker_memory=worker_memory,
+        **limits,  # under the names that they have in Settings
     )
     serve(settings, rebuild=rebuild)
 
@@ -189,8 +165,8 @@ def serve(settings: Settings, *, rebuild: bool = False) -> None:
         click.echo(f"data in {settings.data}; stop with Ctrl-C")
         if rebuilt is not None:
             click.echo(
-                f"rebuilt the database: {rebuilt.videos} videos ({rebuilt.nameless} of them without their name), "
-                f"{rebuilt.jobs} counts, labels of {rebuilt.labels}; the old one is in {settings.trash}",
+                f"rebuilt the database: {rebuilt['videos']} videos ({rebuilt['nameless']} of them without their "
+                f"name), {rebuilt['jobs']} counts, labels of {rebuilt['labels']}; the old one is in {settings.trash}",
                 err=True,
             )
         say_unknown_files(app.state.service.unknown_files, settings.videos)

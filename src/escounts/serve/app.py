@@ -1,16 +1,18 @@
-"""The ASGI application: the service put together, the page's files, health and metrics."""
+"""The ASGI application: the service put together, its events, the page's files, health and metrics."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sqlite3
+import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -25,25 +27,80 @@ from escounts.serve import job_api, label_api, live_api, training_api, video_api
 from escounts.serve.api_page import api_page
 from escounts.serve.data_folder import DISK_RESERVE, DataFolder
 from escounts.serve.database import Database, VideoRow
-from escounts.serve.events import EventHub
 from escounts.serve.jobs import JobRunner
-from escounts.serve.labels import write_labels_csv
 from escounts.serve.limits import BodyLimits
-from escounts.serve.live_sessions import LiveSessions
-from escounts.serve.media import Library, UploadError
+from escounts.serve.live_api import LiveSessions
+from escounts.serve.media import Library, write_labels_csv
 from escounts.serve.schemas import Health
 from escounts.serve.security import Guard, GuessLimit
-from escounts.serve.settings import MEBIBYTE, Settings
+from escounts.serve.settings import MEBIBYTE, Refused, Settings, hide_paths
 from escounts.serve.trainings import Trainings
-from escounts.serve.worker import hide_paths
 
 log = logging.getLogger(__name__)
+HEARTBEAT_SECONDS = 15.0
+BACKLOG = 256
+"""Events that a listener may be behind."""
 STATIC = Path(__file__).parent / "static"
 DESCRIPTION = (
     "Counts repetitions in videos. Upload a video, ask for a count, follow it, ask again with an exemplar. "
     "Requests that change something carry the header `X-Escounts: 1`; with a token, also "
     "`Authorization: Bearer TOKEN`."
 )
+
+
+class EventHub:
+    """Publishes from any thread to listeners' asyncio queues; a slow listener loses its oldest events."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._listeners: dict[asyncio.Queue[dict[str, Any] | None], asyncio.AbstractEventLoop] = {}
+        self._closed = False
+
+    def publish(self, event: dict[str, Any]) -> None:
+        with self._lock:
+            for queue, loop in self._listeners.items():
+                if not loop.is_closed():
+                    loop.call_soon_threadsafe(_offer, queue, event)
+
+    def close(self) -> None:
+        """End every stream, so that the server can stop without waiting for open pages."""
+        with self._lock:
+            self._closed = True
+            for queue, loop in self._listeners.items():
+                if not loop.is_closed():
+                    loop.call_soon_threadsafe(_offer, queue, None)
+
+    @property
+    def listeners(self) -> int:
+        return len(self._listeners)
+
+    async def listen(self) -> AsyncIterator[dict[str, Any] | None]:
+        """Events as they come; None after a silence, to keep the connection known to be alive."""
+        queue: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue(BACKLOG)
+        with self._lock:
+            if self._closed:
+                return
+            self._listeners[queue] = asyncio.get_running_loop()
+        try:
+            yield None
+            while True:
+                try:
+                    event = await asyncio.wait_for(queue.get(), HEARTBEAT_SECONDS)
+                except (TimeoutError, asyncio.TimeoutError):
+                    yield None
+                    continue
+                if event is None:
+                    return
+                yield event
+        finally:
+            with self._lock:
+                del self._listeners[queue]
+
+
+def _offer(queue: asyncio.Queue[dict[str, Any] | None], event: dict[str, Any] | None) -> None:
+    if queue.full():
+        queue.get_nowait()
+    queue.put_nowait(event)
 
 
 @dataclass
@@ -72,10 +129,12 @@ class Service:
         folder.set_torn_files_aside()
         library = Library(folder, database)
         hub = EventHub()
-        runner = JobRunner(settings, database, hub, locate=library.locate, maintain=lambda: service.maintain())
+        runner = JobRunner(
+            settings, database, hub.publish, locate=library.locate, maintain=lambda: service.maintain()
+        )
         guesses = GuessLimit(settings.max_guesses)
         unknown = folder.unknown_files(database.videos(limit=-1))
-        trainings = Trainings(database, hub, scratch=settings.renders, seconds=settings.job_seconds)
+        trainings = Trainings(database, hub.publish, scratch=settings.renders, seconds=settings.job_seconds)
         live = LiveSessions(settings)
         service = cls(settings, database, hub, library, runner, trainings, live, folder, guesses, unknown)
         return service
@@ -163,7 +222,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(BodyLimits, settings=settings)
     app.add_middleware(Guard, settings=settings, guesses=service.guesses)  # the last one added is asked first
     app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(UploadError, _refused)
+    app.add_exception_handler(Refused, _refused)
     app.add_exception_handler(EscountsError, _unacceptable)
     app.add_exception_handler(sqlite3.Error, _unwritable)
     app.add_exception_handler(ClientDisconnect, _gone)
@@ -225,7 +284,7 @@ def _invalid(request: Request, error: Exception) -> JSONResponse:
 
 
 def _refused(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, UploadError)
+    assert isinstance(error, Refused)
     return JSONResponse({"detail": str(error)}, error.status)
 
 

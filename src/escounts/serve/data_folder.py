@@ -37,10 +37,6 @@ LABELS_FILE = "labels.csv"
 DISK_RESERVE = 256 * MEBIBYTE
 
 
-class DataFolderError(EscountsError):
-    """A data folder that this service does not start on; the text says why and how to proceed."""
-
-
 @dataclass(frozen=True)
 class DataFolder:
     """The data folder of one service."""
@@ -48,7 +44,7 @@ class DataFolder:
     settings: Settings
 
     def check(self, *, rebuild: bool = False) -> None:
-        """Raise DataFolderError for a folder that holds somebody else's files. Changes nothing."""
+        """Raise EscountsError for a folder that holds somebody else's files. Changes nothing."""
         data = self.settings.data
         if not data.exists() or (data / MARKER).exists() or self._has_our_tables() or self._is_empty():
             return
@@ -56,7 +52,7 @@ class DataFolder:
         if rebuild and recognised:
             return
         hint = f"; if it was one, run: escounts serve --data {data} --rebuild" if recognised else ""
-        raise DataFolderError(
+        raise EscountsError(
             f"{data} holds files and is not a data folder of escounts serve. Nothing was changed. "
             f"Give --data a new or empty folder{hint}"
         )
@@ -78,15 +74,15 @@ class DataFolder:
         )
         uploads = self.uploads()
         if not path.exists() and uploads:
-            raise DataFolderError(f"{path} is missing and {len(uploads)} uploads are there. {advice}")
+            raise EscountsError(f"{path} is missing and {len(uploads)} uploads are there. {advice}")
         try:
             _check_sound(path)
             database = Database(path)
         except sqlite3.DatabaseError as error:
-            raise DataFolderError(f"{path} is damaged ({error}). {advice}") from error
+            raise EscountsError(f"{path} is damaged ({error}). {advice}") from error
         if uploads and not database.videos(limit=1):
             database.close()
-            raise DataFolderError(f"{path} is empty and {len(uploads)} uploads are there. {advice}")
+            raise EscountsError(f"{path} is empty and {len(uploads)} uploads are there. {advice}")
         return database
 
     def uploads(self) -> set[str]:
@@ -161,7 +157,7 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _check_sound(path: Path) -> None:
-    """Raise sqlite3.DatabaseError for a damaged file, DataFolderError for one of a later version."""
+    """Raise sqlite3.DatabaseError for a damaged file, EscountsError for one of a later version."""
     if not path.exists():
         return
     (verdict,) = _query(path, "PRAGMA quick_check(1)")[0]
@@ -169,7 +165,7 @@ def _check_sound(path: Path) -> None:
         raise sqlite3.DatabaseError(" ".join(str(verdict).split()))
     (version,) = _query(path, "PRAGMA user_version")[0]
     if version > SCHEMA_VERSION:
-        raise DataFolderError(
+        raise EscountsError(
             f"{path} was written by a later version of escounts (format {version}; this one knows "
             f"{SCHEMA_VERSION}). Use that version, or give --data another folder"
         )
@@ -194,18 +190,11 @@ BESIDE = ("", "-wal", "-shm")
 REMEMBERED = ("videos", "jobs", "labels")
 
 
-@dataclass(frozen=True)
-class Rebuilt:
-    """What a rebuilt database holds. nameless: uploads of which only the file was left."""
+def rebuild(folder: DataFolder) -> dict[str, int]:
+    """Put a new database in place of the old one, which is kept in the trash. Uploads are not touched.
 
-    videos: int
-    jobs: int
-    labels: int
-    nameless: int
-
-
-def rebuild(folder: DataFolder) -> Rebuilt:
-    """Put a new database in place of the old one, which is kept in the trash. Uploads are not touched."""
+    Returns how many videos, jobs and labels it holds, and how many are nameless: only the file was left.
+    """
     path = folder.settings.database
     aside = folder.set_aside("database", ())
     for ending in BESIDE:
@@ -224,7 +213,7 @@ def rebuild(folder: DataFolder) -> Rebuilt:
     for ending in BESIDE[1:]:  # a log of the old database must not be played into the new one
         Path(f"{path}{ending}").unlink(missing_ok=True)
     fresh.replace(path)
-    return Rebuilt(**totals, nameless=nameless)
+    return totals | {"nameless": nameless}
 
 
 def _take_rows(source: Path, database: Database, folder: DataFolder) -> None:

@@ -6,6 +6,7 @@ A file says what the person said where a video was corrected, otherwise what the
 from __future__ import annotations
 
 import asyncio
+import json
 import secrets
 import tempfile
 import time
@@ -17,19 +18,20 @@ from urllib.parse import quote
 from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import FileResponse, Response, StreamingResponse
 
-from escounts.serve.access import (
+from escounts.serve.database import JobRow
+from escounts.serve.schemas import (
     GUARDED,
     PROBLEMS,
     USUAL_PROBLEMS,
+    CountRequest,
+    Identifier,
+    Job,
     JobId,
     Services,
     need_job,
     need_video,
     present_job,
 )
-from escounts.serve.database import JobRow
-from escounts.serve.events import as_text
-from escounts.serve.schemas import CountRequest, Identifier, Job
 from escounts.serve.training_api import other_model, training_event
 from escounts.serve.worker import RenderTask
 from escounts.serve.worker_pool import JobError
@@ -141,9 +143,9 @@ async def events(service: Services, request: Request) -> StreamingResponse:
     async def stream() -> AsyncIterator[str]:
         async for event in service.hub.listen():
             if event is not None and "training" in event:
-                yield as_text("training", training_event(service, event))
+                yield _as_text("training", training_event(service, event))
             else:
-                yield as_text("job", _as_json(event))
+                yield _as_text("job", _as_json(event))
 
     return _stream(stream())
 
@@ -160,11 +162,18 @@ async def job_events(service: Services, job_id: JobId) -> StreamingResponse:
             row = service.database.job(job_id)
             if row is None:
                 return
-            yield as_text("job", present_job(service, row).model_dump())
+            yield _as_text("job", present_job(service, row).model_dump())
             if row.ended:
                 return
 
     return _stream(stream())
+
+
+def _as_text(kind: str, event: dict[str, Any] | None) -> str:
+    """One event in the wire format of server-sent events; None is a comment."""
+    if event is None:
+        return ": still here\n\n"
+    return f"event: {kind}\ndata: {json.dumps(event)}\n\n"
 
 
 def _as_json(event: dict[str, Any] | None) -> dict[str, Any] | None:

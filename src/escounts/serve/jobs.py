@@ -19,10 +19,9 @@ from typing import Any
 
 from escounts.sandbox import are_numbers
 from escounts.serve.database import Database, JobRow, VideoRow
-from escounts.serve.events import EventHub
-from escounts.serve.settings import Settings
-from escounts.serve.worker import CountTask, RenderTask, Source, hide_paths
-from escounts.serve.worker_pool import JobError, Render, Running, WorkerHandle, WorkerPool, checked_result, resolve
+from escounts.serve.settings import Settings, Source, hide_paths
+from escounts.serve.worker import CountTask, RenderTask
+from escounts.serve.worker_pool import JobError, Running, WorkerHandle, WorkerPool, checked_result, resolve
 
 MAINTENANCE_SECONDS = 600.0
 TICK_SECONDS = 0.5
@@ -47,27 +46,28 @@ class Tally:
 class JobRunner:
     """Runs the queue. `submit`, `cancel` and `render` may be called from any thread.
 
-    locate: row → Source, the file a worker opens. maintain: called now and then.
+    publish: called with every change of a job; it may not wait. locate: row → Source, the file a worker opens.
+    maintain: called now and then.
     """
 
     def __init__(
         self,
         settings: Settings,
         database: Database,
-        hub: EventHub,
+        publish: Callable[[dict[str, Any]], None],
         *,
         locate: Callable[[VideoRow], Source],
         maintain: Callable[[], None] = lambda: None,
     ) -> None:
         self._settings = settings
         self._database = database
-        self._hub = hub
+        self._publish = publish
         self._locate = locate
         self._maintain = maintain
         self._lock = threading.RLock()
         self._pool = WorkerPool(settings, told=self._wake)
-        self._renders: list[Render] = []
-        self._rendering: dict[str, Render] = {}
+        self._renders: list[tuple[RenderTask, Future[str]]] = []
+        self._rendering: dict[str, Future[str]] = {}
         self._waiters: dict[str, list[Future[JobRow | None]]] = {}
         self._received: deque[tuple[Any, ...]] = deque()
         self._news = threading.Event()
@@ -140,13 +140,13 @@ class JobRunner:
     def render(self, task: RenderTask) -> Future[str]:
         """Have a worker write a download; the future gives its path or raises JobError, as this does when too many
         wait already."""
-        entry = Render(task)
+        future: Future[str] = Future()
         with self._lock:
-            if sum(not waiting.future.cancelled() for waiting in self._renders) >= self._settings.max_queue:
+            if sum(not waiting.cancelled() for _, waiting in self._renders) >= self._settings.max_queue:
                 raise JobError(f"{self._settings.max_queue} drawings are waiting already; try again later")
-            self._renders.append(entry)
+            self._renders.append((task, future))
         self._wake()
-        return entry.future
+        return future
 
     def view(self, job: JobRow) -> dict[str, Any]:
         """Progress of a job: fraction done (0..1), seconds left if known."""
@@ -255,7 +255,7 @@ class JobRunner:
         entry = worker.tasks.get(task_id)
         render = self._rendering.pop(task_id, None)
         if render is not None:
-            resolve(render.future, str(value) if kind == "done" else JobError(str(value)))
+            resolve(render, str(value) if kind == "done" else JobError(str(value)))
         elif kind == "done":
             self._database.finish_job(task_id, checked_result(value))
             self._measure(entry)
@@ -298,7 +298,7 @@ class JobRunner:
             self.tally.crashes += 1
         for task_id, entry in list(worker.tasks.items()):
             if task_id in self._rendering:
-                resolve(self._rendering.pop(task_id).future, JobError(f"drawing it {reason}"))
+                resolve(self._rendering.pop(task_id), JobError(f"drawing it {reason}"))
                 del worker.tasks[task_id]
                 continue
             job = self._database.job(task_id)
@@ -336,11 +336,11 @@ class JobRunner:
             if worker is not None:
                 waiting.remove(job)
                 self._begin(worker, "fast", task)
-        self._renders = [render for render in self._renders if not render.future.cancelled()]
+        self._renders = [(task, future) for task, future in self._renders if not future.cancelled()]
         while self._renders and (worker := self._pool.free("slow")) is not None:
-            render = self._renders.pop(0)
-            self._rendering[render.task.id] = render
-            worker.begin("slow", render.task, self._settings.job_seconds)
+            drawing, future = self._renders.pop(0)
+            self._rendering[drawing.id] = future
+            worker.begin("slow", drawing, self._settings.job_seconds)
         for job in waiting:
             worker = self._pool.free("slow")
             if worker is None:
@@ -359,7 +359,7 @@ class JobRunner:
             self._database.end_job(job.id, "failed", error=f"no worker could be started: {hide_paths(reason)}")
             self._announce(job.id)
         while self._renders:
-            resolve(self._renders.pop().future, JobError(f"no worker could be started: {hide_paths(reason)}"))
+            resolve(self._renders.pop()[1], JobError(f"no worker could be started: {hide_paths(reason)}"))
 
     def _task(self, job: JobRow) -> CountTask | None:
         """The job as a worker takes it; a job whose exemplar's video is gone ends here."""
@@ -389,7 +389,7 @@ class JobRunner:
     def _announce(self, job_id: str) -> None:
         """Tell the listeners, and who waits for the end. Under the lock: nobody hears of an older state later.
 
-        Neither waits: the hub and the futures only hand over to the event loops of those who listen.
+        Neither waits: the listeners and the futures only hand over to the event loops of those who listen.
         """
         with self._lock:
             job = self._database.job(job_id)
@@ -397,4 +397,4 @@ class JobRunner:
                 for future in self._waiters.pop(job_id, []):
                     resolve(future, job)
             if job is not None:
-                self._hub.publish({"job": job, **self.view(job)})
+                self._publish({"job": job, **self.view(job)})

@@ -17,9 +17,8 @@ from escounts.datasets.annotation_formats import FORMATS, Format, LabelledFile, 
 from escounts.datasets.annotation_formats.timelines import read_tasks, task
 from escounts.datasets.annotations import overlap_problem
 from escounts.errors import OutputError
-from escounts.serve.access import GUARDED, PROBLEMS, USUAL_PROBLEMS, Services, VideoId, need_job, need_video
 from escounts.serve.database import LabelRow, VideoRow
-from escounts.serve.labels import (
+from escounts.serve.media import (
     dataset_zip,
     label_names,
     labelled_file,
@@ -27,7 +26,22 @@ from escounts.serve.labels import (
     videos_by_name,
     write_labels_csv,
 )
-from escounts.serve.schemas import LONGEST_ACTION, MOST_SPANS, ImportedLabels, LabelImport, Labels, SavedLabels, Span
+from escounts.serve.schemas import (
+    GUARDED,
+    LONGEST_ACTION,
+    MOST_SPANS,
+    PROBLEMS,
+    USUAL_PROBLEMS,
+    ImportedLabels,
+    LabelImport,
+    Labels,
+    SavedLabels,
+    Services,
+    Span,
+    VideoId,
+    need_job,
+    need_video,
+)
 
 router = APIRouter(
     prefix="/api",

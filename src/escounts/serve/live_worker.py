@@ -12,14 +12,13 @@ import threading
 import traceback
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from escounts.errors import EscountsError, VideoError
-from escounts.sandbox import confine, send_report
-from escounts.serve.worker import hide_paths, limit_memory
+from escounts.sandbox import confine
+from escounts.serve.settings import WorkerOptions, hide_paths, limit_memory, report
 
 if TYPE_CHECKING:
     from escounts.live import LiveEvent, Watch
@@ -35,36 +34,25 @@ MAX_PIXELS = 1920 * 1080
 """Of one picture."""
 
 
-@dataclass(frozen=True)
-class LiveOptions:
-    """What a session may do. memory in bytes; scratch: the only folder it may write to."""
-
-    model: str
-    device: str
-    memory: int
-    threads: int | None
-    scratch: str
-    assume_repeats: bool = False
-
-
-def run(connection: Connection, options: LiveOptions) -> None:
+def run(connection: Connection, options: WorkerOptions, assume_repeats: bool) -> None:
     """Entry point of the process.
 
     Reports ("ready", model), ("state", dict) …, then ("ended", dict) or ("failed", why).
     Takes ("frames", [(seconds, JPEG bytes)]), ("mark", (start, end)) and ("end", None).
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    confine([Path(options.scratch)])  # what this machine cannot confine, `escounts doctor` says
+    if options.scratch is not None:
+        confine([Path(options.scratch)])  # what this machine cannot confine, `escounts doctor` says
     try:
-        _Session(connection, options).serve()
+        _Session(connection, options, assume_repeats).serve()
     except Exception as error:
-        _report(connection, "failed", _explain(error, options))
+        report(connection, "failed", _explain(error, options))
 
 
 class _Session:
     """Reads the pipe in one thread and counts in another, so that what comes too fast is dropped and not queued."""
 
-    def __init__(self, connection: Connection, options: LiveOptions) -> None:
+    def __init__(self, connection: Connection, options: WorkerOptions, assume_repeats: bool) -> None:
         import torch  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
 
         from escounts.counter import load  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
@@ -76,14 +64,14 @@ class _Session:
         counter = load(options.model, device=options.device)
         self._connection, self._options = connection, options
         self._frames: PushedFrames = PushedFrames()
-        self._watch: Watch = watch(self._frames, model=counter, assume_repeats=options.assume_repeats)
+        self._watch: Watch = watch(self._frames, model=counter, assume_repeats=assume_repeats)
         if not torch.cuda.is_available():
             limit_memory(options.memory)
         network: Any = getattr(counter.model, "network", None)
         self._pictures = JpegReader(network.encoder.spec.size)
         self._spans: dict[str, deque[LiveEvent]] = {kind: deque() for kind in ("repetition", "gap", "exemplar")}
         self._problem: str | None = None
-        _report(connection, "ready", counter.model.name)
+        report(connection, "ready", counter.model.name)
 
     def serve(self) -> None:
         """Until the session is ended, or the server is gone."""
@@ -112,9 +100,9 @@ class _Session:
                 if event.kind in self._spans:
                     self._spans[event.kind].append(event)
                 kind = "ended" if event.kind == "end" else "state"
-                _report(self._connection, kind, self._state(event))
+                report(self._connection, kind, self._state(event))
         except Exception as error:
-            _report(self._connection, "failed", _explain(error, self._options))
+            report(self._connection, "failed", _explain(error, self._options))
         os._exit(0)
 
     def _state(self, event: LiveEvent) -> dict[str, Any]:
@@ -185,14 +173,7 @@ def _rounded(value: float | None) -> float:
     return round(value or 0.0, 3)
 
 
-def _report(connection: Connection, kind: str, value: object) -> None:
-    try:
-        send_report(connection, kind, value)
-    except OSError:
-        os._exit(0)  # the server is gone
-
-
-def _explain(error: Exception, options: LiveOptions) -> str:
+def _explain(error: Exception, options: WorkerOptions) -> str:
     """One line for a person, never a traceback."""
     text = hide_paths(" ".join(str(error).split()))
     if isinstance(error, EscountsError):

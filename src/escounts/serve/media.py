@@ -1,38 +1,41 @@
-"""Where videos come from: uploads, kept under an id, and files of the media root. Names are never paths."""
+"""Videos and their labels as files: uploads, kept under an id, and files of the media root (names are never paths);
+labels.csv beside the uploads, and everything as one dataset folder in a zip."""
 
 from __future__ import annotations
 
 import asyncio
+import io
 import mimetypes
 import os
 import re
 import secrets
 import time
 import unicodedata
-from collections.abc import AsyncIterator
+import zipfile
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from escounts.atomic_files import atomic_file
-from escounts.errors import EscountsError, OutputError
+from escounts.datasets.annotation_formats import LabelledFile
+from escounts.datasets.annotation_formats.tables import write_csv, write_file
+from escounts.errors import OutputError
 from escounts.file_kinds import VIDEO_SUFFIXES
 from escounts.serve.data_folder import DISK_RESERVE, UPLOAD, DataFolder
-from escounts.serve.database import Database, VideoRow
-from escounts.serve.settings import MEBIBYTE
-from escounts.serve.worker import Source
+from escounts.serve.database import Database, LabelRow, VideoRow
+from escounts.serve.settings import MEBIBYTE, Refused, Source
+
+if TYPE_CHECKING:
+    from escounts.serve.app import Service
 
 UPLOAD_SUFFIXES = VIDEO_SUFFIXES | {".apng", ".webp"}
+PIECE = 2**18
+"""Bytes of a video that are in memory at once while it is sent."""
 MEDIA_LIMIT = 2000
 CHECK_BYTES = 8 * MEBIBYTE
 """How often the room on the disk is looked at while an upload comes in."""
-
-
-class UploadError(EscountsError):
-    """An upload that is refused. status: the HTTP status that says so."""
-
-    def __init__(self, message: str, status: int) -> None:
-        super().__init__(message)
-        self.status = status
 
 
 def shown_name(name: str) -> str:
@@ -86,12 +89,12 @@ class Library:
                     file.flush()
                     await asyncio.to_thread(os.fsync, file.fileno())  # else the whole service would wait for it
                 if size == 0:
-                    raise UploadError("the upload is empty; send the video file as the body", 422)
+                    raise Refused("the upload is empty; send the video file as the body", 422)
                 if expected is not None and size != expected:
-                    raise UploadError(f"the upload broke off at {size} of {expected} bytes", 400)
+                    raise Refused(f"the upload broke off at {size} of {expected} bytes", 400)
         except OutputError as error:
             reason = getattr(error.__cause__, "strerror", None) or "the disk refused it"
-            raise UploadError(f"the upload could not be kept: {reason}", 507) from error
+            raise Refused(f"the upload could not be kept: {reason}", 507) from error
         now = time.time()
         keep = self._settings.keep_days
         row = VideoRow(
@@ -110,12 +113,12 @@ class Library:
         """Refuse an upload of `size` bytes, of which some are on the disk already, that is not to be had room for."""
         limit = self._settings.max_upload
         if size > limit:
-            raise UploadError(f"the video is larger than the {limit / MEBIBYTE:.0f} MiB this server takes", 413)
+            raise Refused(f"the video is larger than the {limit / MEBIBYTE:.0f} MiB this server takes", 413)
         needed = size - written
         if needed > self._folder.free_bytes() - DISK_RESERVE:
             self._folder.empty_trash(needed=needed)
         if needed > self._folder.free_bytes() - DISK_RESERVE:
-            raise UploadError("the server's disk is too full for this video; delete some", 507)
+            raise Refused("the server's disk is too full for this video; delete some", 507)
 
     def media_files(self) -> list[str]:
         """Videos under the media root, as relative names; nothing that leads out of it."""
@@ -136,7 +139,7 @@ class Library:
     def from_media(self, file: str) -> VideoRow:
         """The row of a file under the media root; only names that `media_files` lists are taken."""
         if file not in self.media_files():
-            raise UploadError("there is no such video under the media root; list them with GET /api/media", 404)
+            raise Refused("there is no such video under the media root; list them with GET /api/media", 404)
         known = self._database.media_video(file)
         if known is not None:
             return known
@@ -164,3 +167,112 @@ class Library:
 def _inside(path: Path, root: Path) -> bool:
     resolved = path.resolve()
     return resolved.is_file() and resolved.is_relative_to(root.resolve())
+
+
+def labelled_videos(service: Service) -> list[tuple[VideoRow, LabelRow]]:
+    """Every labelled video, the labels saved first coming first."""
+    rows = {row.id: row for row in service.database.videos(limit=-1)}
+    return [(rows[label.video], label) for label in service.database.labels() if label.video in rows]
+
+
+def labelled_file(row: VideoRow, label: LabelRow, file: str) -> LabelledFile:
+    """A video's labels under a file name."""
+    return LabelledFile(file, label.spans, label.action, row.fps, row.duration)
+
+
+def write_labels_csv(service: Service) -> None:
+    """labels.csv of the data folder: uploads lie beside it, files of the media root are named by their whole path."""
+    write_file(
+        service.settings.videos / "labels.csv",
+        [
+            labelled_file(row, label, str(_path(service, row).resolve()) if row.source == "media" else row.file)
+            for row, label in labelled_videos(service)
+        ],
+    )
+
+
+def unique_names(rows: Sequence[VideoRow]) -> dict[str, str]:
+    """Video id → a file name to read and to keep: the name it was sent with, made safe and told apart by a number."""
+    taken, names = {"labels.csv"}, {}
+    for row in rows:
+        stem, suffix = _safe_name(row)
+        name, number = f"{stem}{suffix}", 2
+        while name.casefold() in taken:
+            name, number = f"{stem} ({number}){suffix}", number + 1
+        taken.add(name.casefold())
+        names[row.id] = name
+    return names
+
+
+def label_names(service: Service) -> dict[str, str]:
+    """Video id → the name its labels have in a file of another tool: safe, and with the beginning of its id where
+    several videos would have it, so that a name means the same video however many come and go."""
+    rows = service.database.videos(limit=-1)
+    often = Counter("".join(_safe_name(row)).casefold() for row in rows)
+    plain = {row.id: "".join(_safe_name(row)) for row in rows}
+    return {row.id: plain[row.id] if often[plain[row.id].casefold()] == 1 else _with_id(row) for row in rows}
+
+
+def videos_by_name(service: Service) -> dict[str, list[VideoRow]]:
+    """Every name that labels may come with → the videos that have it: as it was sent, and as `label_names` has it."""
+    found: dict[str, list[VideoRow]] = {}
+    for row in service.database.videos(limit=-1):
+        for name in {row.name, "".join(_safe_name(row)), _with_id(row)}:
+            found.setdefault(name, []).append(row)
+    return found
+
+
+def _safe_name(row: VideoRow) -> tuple[str, str]:
+    """Stem and suffix of the name a video was sent with, without characters that a file's name cannot have."""
+    stem = re.sub(r"[^\w .()+-]", "_", Path(row.name).stem).strip(" .-+") or "video"
+    return stem, Path(row.file).suffix or ".mp4"
+
+
+def _with_id(row: VideoRow) -> str:
+    stem, suffix = _safe_name(row)
+    return f"{stem} ({row.id[:8]}){suffix}"
+
+
+def dataset_zip(service: Service) -> Iterator[bytes]:
+    """All labelled videos and their labels.csv as a zip, piece by piece: `escounts train folder` takes what is in it.
+
+    A video whose file is gone is left out, with its labels.
+    """
+    here = [(row, label) for row, label in labelled_videos(service) if _path(service, row).is_file()]
+    names = unique_names([row for row, _ in here])
+    sent = _Sent()
+    with zipfile.ZipFile(sent, "w") as archive:
+        archive.writestr("labels.csv", write_csv([labelled_file(row, label, names[row.id]) for row, label in here]))
+        yield sent.take()
+        for row, _ in here:
+            with (
+                archive.open(names[row.id], "w", force_zip64=True) as member,
+                open(_path(service, row), "rb") as file,
+            ):
+                while piece := file.read(PIECE):
+                    member.write(piece)
+                    yield sent.take()
+    yield sent.take()
+
+
+class _Sent(io.RawIOBase):
+    """What a zip writes into: gives out what has come so far, and keeps nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._pieces: list[bytes] = []
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:
+        self._pieces.append(bytes(data))
+        return len(self._pieces[-1])
+
+    def take(self) -> bytes:
+        taken, self._pieces = b"".join(self._pieces), []
+        return taken
+
+
+def _path(service: Service, row: VideoRow) -> Path:
+    return Path(service.library.locate(row).path)

@@ -1,13 +1,31 @@
-"""What the service may do: where it keeps things, whom it listens to, and how much it takes on."""
+"""What the service may do: where it keeps things, whom it listens to, and how much it takes on; and what may be done
+by the processes that it starts to open videos."""
 
 from __future__ import annotations
 
 import ipaddress
+import os
+import re
+import sys
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
+
+from escounts.errors import EscountsError, VideoError
+from escounts.sandbox import send_report
 
 MEBIBYTE = 1024 * 1024
 GIBIBYTE = 1024 * MEBIBYTE
+PATHS = re.compile(r"(?<![\w/:.])/(?:[^\s/'\",;:]+/)*[^\s/'\",;:]+/?")
+
+
+class Refused(EscountsError):
+    """Something that the service does not take, or cannot do now. status: the HTTP status that says so."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 @dataclass(frozen=True)
@@ -73,3 +91,85 @@ class Settings:
     def trash(self) -> Path:
         """Folder of what was removed, kept for `trash_days`."""
         return self.data / "trash"
+
+
+@dataclass(frozen=True)
+class WorkerOptions:
+    """What a process that opens videos may do. memory and cache_memory in bytes, max_duration in seconds.
+
+    scratch: the only folder it may write to; None: it is not confined at all.
+    """
+
+    model: str
+    device: str
+    memory: int
+    cache_memory: int
+    cache_videos: int
+    max_duration: float
+    max_pixels: int
+    threads: int | None = None
+    scratch: str | None = None
+
+    @classmethod
+    def of(cls, settings: Settings, device: str, *, model: str) -> WorkerOptions:
+        """As the service's settings have it."""
+        return cls(
+            model=model,
+            device=device,
+            memory=settings.worker_memory,
+            cache_memory=settings.cache_memory,
+            cache_videos=settings.cache_videos,
+            max_duration=settings.max_duration,
+            max_pixels=settings.max_pixels,
+            threads=settings.worker_threads,
+            scratch=str(settings.renders),
+        )
+
+
+@dataclass(frozen=True)
+class Source:
+    """A video as the server knows it: id, the file to open, the name to show."""
+
+    id: str
+    path: str
+    name: str
+
+
+def report(connection: Connection, *parts: object) -> None:
+    """One report to the server; where that is gone, nobody needs this process."""
+    try:
+        send_report(connection, *parts)
+    except OSError:
+        os._exit(0)
+
+
+def open_video(source: Source, options: WorkerOptions) -> Any:
+    """The video, if it is one and within the limits of the options, whatever it is wanted for."""
+    from escounts.video import Video  # noqa: PLC0415 - here alone: the server's process never opens a video
+
+    video = Video(source.path, max_duration=options.max_duration)
+    width, height = video.info.width, video.info.height
+    if width * height > options.max_pixels:
+        most = f"{options.max_pixels / 1e6:.1f} megapixels"
+        raise VideoError(f"{source.name} is {width} × {height}; this server takes up to {most}. Scale it down first")
+    return video
+
+
+def hide_paths(text: str) -> str:
+    """A message for a client: of every path of this machine only the last part is left."""
+    return PATHS.sub(lambda match: match[0].rstrip("/").rsplit("/", 1)[-1], text)
+
+
+def limit_memory(extra: int) -> None:
+    """Let this process allocate `extra` bytes more than it has now; past that, MemoryError."""
+    if sys.platform != "linux":
+        return
+    import resource  # noqa: PLC0415 - POSIX only
+
+    with open("/proc/self/statm") as statm:
+        data_pages = int(statm.read().split()[5])
+    limit = data_pages * resource.getpagesize() + extra
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    if hard != resource.RLIM_INFINITY:
+        limit = min(limit, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))

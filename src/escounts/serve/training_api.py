@@ -12,10 +12,10 @@ from fastapi import Path as InPath
 from pydantic import BaseModel, Field
 
 from escounts.errors import ModelError
-from escounts.serve.access import GUARDED, PROBLEMS, USUAL_PROBLEMS, Services, need_video
 from escounts.serve.database import TrainingRow
-from escounts.serve.schemas import Identifier, Strict, Text
-from escounts.serve.trainings import Report, TrainingRefused, TrainingTask
+from escounts.serve.schemas import GUARDED, PROBLEMS, USUAL_PROBLEMS, Identifier, Services, Strict, Text, need_video
+from escounts.serve.settings import WorkerOptions
+from escounts.serve.trainings import Report, TrainingTask
 from escounts.zoo import catalogue, store
 from escounts.zoo.catalogue import is_own_model, own_model_path
 
@@ -75,23 +75,8 @@ def start_training(service: Services, request: TrainingRequest) -> Training:
     row = TrainingRow(
         secrets.token_hex(16), request.name, "running", json.dumps([v.id for v, _ in chosen]), time.time()
     )
-    try:
-        service.trainings.start(
-            row,
-            target,
-            lambda partial: TrainingTask(
-                videos=tuple(chosen),
-                target=str(partial),
-                initial=_initial(settings.model),
-                device=settings.devices[0],
-                memory=settings.worker_memory,
-                threads=settings.worker_threads,
-                max_duration=settings.max_duration,
-                max_pixels=settings.max_pixels,
-            ),
-        )
-    except TrainingRefused as error:
-        raise HTTPException(409, str(error)) from error
+    options = WorkerOptions.of(settings, settings.devices[0], model=_initial(settings.model))
+    service.trainings.start(row, target, lambda partial: TrainingTask(tuple(chosen), str(partial), options))
     return present_training(service, row, service.trainings.view(row))
 
 

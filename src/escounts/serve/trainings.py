@@ -28,28 +28,20 @@ from pydantic import BaseModel
 
 from escounts.atomic_files import atomic_file
 from escounts.errors import EscountsError, ModelError
-from escounts.sandbox import Reports, are_numbers, confine, send_report
+from escounts.sandbox import Reports, are_numbers, confine
 from escounts.serve.database import Database, TrainingRow
-from escounts.serve.events import EventHub
-from escounts.serve.worker import Source, hide_paths, limit_memory, open_video
+from escounts.serve.settings import Refused, Source, WorkerOptions, hide_paths, limit_memory, open_video, report
 from escounts.zoo.catalogue import is_own_model
 
 
 @dataclass(frozen=True)
 class TrainingTask:
-    """Learn from videos with their repetitions in seconds, starting from a model; write the new one to target.
-
-    memory in bytes, max_duration in seconds. The target's folder is the only one that it may write to.
-    """
+    """Learn from videos with their repetitions in seconds, starting from the options' model; write the new one to
+    target, whose folder is the only one that it may write to."""
 
     videos: tuple[tuple[Source, tuple[tuple[float, float], ...]], ...]
     target: str
-    initial: str
-    device: str
-    memory: int
-    threads: int | None
-    max_duration: float
-    max_pixels: int
+    options: WorkerOptions
 
 
 def run(connection: Connection, task: TrainingTask) -> None:
@@ -62,14 +54,7 @@ def run(connection: Connection, task: TrainingTask) -> None:
         ending: tuple[str, object] = ("done", _learn(connection, task))
     except Exception as error:
         ending = ("failed", _explain(error, task))
-    _report(connection, *ending)
-
-
-def _report(connection: Connection, kind: str, value: object) -> None:
-    try:
-        send_report(connection, kind, value)
-    except OSError:
-        os._exit(0)  # the server is gone
+    report(connection, *ending)
 
 
 def _learn(connection: Connection, task: TrainingTask) -> dict[str, object]:
@@ -77,21 +62,22 @@ def _learn(connection: Connection, task: TrainingTask) -> dict[str, object]:
 
     from escounts.training.own_action import LabelledVideo, learn_action  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
 
-    if task.threads is not None:
-        torch.set_num_threads(task.threads)
+    options = task.options
+    if options.threads is not None:
+        torch.set_num_threads(options.threads)
     if not torch.cuda.is_available():
-        limit_memory(task.memory)
+        limit_memory(options.memory)
     videos = [LabelledVideo(source.id, Path(source.path), len(spans), spans) for source, spans in task.videos]
     sources = {Path(source.path): source for source, _ in task.videos}
-    report = learn_action(
+    learnt = learn_action(
         videos,
         Path(task.target),
-        initial=task.initial,
-        device=task.device,
-        open_video=lambda path: open_video(sources[path], max_duration=task.max_duration, max_pixels=task.max_pixels),
-        progress=lambda stage, share: _report(connection, "progress", (stage, share)),
+        initial=options.model,
+        device=options.device,
+        open_video=lambda path: open_video(sources[path], options),
+        progress=lambda stage, share: report(connection, "progress", (stage, share)),
     )
-    return report.to_dict()
+    return learnt.to_dict()
 
 
 def _explain(error: Exception, task: TrainingTask) -> str:
@@ -102,7 +88,8 @@ def _explain(error: Exception, task: TrainingTask) -> str:
     if isinstance(error, EscountsError):
         return hide_paths(text)
     if isinstance(error, MemoryError) or "allocate memory" in text:
-        return f"learning needs more memory than the {task.memory / 2**30:.1f} GiB it may use; label shorter videos"
+        limit = f"{task.options.memory / 2**30:.1f} GiB"
+        return f"learning needs more memory than the {limit} it may use; label shorter videos"
     traceback.print_exception(error, file=sys.stderr)
     return hide_paths(f"it could not be learnt: {type(error).__name__}: {text}")
 
@@ -115,10 +102,6 @@ RETRY_SECONDS = 0.5
 
 
 log = logging.getLogger(__name__)
-
-
-class TrainingRefused(EscountsError):
-    """A training that cannot begin now."""
 
 
 class Score(BaseModel):
@@ -181,10 +164,13 @@ class _Running:
 
 
 class Trainings:
-    """Starts, follows and ends trainings; may be called from any thread. scratch: a folder for unfinished models."""
+    """Starts, follows and ends trainings; may be called from any thread. publish: called with every change.
+    scratch: a folder for unfinished models."""
 
-    def __init__(self, database: Database, hub: EventHub, *, scratch: Path, seconds: float) -> None:
-        self._database, self._hub, self._scratch, self._seconds = database, hub, scratch, seconds
+    def __init__(
+        self, database: Database, publish: Callable[[dict[str, Any]], None], *, scratch: Path, seconds: float
+    ) -> None:
+        self._database, self._publish, self._scratch, self._seconds = database, publish, scratch, seconds
         self._lock = threading.Lock()
         self._running: _Running | None = None
         self._stopped = threading.Event()
@@ -200,7 +186,7 @@ class Trainings:
         write to its task."""
         with self._lock:
             if self._running is not None:
-                raise TrainingRefused(f"{self._running.row.name} is being learnt; wait for it, or cancel it")
+                raise Refused(f"{self._running.row.name} is being learnt; wait for it, or cancel it", 409)
             made = self._scratch / f".{row.id}.training.partial" / "model.safetensors"
             for folder in (target.parent, made.parent):
                 folder.mkdir(parents=True, exist_ok=True)
@@ -215,7 +201,7 @@ class Trainings:
                 shutil.rmtree(made.parent, ignore_errors=True)
                 reason = f"no process could be started: {error.strerror or error}"
                 self._database.end_training(row.id, "failed", error=reason)
-                raise TrainingRefused(reason) from error
+                raise Refused(reason, 409) from error
             finally:
                 theirs.close()
             self._running = running = _Running(row, process, Reports(ours, 2), made, target, time.monotonic())
@@ -332,7 +318,7 @@ class Trainings:
 
     def _announce(self, training_id: str) -> None:
         for row in self._database.trainings(training_id):
-            self._hub.publish({"training": row, **self.view(row)})
+            self._publish({"training": row, **self.view(row)})
 
 
 def _keep(made: Path, target: Path) -> None:

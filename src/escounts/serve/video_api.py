@@ -11,11 +11,22 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, HTTPException, Query, Request, Response
 from fastapi.responses import FileResponse
 
-from escounts.serve.access import GUARDED, PROBLEMS, USUAL_PROBLEMS, Services, VideoId, need_video, present_video
 from escounts.serve.database import VideoRow
 from escounts.serve.job_api import FORMATS
 from escounts.serve.media import content_type
-from escounts.serve.schemas import Limits, MediaChoice, SessionRequest, Video
+from escounts.serve.schemas import (
+    GUARDED,
+    PROBLEMS,
+    USUAL_PROBLEMS,
+    Limits,
+    MediaChoice,
+    Services,
+    SessionRequest,
+    Video,
+    VideoId,
+    need_video,
+    present_video,
+)
 from escounts.serve.security import COOKIE, client_address, session_value, token_matches, too_many_guesses
 from escounts.serve.worker import RenderTask
 from escounts.serve.worker_pool import JobError

@@ -8,54 +8,26 @@ from __future__ import annotations
 
 import os
 import queue
-import re
 import signal
 import sys
 import threading
 import time
 import traceback
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Literal
 
-from escounts.errors import EscountsError, VideoError
+from escounts.errors import EscountsError
 from escounts.results import CountResult
-from escounts.sandbox import confine, send_report
-from escounts.serve.encodings import EncodingCache
+from escounts.sandbox import confine
+from escounts.serve.settings import Source, WorkerOptions, hide_paths, limit_memory, open_video, report
 
 Lane = Literal["slow", "fast"]
 LANES: tuple[Lane, ...] = ("slow", "fast")
 REPORT_SECONDS = 0.15
-PATHS = re.compile(r"(?<![\w/:.])/(?:[^\s/'\",;:]+/)*[^\s/'\",;:]+/?")
-
-
-@dataclass(frozen=True)
-class WorkerOptions:
-    """What a worker may do. memory and cache_memory in bytes, max_duration in seconds.
-
-    scratch: the only folder it may write to; None: it is not confined at all.
-    """
-
-    model: str
-    device: str
-    memory: int
-    cache_memory: int
-    cache_videos: int
-    max_duration: float
-    max_pixels: int
-    threads: int | None = None
-    scratch: str | None = None
-
-
-@dataclass(frozen=True)
-class Source:
-    """A video as the server knows it: id, the file to open, the name to show."""
-
-    id: str
-    path: str
-    name: str
 
 
 @dataclass(frozen=True)
@@ -187,10 +159,7 @@ class Worker:
 
     def report(self, kind: str, task_id: str, value: object) -> None:
         with self._sending:
-            try:
-                send_report(self._connection, kind, task_id, value)
-            except OSError:
-                os._exit(0)
+            report(self._connection, kind, task_id, value)
 
     def _run_lane(self, lane: Lane) -> None:
         while True:
@@ -267,16 +236,13 @@ class Worker:
         kept = self._cache.get(name)
         if kept is not None:
             return kept
-        video = self._open(source)
+        video = open_video(source, self._options)
         described = {name: getattr(video.info, name) for name in ("duration", "width", "height", "fps")}
         self.report("info", task_id, (source.id, described))
         encoded = counter.encode(video, progress=self._progress(task_id))
         self._cache.put(name, encoded)
         self.report("cached", task_id, self._cache.names())
         return encoded
-
-    def _open(self, source: Source) -> Any:
-        return open_video(source, max_duration=self._options.max_duration, max_pixels=self._options.max_pixels)
 
     def _progress(self, task_id: str) -> Callable[[float, float], None]:
         last = 0.0
@@ -301,7 +267,7 @@ class Worker:
             write_thumbnail,
         )
 
-        video = self._open(task.source)
+        video = open_video(task.source, self._options)
         if task.document is None:
             write = {"preview": write_preview, "thumbnail": write_thumbnail, "filmstrip": write_filmstrip}
             write[task.format](video, Path(task.target))
@@ -324,35 +290,56 @@ class Worker:
         return f"{source.name} could not be counted: {type(error).__name__}: {text}"
 
 
-def open_video(source: Source, *, max_duration: float, max_pixels: int) -> Any:
-    """The video, if it is one and within the limits (seconds, and pixels of a frame), whatever it is wanted for."""
-    from escounts.video import Video  # noqa: PLC0415 - here alone: the server's process never opens a video
+class EncodingCache:
+    """Encoded videos a worker keeps, so that a recount does not decode again: within a number of bytes and of videos,
+    the least recently used go first. Safe to call from any thread."""
 
-    video = Video(source.path, max_duration=max_duration)
-    width, height = video.info.width, video.info.height
-    if width * height > max_pixels:
-        raise VideoError(
-            f"{source.name} is {width} × {height}; this server takes up to {max_pixels / 1e6:.1f} megapixels. "
-            "Scale it down first"
-        )
-    return video
+    def __init__(self, *, max_bytes: int, max_videos: int) -> None:
+        self._max_bytes = max_bytes
+        self._max_videos = max_videos
+        self._lock = threading.Lock()
+        self._entries: OrderedDict[str, Any] = OrderedDict()
 
+    def get(self, video_id: str) -> Any | None:
+        """The encoding, now the most recently used, or None."""
+        with self._lock:
+            if video_id not in self._entries:
+                return None
+            self._entries.move_to_end(video_id)
+            return self._entries[video_id]
 
-def hide_paths(text: str) -> str:
-    """A message for a client: of every path of this machine only the last part is left."""
-    return PATHS.sub(lambda match: match[0].rstrip("/").rsplit("/", 1)[-1], text)
+    def put(self, video_id: str, encoding: Any) -> None:
+        """Keep an encoding, which knows its size (`nbytes`). One that is alone larger than the limit is kept until
+        the next one comes."""
+        with self._lock:
+            self._entries[video_id] = encoding
+            self._entries.move_to_end(video_id)
+            while len(self._entries) > 1 and (self._bytes() > self._max_bytes or len(self) > self._max_videos):
+                self._entries.popitem(last=False)
 
+    def forget(self, video_id: str) -> None:
+        """Drop a video's encodings, of whatever model."""
+        with self._lock:
+            for name in [name for name in self._entries if name.split("@")[0] == video_id]:
+                del self._entries[name]
 
-def limit_memory(extra: int) -> None:
-    """Let this process allocate `extra` bytes more than it has now; past that, MemoryError."""
-    if sys.platform != "linux":
-        return
-    import resource  # noqa: PLC0415 - POSIX only
+    def forget_model(self, model: str) -> None:
+        """Drop the encodings that a model other than the worker's made."""
+        with self._lock:
+            for name in [name for name in self._entries if name.partition("@")[2] == model]:
+                del self._entries[name]
 
-    with open("/proc/self/statm") as statm:
-        data_pages = int(statm.read().split()[5])
-    limit = data_pages * resource.getpagesize() + extra
-    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    if hard != resource.RLIM_INFINITY:
-        limit = min(limit, hard)
-    resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
+    def clear(self) -> None:
+        with self._lock:
+            self._entries.clear()
+
+    def names(self) -> list[str]:
+        with self._lock:
+            return list(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def _bytes(self) -> int:
+        """Measured anew each time: an encoding grows when an exemplar asks for a faster view."""
+        return sum(encoding.nbytes for encoding in self._entries.values())

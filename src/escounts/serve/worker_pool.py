@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 
 from escounts.errors import EscountsError
 from escounts.sandbox import Reports
-from escounts.serve.settings import Settings
-from escounts.serve.worker import LANES, CountTask, Lane, RenderTask, WorkerOptions, hide_paths, run
+from escounts.serve.settings import Settings, WorkerOptions, hide_paths
+from escounts.serve.worker import LANES, CountTask, Lane, RenderTask, run
 
 T = TypeVar("T")
 START_FAILURES_ALLOWED = 5
@@ -26,14 +26,6 @@ RESTART_SECONDS = 0.5
 
 class JobError(EscountsError):
     """Something asked of the service that it could not do; the text says what and why."""
-
-
-@dataclass
-class Render:
-    """A file to be drawn. future: its path, or a JobError."""
-
-    task: RenderTask
-    future: Future[str] = field(default_factory=Future)
 
 
 def resolve(future: Future[T], outcome: T | JobError) -> None:
@@ -182,18 +174,7 @@ class WorkerPool:
 
     def _start(self, device: str) -> WorkerHandle:
         ours, theirs = self._context.Pipe()
-        settings = self._settings
-        options = WorkerOptions(
-            model=settings.model,
-            device=device,
-            memory=settings.worker_memory,
-            cache_memory=settings.cache_memory,
-            cache_videos=settings.cache_videos,
-            max_duration=settings.max_duration,
-            max_pixels=settings.max_pixels,
-            threads=settings.worker_threads,
-            scratch=str(settings.renders),
-        )
+        options = WorkerOptions.of(self._settings, device, model=self._settings.model)
         process = self._context.Process(target=run, args=(theirs, options), name=f"escounts-{device}", daemon=True)
         process.start()
         theirs.close()
