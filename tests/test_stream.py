@@ -19,8 +19,7 @@ from movies import levels, write_movie
 
 from escounts import stream as streams
 from escounts.errors import VideoError
-from escounts.stream import FrameStream, Gap
-from escounts.stream_sources import find_source
+from escounts.stream import FrameStream, Gap, find_source
 from escounts.video import Frame, Video
 
 SIZE = (16, 16)
@@ -65,10 +64,10 @@ def test_what_cannot_be_opened_at_first_is_a_mistake_not_an_outage(source: str) 
 
 
 def test_a_missing_camera_names_those_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    from escounts import stream_sources
+    from escounts import stream
 
     monkeypatch.setattr(sys, "platform", "linux")
-    monkeypatch.setattr(stream_sources, "_cameras", lambda kind: [("/dev/video4", "Integrated Camera")])
+    monkeypatch.setattr(stream, "_cameras", lambda kind: [("/dev/video4", "Integrated Camera")])
     with pytest.raises(VideoError, match=r"no such camera.*/dev/video4 \(Integrated Camera\)"):
         list(watched("93"))
 

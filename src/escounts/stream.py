@@ -1,4 +1,4 @@
-"""Frames as they come: a camera, a network stream, or a file at its own speed.
+"""Frames as they come: a camera, a network stream, or a file at its own speed; and how each is found and opened.
 
 One thread reads, a second one watches it. FFmpeg can hang in a read for ever, whatever timeout it is given (RTSP): a
 reader that has brought nothing for a while is left to itself and another one opened. Frames that nobody takes in time
@@ -9,19 +9,23 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import av
 import av.error
+from av.device import enumerate_input_devices
 
-from escounts.decoding import FrameClock, RawFrame, frame_rate, picture_stream, pictures
+from escounts.decoding import MAX_PIXELS, FrameClock, RawFrame, frame_rate, picture_stream, pictures
 from escounts.errors import VideoError
-from escounts.stream_sources import StreamSource, find_source
 from escounts.video import Frame, FrameConverter, Video, sampled
 
 QUEUED = 1.0
@@ -31,6 +35,75 @@ OPENING, STALLED = 15.0, 5.0
 opened anew."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 """Seconds between attempts to open a source again: twice as long after each that fails."""
+CAMERA_FORMATS = {"linux": "v4l2", "darwin": "avfoundation", "win32": "dshow"}
+"""What FFmpeg calls the cameras of a system, by `sys.platform`."""
+
+
+@dataclass(frozen=True)
+class StreamSource:
+    """A source, and how FFmpeg opens it. live: it goes on by itself, and is opened again where it breaks off."""
+
+    name: str
+    path: str
+    live: bool
+    format: str | None = None
+    options: dict[str, str] = field(default_factory=dict)
+
+    def opened(self) -> AbstractContextManager[Any]:
+        """The container; raises VideoError that says what is there where the source is not."""
+        try:
+            container: AbstractContextManager[Any] = av.open(
+                self.path, format=self.format, options={**self.options, "max_pixels": str(MAX_PIXELS)}
+            )
+        except (av.error.FFmpegError, OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            if self.format is not None:
+                raise VideoError(f"{self.name}: no such camera ({reason}); {_cameras_here(self.format)}") from error
+            raise VideoError(f"{self.name}: cannot be opened: {reason}") from error
+        return container
+
+
+def find_source(source: str | os.PathLike[str] | int) -> StreamSource:
+    """A camera's number (0) or device, an address (rtsp://…, http://…), or a file."""
+    text = str(source)
+    if text.isdecimal() and not Path(text).exists():
+        return _camera(int(text))
+    if text.startswith("/dev/video"):
+        return StreamSource(text, text, live=True, format="v4l2")
+    if "://" in text:
+        options = {"rtsp_transport": "tcp"} if text.startswith(("rtsp://", "rtsps://")) else {}
+        return StreamSource(text, text, live=True, options=options)
+    return StreamSource(text, text, live=False)
+
+
+def _camera(number: int) -> StreamSource:
+    format_ = CAMERA_FORMATS.get(sys.platform)
+    if format_ is None:
+        known = ", ".join(CAMERA_FORMATS)
+        raise VideoError(f"camera {number}: cameras are known on {known}, not on {sys.platform}; give an address")
+    if format_ == "dshow":  # the only one that goes by names
+        found = _cameras(format_)
+        if number >= len(found):
+            raise VideoError(f"camera {number}: no such camera; {_cameras_here(format_)}")
+        return StreamSource(f"camera {number}", f"video={found[number][0]}", live=True, format=format_)
+    path = f"/dev/video{number}" if format_ == "v4l2" else str(number)
+    return StreamSource(f"camera {number}", path, live=True, format=format_)
+
+
+def _cameras(format_: str) -> list[tuple[str, str]]:
+    """(name, description) of each camera that is connected."""
+    try:
+        devices = enumerate_input_devices(format_)
+    except (av.error.FFmpegError, OSError, ValueError):
+        return []
+    return [(device.name, device.description) for device in devices if "video" in device.media_types]
+
+
+def _cameras_here(format_: str) -> str:
+    found = _cameras(format_)
+    if not found:
+        return "no camera is connected; a file or an address (rtsp://…, http://…) can be watched instead"
+    return "connected: " + ", ".join(f"{name} ({description})" for name, description in found)
 
 
 @dataclass(frozen=True)
@@ -206,7 +279,7 @@ class FrameStream:
             if first is None:
                 return
             convert = FrameConverter(self._size, round(first.picture.rotation / 90) % 4 * 90)
-            yield from sampled(_chained(first, raw), convert, first.time, None, self._rate)
+            yield from sampled(chain([first], raw), convert, first.time, None, self._rate)
 
     def _offset(self) -> float:
         """The time of a connection's first frame: how long the source has been watched."""
@@ -261,17 +334,9 @@ def _raw_frames(container: Any, stream: Any, *, offset: float) -> Iterator[RawFr
         yield RawFrame(offset + clock.at(seconds), length, picture)
 
 
-def _chained(first: RawFrame, others: Iterator[RawFrame]) -> Iterator[RawFrame]:
-    yield first
-    yield from others
-
-
 def _as_video_error(name: str, error: Exception) -> BaseException:
     if isinstance(error, VideoError):
         return error
     if isinstance(error, (av.error.FFmpegError, OSError)):
         return VideoError(f"{name}: {error.strerror or error}")
     return error
-
-
-__all__ = ["FrameStream", "Gap", "PushedFrames", "StreamSource"]

@@ -33,7 +33,7 @@ def test_labels_of_boris_become_labels_that_training_reads_and_go_out_to_elan(
     done = escounts("data", "import", tmp_path / "events.csv", "--root", mine, "--only", "jump")
     assert done.code == 0, done.err
     assert "a.mp4: 1 repetitions (there is no a.mp4" in done.out
-    found = {video.name: (video.spans, video.action) for video in folder.load(mine).videos}
+    found = {video.name: (video.spans, video.action) for video in folder.load_folder(mine).videos}
     assert found == {"old.mp4": (((2.0, 3.0),), "squat"), "a.mp4": (((0.5, 1.5),), "jump")}
     exported = escounts("data", "export", "--root", mine, "--format", "elan", "-o", tmp_path / "eaf")
     assert exported.code == 0, exported.err

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from escounts.datasets.annotation_formats import (
     FORMATS,
     Format,
-    LabelError,
     LabelledFile,
     guess_format,
     read_labels,
     write_labels,
 )
 from escounts.datasets.annotation_formats.tables import spans_of_points
+from escounts.errors import DataError
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z"), exclude_characters="/\\"), min_size=1)
 ACTIONS = st.sampled_from(["squat", "push up", "=sum(1)", "a,b", "käse & <brot>", ""])
@@ -88,17 +88,17 @@ BORIS_POINTS = (
 def test_what_boris_writes(tmp_path: Path) -> None:
     path = tmp_path / "events.csv"
     path.write_text(BORIS_AGGREGATED)
-    with pytest.raises(LabelError, match="several of a behaviour: 'jump', 'rest'; say which one"):
+    with pytest.raises(DataError, match="several of a behaviour: 'jump', 'rest'; say which one"):
         read_labels(path)
     assert read_labels(path, only="jump") == [LabelledFile("6008.mp4", ((689.0, 690.5),), "jump", 29.97, 1381.01)]
-    with pytest.raises(LabelError, match="no behaviour 'hop'; there are 'jump', 'rest'"):
+    with pytest.raises(DataError, match="no behaviour 'hop'; there are 'jump', 'rest'"):
         read_labels(path, only="hop")
     path.write_text(BORIS_TABULAR_OLD)
     assert read_labels(path)[0].spans == ((1.5, 2.5), (2.5, 3.25))
     path.write_text(BORIS_POINTS)
     assert read_labels(path) == [LabelledFile("clip.mp4", ((0.75, 2.0), (2.0, 3.0), (3.0, 4.5)), "jump", 25.0, 20.0)]
     path.write_text(BORIS_TABULAR_OLD.replace("3.25,C:\\videos\\clip.avi,20.0,25.0,,jump,,,STOP\n", ""))
-    with pytest.raises(LabelError, match=r"START at 2\.5 s has no STOP"):
+    with pytest.raises(DataError, match=r"START at 2\.5 s has no STOP"):
         read_labels(path)
 
 
@@ -123,7 +123,7 @@ def test_what_elan_writes(tmp_path: Path) -> None:
     path.write_text(EAF)
     assert read_labels(path) == [LabelledFile("jump.mp4", ((0.5, 1.75),), "1")]
     path.write_text(EAF.replace('TIME_SLOT_REF2="ts2"', 'TIME_SLOT_REF2="ts3"'))
-    with pytest.raises(LabelError, match="without a time; align it in ELAN"):
+    with pytest.raises(DataError, match="without a time; align it in ELAN"):
         read_labels(path)
 
 
@@ -143,7 +143,7 @@ BOMB = '<!DOCTYPE a [<!ENTITY x "ha"><!ENTITY y "&x;&x;">]>'
 def test_no_entity_is_expanded_and_no_torn_file_is_read(text: str, tmp_path: Path) -> None:
     path = tmp_path / "bad.eaf"
     path.write_text(text)
-    with pytest.raises(LabelError, match=r"bad\.eaf: (it has a document type|not a)"):
+    with pytest.raises(DataError, match=r"bad\.eaf: (it has a document type|not a)"):
         read_labels(path)
 
 
@@ -155,7 +155,7 @@ def test_points_become_repetitions_that_end_there() -> None:
 def test_a_broken_line_of_a_csv_is_named(tmp_path: Path) -> None:
     path = tmp_path / "labels.csv"
     path.write_text("file,start_s,end_s\na.mp4,0,1\na.mp4,2,1\n")
-    with pytest.raises(LabelError, match="line 3: start '2', end '1'"):
+    with pytest.raises(DataError, match="line 3: start '2', end '1'"):
         read_labels(path)
 
 

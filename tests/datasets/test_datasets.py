@@ -107,7 +107,7 @@ def write_labels(root: Path, text: str) -> Path:
 
 def test_own_folder_with_times(tmp_path: Path) -> None:
     text = "file,start_s,end_s,class\na.mp4,0.5,1.5,squat\na.mp4,1.5,2.4,squat\nb.mp4,,,squat\nc.mp4,3,4,squat\n"
-    dataset = folder.load(write_labels(tmp_path, text))
+    dataset = folder.load_folder(write_labels(tmp_path, text))
     first = dataset.find("a.mp4")
     assert first.spans == ((0.5, 1.5), (1.5, 2.4))
     assert first.count == 2
@@ -117,7 +117,7 @@ def test_own_folder_with_times(tmp_path: Path) -> None:
 
 def test_own_folder_with_counts_only(tmp_path: Path) -> None:
     (tmp_path / "a.mp4").touch()
-    dataset = folder.load(write_labels(tmp_path, "file,count\na.mp4,4\n"), duration=lambda _: 8.0)
+    dataset = folder.load_folder(write_labels(tmp_path, "file,count\na.mp4,4\n"), duration=lambda _: 8.0)
     assert dataset.find("a.mp4").spans == ((0, 2), (2, 4), (4, 6), (6, 8))
     assert dataset.find("a.mp4").pseudo
 
@@ -134,7 +134,7 @@ def test_own_folder_with_counts_only(tmp_path: Path) -> None:
 )
 def test_bad_rows_of_an_own_folder_are_named(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "a.mp4").touch()
-    dataset = folder.load(write_labels(tmp_path, text), duration=lambda _: 5.0)
+    dataset = folder.load_folder(write_labels(tmp_path, text), duration=lambda _: 5.0)
     assert any(said in problem.what for problem in dataset.problems), dataset.problems
     assert all(problem.name in ("a.mp4", "gone.mp4") for problem in dataset.problems)
 
@@ -149,7 +149,7 @@ def test_bad_rows_of_an_own_folder_are_named(tmp_path: Path, text: str, said: st
 )
 def test_unusable_label_tables_are_refused(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(DataError, match=said):
-        folder.load(write_labels(tmp_path, text))
+        folder.load_folder(write_labels(tmp_path, text))
 
 
 def test_ovr_stretches_become_pseudo_labels(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_a_table_of_counts_may_state_lengths_sets_and_one_marked_repetition(tmp_
     (tmp_path / "dev.csv").write_text(
         "file,set,count,duration_s,exemplar_start_s,exemplar_end_s\ndev/a.mp4,rope,4,8.0,2.5,4.25\nb.mp4,rope,2,3.0,,\n"
     )
-    dataset = folder.load(tmp_path / "dev.csv")  # no video is opened: there is none
+    dataset = folder.load_folder(tmp_path / "dev.csv")  # no video is opened: there is none
     first, second = dataset.split("all")
     assert (first.action, first.count, first.duration, first.exemplars) == ("rope", 4, 8.0, ((2.5, 4.25),))
     assert second.exemplars == ((0.0, 1.5), (1.5, 3.0))

@@ -14,7 +14,7 @@ import pytest
 from stores import LAYOUT, store, video
 
 from escounts.config_codec import from_plain, to_plain
-from escounts.datasets.generated import SyntheticSet
+from escounts.datasets.folder import SyntheticSet
 from escounts.datasets.stores import find_store, store_path
 from escounts.datasets.tokens import TokenLayout, TokenStore
 from escounts.errors import DataError

@@ -25,7 +25,7 @@ def test_a_count_that_nobody_can_mean_leaves_the_rest_alone(tmp_path: Path, coun
     write_movie(tmp_path / "a.mp4", bouncing(2, 1.0))
     write_movie(tmp_path / "b.mp4", bouncing(2, 1.0))
     (tmp_path / "labels.csv").write_text(f"file,count\na.mp4,{count}\nb.mp4,2\n")
-    dataset = own_folder.load(tmp_path)
+    dataset = own_folder.load_folder(tmp_path)
     assert [video.name for video in dataset.videos] == ["b.mp4"]
     assert [problem.name for problem in dataset.problems if problem.unusable] == ["a.mp4"]
 
@@ -33,7 +33,7 @@ def test_a_count_that_nobody_can_mean_leaves_the_rest_alone(tmp_path: Path, coun
 def test_names_that_no_file_can_have(tmp_path: Path) -> None:
     write_movie(tmp_path / "b.mp4", bouncing(2, 1.0))
     (tmp_path / "labels.csv").write_text(f"file,start_s,end_s\n{'x' * 5000}.mp4,0,1\nb.mp4,0,0.5\n")
-    dataset = own_folder.load(tmp_path)
+    dataset = own_folder.load_folder(tmp_path)
     found = {video.name[:5]: dataset.locate(tmp_path, video) for video in dataset.videos}
     assert found["b.mp4"] == tmp_path / "b.mp4" and found["xxxxx"] is None
 

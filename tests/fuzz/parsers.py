@@ -27,7 +27,7 @@ def exemplar(data: bytes) -> None:
 
 def label_table(data: bytes) -> None:
     (PLACE / "labels.csv").write_bytes(data)
-    own_folder.load(PLACE, duration=lambda path: 10.0)
+    own_folder.load_folder(PLACE, duration=lambda path: 10.0)
 
 
 def label_record(data: bytes) -> None:

@@ -34,7 +34,7 @@ from escounts.results import CountResult
 from escounts.video import Frame, Video
 from escounts.zoo import catalogue
 from escounts.zoo.building import OnnxDecoder, OnnxEncoder, build_model
-from escounts.zoo.onnx_graphs import DecoderGraph, EncoderGraph
+from escounts.zoo.onnx_export import DecoderGraph, EncoderGraph
 
 T = TypeVar("T")
 

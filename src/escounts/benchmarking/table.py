@@ -21,6 +21,7 @@ from escounts.counter import load
 from escounts.errors import EscountsError
 from escounts.inference.multi_rate import MultiRateModel
 from escounts.zoo import catalogue
+from escounts.zoo.onnx_export import export_onnx
 
 MINUTE = 6
 """Segments of the footage."""
@@ -104,8 +105,6 @@ def exported(folder: Path) -> str | None:
     """The default model for ONNX Runtime, exported into the folder; None where the extra [onnx] is missing."""
     if not all(map(importlib.util.find_spec, ("onnx", "onnxruntime", "onnxscript"))):
         return None
-    from escounts.zoo.onnx_export import export_onnx  # noqa: PLC0415 - the extra [onnx]
-
     model = load(device="cpu").model
     if not isinstance(model, MultiRateModel):
         return None

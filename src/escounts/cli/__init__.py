@@ -14,11 +14,11 @@ from escounts.errors import EscountsError
 
 COMMANDS = {
     "count": ("count", "Count the repetitions in videos."),
-    "batch": ("batch", "Count thousands of videos, here or on a Ray cluster, into Parquet."),
-    "watch": ("watch", "Count a camera, a stream or a file while it runs."),
+    "batch": ("long_runs", "Count thousands of videos, here or on a Ray cluster, into Parquet."),
+    "watch": ("long_runs", "Count a camera, a stream or a file while it runs."),
     "export": ("models", "Write a model for other runtimes (ONNX)."),
     "models": ("models", "What can be loaded, from where, how big, on what it was trained."),
-    "bench": ("batch", "How fast this machine counts: every engine, in one table."),
+    "bench": ("long_runs", "How fast this machine counts: every engine, in one table."),
     "doctor": ("models", "Versions, device, decoders, weights: what works here."),
     "sample": ("data", "Draw the sample video with the project's own generator."),
     "weights": ("models", "Add and list public weights."),
@@ -26,8 +26,8 @@ COMMANDS = {
     "encode": ("data", "Encode a dataset into a token store."),
     "train": ("train", "Train on a dataset, your own folder, or generated repetitions."),
     "evaluate": ("evaluate", "Evaluate a run: all metrics with confidence intervals."),
-    "table": ("tables", "A table of the paper, ours beside the published numbers."),
-    "figure": ("tables", "A figure of the paper from a run's predictions."),
+    "table": ("evaluate", "A table of the paper, ours beside the published numbers."),
+    "figure": ("evaluate", "A figure of the paper from a run's predictions."),
     "serve": ("serve", "A local web page and REST service."),
 }
 """Command → the module of this package that has it, as `NAME_command`, and what it is for."""

@@ -77,23 +77,17 @@ class Job:
         return {"escounts": __version__, "model": self.model, "weights": self.weights, **counting}
 
 
-class Seconds(click.ParamType):  # type: ignore[type-arg]  # generic only from click 8.5 on
+def _seconds(value: Any) -> float:
     """A time as people write it and as the output prints it: 5, 0:05.0, 1:02:03."""
-
-    name = "time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        if isinstance(value, float):
-            return value
-        try:
-            seconds = parse_time(str(value))
-        except ValueError:
-            seconds = math.nan
-        if not (math.isfinite(seconds) and seconds >= 0):
-            self.fail(
-                f"{value!r} is not a time; write seconds (5 or 5.5), m:s (0:05.5) or h:m:s (1:02:03)", param, ctx
-            )
-        return seconds
+    try:
+        seconds = parse_time(str(value))
+    except ValueError:
+        seconds = math.nan
+    if not (math.isfinite(seconds) and seconds >= 0):
+        raise click.BadParameter(
+            f"{value!r} is not a time; write seconds (5 or 5.5), m:s (0:05.5) or h:m:s (1:02:03)"
+        )
+    return seconds
 
 
 def _formats(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...] | None:
@@ -119,8 +113,10 @@ def _formats(ctx: click.Context, param: click.Parameter, value: str | None) -> t
 @click.option("--exemplar", "exemplars", multiple=True, metavar="[VIDEO@]START-END",
               help="One repetition to look for, in seconds; may be given several times. Without VIDEO@ it is "
               "looked up in each video that is counted.")  # fmt: skip
-@click.option("--from", "start", type=Seconds(), default=0.0, help="Count from this time on: 5, 0:05 or 1:02:03.")
-@click.option("--to", "end", type=Seconds(), help="Count up to this time.")
+@click.option(
+    "--from", "start", type=_seconds, metavar="TIME", default=0.0, help="Count from this time on: 5, 0:05 or 1:02:03."
+)
+@click.option("--to", "end", type=_seconds, metavar="TIME", help="Count up to this time.")
 @click.option("--unit", type=click.Choice(["auto", "cycle", "side"]), default="auto", show_default=True,
               help="Of a motion that alternates (left, right): count full cycles or single sides.")  # fmt: skip
 @click.option("--model", default="default", show_default=True, help="A name of `escounts models`.")

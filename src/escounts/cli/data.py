@@ -12,12 +12,11 @@ import click
 
 from escounts.atomic_files import write_text
 from escounts.cli.display import counting_display, duration_text
-from escounts.datasets.annotation_formats import FORMATS, Format, LabelError, read_labels, write_labels
+from escounts.datasets.annotation_formats import FORMATS, Format, read_labels, write_labels
 from escounts.datasets.annotation_formats.tables import write_file
 from escounts.datasets.annotations import overlap_problem
 from escounts.datasets.encoding_plan import plan_encoding
-from escounts.datasets.folder import LABELS
-from escounts.datasets.generated import SyntheticSet, create
+from escounts.datasets.folder import LABELS, SyntheticSet, create
 from escounts.datasets.registry import DATASETS, check_files, load_dataset
 from escounts.datasets.tokens import TokenStore
 from escounts.errors import DataError
@@ -98,7 +97,7 @@ def import_(source: Path, root: Path, name: Format | None, only: str | None, fps
     for video in found:
         kept[video.file] = video
         if (problem := overlap_problem(video.spans)) is not None:
-            raise LabelError(f"{source}: {video.file}: {problem}")
+            raise DataError(f"{source}: {video.file}: {problem}")
         missing = "" if (root / video.file).exists() else f" (there is no {video.file} in {root} yet)"
         click.echo(f"{video.file}: {len(video.spans)} repetitions{missing}")
     root.mkdir(parents=True, exist_ok=True)

@@ -133,11 +133,13 @@ def list_(as_json: bool) -> None:
 def export_command(model: str, format_: str, out: Path) -> None:
     """Write MODEL as encoder.onnx and decoder.onnx; `escounts count --model FOLDER` counts with them."""
     try:
-        from escounts.zoo.onnx_export import export_onnx  # noqa: PLC0415 - the extra [onnx]
+        for package in ("onnx", "onnxruntime"):
+            importlib.import_module(package)
     except ImportError as error:
         raise click.UsageError(f"ONNX is not installed ({error}); pip install 'escounts[onnx]'") from error
     from escounts.counter import load  # noqa: PLC0415 - torch takes a second to load
     from escounts.inference.multi_rate import MultiRateModel  # noqa: PLC0415 - torch, likewise
+    from escounts.zoo.onnx_export import export_onnx  # noqa: PLC0415 - torch, likewise
 
     counting = load(model, device="cpu").model
     if not isinstance(counting, MultiRateModel):

@@ -23,24 +23,15 @@ if TYPE_CHECKING:
 
 PATH = click.Path(path_type=Path)
 RIVALS = ("repnet", "transrac")
-PIXELS = ("synthetic", "mean")
 
 
-class TrainGroup(click.Group):
-    """`synthetic` and `mean` train from pixels and have a file of their own, imported only when they are called."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*super().list_commands(ctx), *PIXELS]
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name in PIXELS:
-            return getattr(train_synthetic, cmd_name)  # type: ignore[no-any-return]
-        return super().get_command(ctx, cmd_name)
-
-
-@click.group(cls=TrainGroup)
+@click.group()
 def train_command() -> None:
     """Train a counter. A stopped run goes on where it was when the same command is given again."""
+
+
+train_command.add_command(train_synthetic.synthetic)
+train_command.add_command(train_synthetic.mean)
 
 
 def _run_options(function: Callable[..., None]) -> Callable[..., None]:

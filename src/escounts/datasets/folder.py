@@ -1,18 +1,28 @@
-"""Your own videos: a folder with a labels.csv.
+"""Folders that are made here: your own videos with a labels.csv, and generated ones.
 
 Two forms, told apart by their columns. One row per repetition: `file, start_s, end_s` (and `class`, `split`). One
 row per video: `file, count` (and `class`, `split`), when nobody marked the times; repetitions are then an even
 division. Such a row may state `duration_s`, so that the video need not be opened for it, and one marked repetition,
 `exemplar_start_s` and `exemplar_end_s`. A video with no repetition is a row with empty start and end, or count 0.
 `set` is taken for `class` where there is none.
+
+`synthetic` are generated videos on disk in the form of RepCount, so that the whole chain runs anywhere. They come
+from the project's one generator (`escounts.synthetic`), drawn by code alone; each split has a seed of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
+from escounts.atomic_files import write_bytes
+from escounts.csv_text import csv_text
+from escounts.datasets import timed
 from escounts.datasets.annotations import (
     MOST_REPETITIONS,
     Dataset,
@@ -27,7 +37,14 @@ from escounts.datasets.annotations import (
 )
 from escounts.density import pseudo_spans
 from escounts.errors import DataError
+from escounts.synthetic import Generator, synthetic_videos
+from escounts.synthetic.generator import DATASET
 
+if TYPE_CHECKING:
+    from escounts.synthetic import SyntheticVideo
+
+SEEDS = {"train": 11, "valid": 22, "test": 33}
+MADE = "made.json"
 LABELS = "labels.csv"
 HELD_OUT = 5
 """Without a split column, one video in this many is held out for validation (by its name, so it stays put)."""
@@ -35,7 +52,7 @@ HELD_OUT = 5
 Duration = Callable[[Path], float]
 
 
-def load(root: Path, *, duration: Duration | None = None) -> Dataset:
+def load_folder(root: Path, *, duration: Duration | None = None) -> Dataset:
     """Own videos under `root` with their labels.csv, or a table of that form itself, the videos beside it.
 
     duration: seconds of a video file, for counts only.
@@ -153,3 +170,107 @@ def _splits(grouped: dict[str, list[Row]], *, stated: bool) -> dict[str, str]:
     ranked = sorted(grouped, key=lambda file: crc32(file.encode()))
     held = len(ranked) // HELD_OUT or (1 if len(ranked) > 1 else 0)
     return {file: "valid" if file in ranked[:held] else "train" for file in grouped}
+
+
+@dataclass(frozen=True)
+class SyntheticSet:
+    """What to draw: videos of each split, frames a second, height and width, shortest and longest in seconds.
+
+    period: shortest and longest repetition in frames. calm: a still or gentle camera and one action per video.
+    """
+
+    train: int = 160
+    valid: int = 16
+    test: int = 48
+    fps: float = 15.0
+    size: tuple[int, int] = (128, 160)
+    seconds: tuple[float, float] = (5.0, 12.0)
+    period: tuple[float, float] = (6.0, 60.0)
+    calm: bool = False
+    seed: int = 0
+
+
+QUICK = SyntheticSet(
+    train=144, valid=8, test=40, fps=10.0, size=(96, 96), seconds=(8.0, 8.0), period=(4.0, 30.0), calm=True
+)
+"""Small, calm, and of one length, so that a quick table is quick."""
+
+CALM: Mapping[str, Any] = {
+    "camera_still": 0.6,
+    "camera_gentle": 0.4,
+    "camera_strong": 0.0,
+    "camera_fast": 0.0,
+    "shake": 0.1,
+    "pan": 0.0,
+    "zoom": 0.0,
+    "second_action": 0.0,
+}
+
+
+def load_generated(root: Path) -> Dataset:
+    """The generated dataset under root; make it first with create()."""
+    if not (root / MADE).exists():
+        raise DataError(
+            f"{root} holds no generated dataset; make one with: escounts data make synthetic --root {root}"
+        )
+    return replace(timed.load_repcount(root), name="synthetic", published={})
+
+
+def create(root: Path, what: SyntheticSet | None = None) -> Dataset:
+    """Draw the videos and write them with their label tables; a finished set of the same kind is kept."""
+    what = what or SyntheticSet()
+    made = (json.dumps(asdict(what), sort_keys=True) + "\n").encode()
+    if (root / MADE).exists() and (root / MADE).read_bytes() == made:
+        return load_generated(root)
+    (root / "annotation").mkdir(parents=True, exist_ok=True)
+    for split in timed.REPCOUNT_SPLITS:
+        folder = root / "video" / split
+        folder.mkdir(parents=True, exist_ok=True)
+        rows = []
+        for video in _drawn(what, split):
+            name = f"{split}_{video.name}.mp4"
+            write_video(folder / name, video)
+            rows.append(_row(name, video))
+        write_bytes(root / "annotation" / f"{split}.csv", _table(rows))
+    write_bytes(root / MADE, made)
+    return load_generated(root)
+
+
+def _drawn(what: SyntheticSet, split: str) -> Iterator[SyntheticVideo]:
+    number: int = getattr(what, split)
+    seed = SEEDS[split] + 1000 * what.seed
+    config = replace(DATASET, period=what.period, **(CALM if what.calm else {}))
+    generator = Generator(config, seed=seed)
+    return synthetic_videos(number, seed, generator=generator, fps=what.fps, size=what.size, seconds=what.seconds)
+
+
+def write_video(path: Path, video: SyntheticVideo) -> None:
+    """An H.264 file of the frames, whole or absent: the same bytes every time.
+
+    x264's fastest instructions are not the same twice on noisy frames; "cpu-independent" does without them.
+    """
+    from escounts.output.mp4 import write_movie  # noqa: PLC0415 - PyAV: a machine that only trains need not have it
+
+    height, width = video.frames.shape[1:3]
+    write_movie(
+        path,
+        video.frames,
+        size=(width, height),
+        rate=Fraction(video.fps).limit_denominator(1001),
+        options={"crf": "20", "preset": "veryfast", "threads": "1", "x264-params": "cpu-independent=1"},
+    )
+
+
+def _row(name: str, video: SyntheticVideo) -> dict[str, object]:
+    frames = len(video.frames)
+    row: dict[str, object] = {"type": video.action, "name": name, "count": len(video.spans)}
+    edges = [edge for span in video.spans for edge in span]
+    row |= {f"L{place}": round(edge * video.fps, 3) for place, edge in enumerate(edges, start=1)}
+    return row | {"fps": video.fps, "duration": frames / video.fps, "num_frames": frames}
+
+
+def _table(rows: list[dict[str, object]]) -> bytes:
+    most = max((len([key for key in row if key.startswith("L")]) for row in rows), default=0)
+    labels = [f"L{place}" for place in range(1, most + 1)]
+    columns = ["type", "name", "count", *labels, "fps", "duration", "num_frames"]
+    return csv_text(columns, ([row.get(column) for column in columns] for row in rows)).encode()

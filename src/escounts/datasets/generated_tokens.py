@@ -1,6 +1,6 @@
 """Tokens of generated videos without a file in between: drawn in batches on a device, encoded there, stored.
 
-The same plans as `datasets/generated.py` writes to disk; a machine without a video decoder can make them.
+The same plans as `datasets/folder.py` writes to disk; a machine without a video decoder can make them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torch import Tensor
 from escounts.atomic_files import write_bytes, write_text
 from escounts.datasets.annotations import Dataset, VideoAnnotation, assemble
 from escounts.datasets.encoding import encoded_tokens, exemplars_in_place, spread
-from escounts.datasets.generated import CALM, SEEDS, SyntheticSet
+from escounts.datasets.folder import CALM, SEEDS, SyntheticSet
 from escounts.datasets.stores import load_labels, save_labels
 from escounts.datasets.tokens import TokenLayout, TokenWriter, VideoTokens
 from escounts.errors import DataError

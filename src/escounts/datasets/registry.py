@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from escounts.datasets import counted, folder, timed
-from escounts.datasets import generated as synthetic_set
 from escounts.datasets.annotations import Dataset, Problem, VideoAnnotation
 from escounts.errors import DataError, VideoError
 
@@ -71,13 +70,13 @@ DATASETS: Mapping[str, DatasetEntry] = {
     "folder": DatasetEntry(
         "your own videos with a labels.csv",
         "labels.csv with file,count or file,start_s,end_s, and the videos; or such a table itself",
-        folder.load,
+        folder.load_folder,
         test="valid",
     ),
     "synthetic": DatasetEntry(
         "generated repetitions, in the form of RepCount",
         "what `escounts data make synthetic` wrote",
-        synthetic_set.load,
+        folder.load_generated,
     ),
 }
 

@@ -13,7 +13,7 @@ import torch
 from escounts.baselines.spectral import SpectralEncoding
 from escounts.datasets.annotations import Dataset, VideoAnnotation
 from escounts.datasets.encoding import layout_for
-from escounts.datasets.generated import QUICK, SyntheticSet
+from escounts.datasets.folder import QUICK, SyntheticSet
 from escounts.datasets.generated_tokens import generated_stores, thumbnails_of
 from escounts.datasets.stores import OWN_EVERY, open_encoder, quick_encoder, store_path
 from escounts.datasets.tokens import TokenLayout, TokenStore

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from escounts.atomic_files import remove_partials
 from escounts.errors import OutputError
-from escounts.output import html, json, mp4, png, text
+from escounts.output import json, mp4, png, text
 from escounts.results import CountResult
 
 
@@ -30,7 +30,7 @@ WRITERS: dict[str, Writer] = {
     "srt": text.write_srt,
     "png": png.write,
     "mp4": mp4.write,
-    "html": html.write,
+    "html": png.write_html,
 }
 
 SUFFIXES: dict[str, str] = {

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Literal
 
 from escounts.datasets.annotation_formats import tables, timelines
-from escounts.datasets.annotation_formats.tables import LabelError, LabelledFile, base_name
+from escounts.datasets.annotation_formats.tables import LabelledFile, base_name
+from escounts.errors import DataError
 
 __all__ = [
     "FORMATS",
     "Format",
-    "LabelError",
     "LabelledFile",
     "guess_format",
     "label_file_format",
@@ -71,8 +71,8 @@ def read_labels(
     text = _text(path)
     try:
         return FORMATS[format or guess_format(path.name, text)].read(text, only, fps)
-    except LabelError as error:
-        raise LabelError(f"{path}: {error}") from error
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from error
 
 
 def label_file_format(path: Path) -> Format:
@@ -83,10 +83,10 @@ def label_file_format(path: Path) -> Format:
 def _text(path: Path) -> str:
     try:
         if path.stat().st_size > LARGEST:
-            raise LabelError(f"{path} is larger than the {LARGEST // 2**20} MiB that are read")
+            raise DataError(f"{path} is larger than the {LARGEST // 2**20} MiB that are read")
         return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise LabelError(f"{path} cannot be read as text: {error}") from error
+        raise DataError(f"{path} cannot be read as text: {error}") from error
 
 
 def write_labels(videos: Sequence[LabelledFile], format: Format) -> dict[str, str]:

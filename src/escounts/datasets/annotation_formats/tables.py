@@ -21,11 +21,7 @@ from statistics import median
 from escounts.atomic_files import write_text
 from escounts.csv_text import csv_text, guarded, unguarded
 from escounts.datasets.annotations import Span, number
-from escounts.errors import EscountsError
-
-
-class LabelError(EscountsError):
-    """Labels that cannot be read; the text says what was expected."""
+from escounts.errors import DataError
 
 
 @dataclass(frozen=True)
@@ -52,10 +48,10 @@ def chosen(names: Iterable[str], only: str | None, what: str) -> str | None:
     found = list(dict.fromkeys(names))
     if only is not None:
         if only not in found:
-            raise LabelError(f"there is no {what} {only!r}; there are {', '.join(map(repr, found)) or 'none'}")
+            raise DataError(f"there is no {what} {only!r}; there are {', '.join(map(repr, found)) or 'none'}")
         return only
     if len(found) > 1:
-        raise LabelError(f"it holds several of a {what}: {', '.join(map(repr, found))}; say which one is meant")
+        raise DataError(f"it holds several of a {what}: {', '.join(map(repr, found))}; say which one is meant")
     return found[0] if found else None
 
 
@@ -94,7 +90,7 @@ def read_csv(text: str, only: str | None = None, fps: float | None = None) -> li
     reader = csv.DictReader(io.StringIO(text))
     missing = [name for name in COLUMNS[:3] if name not in (reader.fieldnames or ())]
     if missing:
-        raise LabelError(f"no column {', '.join(missing)}; expected {', '.join(COLUMNS)}")
+        raise DataError(f"no column {', '.join(missing)}; expected {', '.join(COLUMNS)}")
     found: dict[str, tuple[str, list[tuple[float, float]]]] = {}
     rows = [row for row in reader if only is None or unguarded(row.get("class") or "") == only]
     if only is not None and not rows:
@@ -106,7 +102,7 @@ def read_csv(text: str, only: str | None = None, fps: float | None = None) -> li
         start, end = number(row, "start_s"), number(row, "end_s")
         if start is None or end is None or not 0 <= start < end:
             times = f"start {row['start_s']!r}, end {row['end_s']!r}"
-            raise LabelError(f"line {place}: {times}; two rising numbers of seconds from 0 on are needed")
+            raise DataError(f"line {place}: {times}; two rising numbers of seconds from 0 on are needed")
         known[1].append((start, end))
     return [LabelledFile(file, tuple(sorted(spans)), action) for file, (action, spans) in found.items()]
 
@@ -140,7 +136,7 @@ def read_boris(text: str, only: str | None = None, fps: float | None = None) -> 
     lines = text.splitlines()
     place = _header(lines)
     if place is None:
-        raise LabelError("no line with the columns Behavior and Time, or Behavior and Start (s), of a BORIS export")
+        raise DataError("no line with the columns Behavior and Time, or Behavior and Start (s), of a BORIS export")
     delimiter = "\t" if "\t" in lines[place] else ","
     reader = csv.DictReader(io.StringIO("\n".join(lines[place:])), delimiter=delimiter)
     rows = [{key: unguarded(value or "") for key, value in row.items() if key is not None} for row in reader]
@@ -167,7 +163,7 @@ def _boris_video(media: str, group: Sequence[Row], behaviour: str, rows: Sequenc
 def _aggregated(row: Row) -> tuple[float, float]:
     start, end = _number(row, STARTS), _number(row, STOPS)
     if start is None or end is None or end < start or start < 0:
-        raise LabelError(
+        raise DataError(
             f"an event of {row['Behavior']!r} from {_first_cell(row, STARTS)!r} to {_first_cell(row, STOPS)!r}"
         )
     return start, end
@@ -186,16 +182,16 @@ def _tabular(group: Sequence[Row], media: str) -> list[tuple[float, float]]:
             pairs.append((begun, time))
             begun = None
         else:
-            raise LabelError(f"{media}: {status or 'an event without status'} at {time:g} s does not follow its pair")
+            raise DataError(f"{media}: {status or 'an event without status'} at {time:g} s does not follow its pair")
     if begun is not None:
-        raise LabelError(f"{media}: START at {begun:g} s has no STOP; add it in BORIS and export again")
+        raise DataError(f"{media}: START at {begun:g} s has no STOP; add it in BORIS and export again")
     return pairs
 
 
 def _time(row: Row, media: str) -> float:
     time = number(row, "Time")
     if time is None or time < 0:
-        raise LabelError(f"{media}: time {row.get('Time')!r}; seconds are needed (export with times in seconds)")
+        raise DataError(f"{media}: time {row.get('Time')!r}; seconds are needed (export with times in seconds)")
     return time
 
 

@@ -17,7 +17,8 @@ from urllib.parse import unquote
 from xml.parsers import expat
 from xml.sax.saxutils import escape, quoteattr
 
-from escounts.datasets.annotation_formats.tables import LabelError, LabelledFile, base_name, chosen
+from escounts.datasets.annotation_formats.tables import LabelledFile, base_name, chosen
+from escounts.errors import DataError
 
 TIER = "repetitions"
 NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
@@ -65,9 +66,9 @@ def read_elan(text: str, only: str | None = None, fps: float | None = None) -> l
     for first, last, value in reader.tiers.get(tier or "", ()):
         start, end = reader.slots.get(first), reader.slots.get(last)
         if start is None or end is None:
-            raise LabelError(f"tier {tier!r} has an annotation without a time; align it in ELAN first")
+            raise DataError(f"tier {tier!r} has an annotation without a time; align it in ELAN first")
         if not 0 <= start < end:
-            raise LabelError(f"tier {tier!r} has an annotation from {start} to {end} ms")
+            raise DataError(f"tier {tier!r} has an annotation from {start} to {end} ms")
         spans.append((start / 1000, end / 1000))
         values.add("".join(value).strip())
     shared = next(iter(values)) if len(values) == 1 else ""
@@ -80,7 +81,7 @@ def _parsed(text: str) -> _Reader:
     parser = expat.ParserCreate()
 
     def refuse(*_: object) -> None:
-        raise LabelError("it has a document type or an entity, which an .eaf never has; it is not read")
+        raise DataError("it has a document type or an entity, which an .eaf never has; it is not read")
 
     parser.StartDoctypeDeclHandler = refuse
     parser.EntityDeclHandler = refuse
@@ -89,16 +90,16 @@ def _parsed(text: str) -> _Reader:
     try:
         parser.Parse(text.encode(), True)
     except expat.ExpatError as error:
-        raise LabelError(f"not a whole XML file: {error}") from error
+        raise DataError(f"not a whole XML file: {error}") from error
     except (KeyError, ValueError) as error:
-        raise LabelError(f"not an .eaf file of ELAN: {error}") from error
+        raise DataError(f"not an .eaf file of ELAN: {error}") from error
     return reader
 
 
 def write_elan(videos: Sequence[LabelledFile]) -> str:
     """One video as an .eaf of format 3.0 with one tier; the action is the value of every annotation."""
     if len(videos) != 1:
-        raise LabelError(f"an .eaf holds one video, not {len(videos)}")
+        raise DataError(f"an .eaf holds one video, not {len(videos)}")
     (video,) = videos
     slots, marks = [], []
     value = escape(_xml(video.action or "repetition"))
@@ -175,7 +176,7 @@ def read_label_studio(text: str, only: str | None = None, fps: float | None = No
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise LabelError(f"not JSON: {error}") from error
+        raise DataError(f"not JSON: {error}") from error
     return read_tasks(document, only, fps)
 
 
@@ -183,7 +184,7 @@ def read_tasks(document: object, only: str | None = None, fps: float | None = No
     """The same from JSON values."""
     tasks: list[Any] = document if isinstance(document, list) else [document]
     if not tasks or not all(isinstance(item, dict) for item in tasks):
-        raise LabelError("expected Label Studio tasks: objects with annotations")
+        raise DataError("expected Label Studio tasks: objects with annotations")
     regions = [_regions(item) for item in tasks]
     label = chosen((_label(region) for group in regions for region in group), only, "label")
     return [_video(item, group, label or LABEL, fps) for item, group in zip(tasks, regions, strict=True)]
@@ -210,12 +211,12 @@ def _video(item: dict[str, Any], regions: Sequence[dict[str, Any]], label: str, 
 def _regions(item: dict[str, Any]) -> list[dict[str, Any]]:
     groups = item.get("annotations") or item.get("predictions")
     if not isinstance(groups, list):
-        raise LabelError("expected a Label Studio task with a list called annotations (or predictions)")
+        raise DataError("expected a Label Studio task with a list called annotations (or predictions)")
     regions: list[dict[str, Any]] = []
     for group in groups:
         result = group.get("result") if isinstance(group, dict) else None
         if not isinstance(result, list):
-            raise LabelError("annotations: expected objects with a list called result")
+            raise DataError("annotations: expected objects with a list called result")
         regions += [
             region
             for region in result
@@ -234,7 +235,7 @@ def _label(region: dict[str, Any]) -> str:
 def _span(mark: object, fps: float) -> tuple[float, float]:
     start, end = (_number(mark.get(name)) if isinstance(mark, dict) else None for name in ("start", "end"))
     if start is None or end is None:
-        raise LabelError("ranges: expected objects with start and end, in frames counted from 1")
+        raise DataError("ranges: expected objects with start and end, in frames counted from 1")
     return round(max(start - 1, 0.0) / fps, 3), round(max(end - 1, 0.0) / fps, 3)
 
 
