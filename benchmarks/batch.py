@@ -51,7 +51,7 @@ def main() -> None:
 
 def run(options: argparse.Namespace, folder: Path, cluster: Cluster | None) -> None:
     made = write_videos(folder / "videos", options.videos)
-    out, ray = folder / "out", cluster and cluster.address
+    out, ray = folder / "out", cluster.address if cluster else None
     ordered = command(folder / "videos", out, options.model, ray)
     dice = random.Random(options.kills)
     began = time.monotonic()

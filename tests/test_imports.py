@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from movies import levels, write_movie
 
 SOURCE = Path(__file__).resolve().parents[1] / "src"
 
@@ -26,6 +27,13 @@ def test_every_import_inside_a_function_names_its_reason() -> None:
 @pytest.mark.parametrize("module", ["escounts", "escounts.cli.count", "escounts.cli.models", "escounts.serve.app"])
 def test_what_has_to_start_at_once_loads_no_torch(module: str) -> None:
     code = f"import sys, {module}; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_model_without_weights_counts_without_torch(tmp_path: Path) -> None:
+    """It takes longer to import than to count a minute."""
+    video = write_movie(tmp_path / "v.mp4", levels(40, step=40))
+    code = f"import sys, escounts; escounts.count({str(video)!r}, model='spectral'); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

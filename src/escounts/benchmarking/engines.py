@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from escounts.baselines.spectral import RATE, SIDE
+from escounts.baselines.spectral import RATE, SIDE, Spectral
 from escounts.benchmarking.measuring import decode, peak_megabytes, timed
 from escounts.counter import Counter, EncodedVideo
 from escounts.errors import EscountsError, ModelError
@@ -96,7 +96,7 @@ def _model(engine: Engine) -> Any:
     if engine.precision == "bf16" and (gain := bf16_speedup(torch.device(engine.device))) < 1:
         raise ModelError(f"a product in bf16 takes {1 / gain:.1f} times as long as in float32 here")
     if engine.model == "spectral":
-        return build_model(None, "cpu")
+        return Spectral()
     if engine.runs == ONNX:
         return build_model(Path(str(engine.folder)), "cpu")
     if engine.model in ENCODERS and engine.model != "lite":

@@ -14,7 +14,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from escounts.baselines.spectral import Spectral
 from escounts.confidence import Calibration
 from escounts.counting_model import CountingModel
 from escounts.errors import ModelError
@@ -158,10 +157,8 @@ def _tensors(arrays: Sequence[Any]) -> list[Tensor]:
     return [torch.from_numpy(array) for array in arrays]
 
 
-def build_model(checkpoint: Path | None, device: str) -> CountingModel:
-    """The counting model in a decoder or network checkpoint on a device ("auto", "cpu", "cuda"); None: `spectral`."""
-    if checkpoint is None:
-        return Spectral()
+def build_model(checkpoint: Path, device: str) -> CountingModel:
+    """The counting model in a decoder or network checkpoint on a device ("auto", "cpu", "cuda")."""
     if checkpoint.is_dir():
         return _exported(checkpoint, device)
     weights = store.describe(checkpoint)

@@ -84,7 +84,11 @@ def build(name: str = "default", device: str = "auto") -> CountingModel:
     state = entry.state()
     if state != "ready":
         raise ModelError(f"model {entry.name!r} is {state}")
-    from escounts.zoo.building import build_model  # noqa: PLC0415 - torch: 2 s that listing does not wait for
+    if entry.checkpoint is None:
+        from escounts.baselines.spectral import Spectral  # noqa: PLC0415 - it reads videos; listing does not
+
+        return Spectral()
+    from escounts.zoo.building import build_model  # noqa: PLC0415 - torch: 2 s that spectral and listing do not need
 
     return build_model(entry.checkpoint, device)
 
