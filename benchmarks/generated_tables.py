@@ -128,14 +128,17 @@ def start_mps(work: Path) -> None:
         os.environ[name] = str(work / name.lower())
         Path(os.environ[name]).mkdir(parents=True, exist_ok=True)
     control = ["nvidia-cuda-mps-control"]
+    started = False
     try:
-        subprocess.run([*control, "-d"], capture_output=True, check=True, timeout=20)
+        # One that an earlier call left running is used as it is.
+        started = subprocess.run([*control, "-d"], capture_output=True, check=False, timeout=20).returncode == 0
         one = "import torch; (torch.zeros(1, device='cuda') + 1).item()"
         subprocess.run([sys.executable, "-c", one], capture_output=True, check=True, timeout=60)
-        print("MPS: started", flush=True)
+        print("MPS: started" if started else "MPS: was running", flush=True)
     except (subprocess.SubprocessError, OSError) as error:
         print(f"MPS does not work here ({error}): processes take turns on the GPU", flush=True)
-        subprocess.run(control, input="quit\n", text=True, capture_output=True, check=False, timeout=20)
+        if started:  # not one that others work with
+            subprocess.Popen([*control], stdin=subprocess.PIPE, text=True).communicate("quit\n", timeout=20)
         for name in MPS_FOLDERS:
             os.environ.pop(name, None)
 

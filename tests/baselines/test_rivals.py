@@ -11,7 +11,14 @@ import torch
 from stores import store, video
 from torch import nn
 
-from escounts.baselines.rival_heads import RepNet, RepNetConfig, RepNetOutput, TransRAC, TransRACConfig
+from escounts.baselines.rival_heads import (
+    RepNet,
+    RepNetConfig,
+    RepNetOutput,
+    TransRAC,
+    TransRACConfig,
+    self_similarity,
+)
 from escounts.datasets.tokens import TokenLayout
 from escounts.training.objective import Objective, PeriodObjectiveConfig, Target
 from escounts.training.optimisation import TrainConfig
@@ -50,6 +57,17 @@ def test_transracs_map_keeps_its_sum_however_long_the_video_is() -> None:
     with torch.no_grad():
         counts = [float(head(x).density_BT.sum()) for x in (tokens, slow)]
     assert counts[0] == pytest.approx(counts[1], rel=0.15)
+
+
+def test_frames_a_period_apart_look_alike_whatever_the_size_of_the_tokens() -> None:
+    torch.manual_seed(0)
+    turn = torch.arange(32) * (2 * torch.pi / 8)
+    ways = torch.randn(2, 64)
+    frames = torch.stack([turn.cos(), turn.sin()], 1) @ ways + 0.2 * torch.randn(32, 64)
+    seen = self_similarity(frames[None], RepNetConfig().temperature)
+    torch.testing.assert_close(seen, self_similarity(30 * frames[None], RepNetConfig().temperature))
+    later, half = seen[0, torch.arange(24), torch.arange(24) + 8], seen[0, torch.arange(24), torch.arange(24) + 4]
+    assert later.mean() > 20 * half.mean() and later.mean() > 0.2 * seen[0].diagonal().mean()
 
 
 def test_repnets_objective_knows_the_stride() -> None:

@@ -72,8 +72,8 @@ def clamped(frames_BTC: Tensor, places: Tensor, real_B: Tensor) -> Tensor:
 @dataclass(frozen=True)
 class RepNetConfig:
     """window: cells looked at together (the paper's 64 frames). periods: period lengths 1 … periods are told apart,
-    half a window. temperature: of the softmax over a row of the self-similarity matrix. strides: speeds tried at
-    inference, one of them drawn at each training step."""
+    half a window. temperature: of the softmax over a row of the self-similarity matrix, in mean squared distances.
+    strides: speeds tried at inference, one of them drawn at each training step."""
 
     kind: Literal["repnet"] = "repnet"
     in_channels: int = 192
@@ -82,7 +82,7 @@ class RepNetConfig:
     filters: int = 32
     window: int = 64
     periods: int = 32
-    temperature: float = 13.544
+    temperature: float = 0.25
     strides: tuple[int, ...] = (1, 2, 3, 4)
 
 
@@ -137,14 +137,24 @@ class RepNet(RivalHead):
 
     def _read(self, windows_NWC: Tensor) -> tuple[Tensor, Tensor]:
         """Period logits (N, W, P) and periodicity logits (N, W, 1) of windows of frames."""
-        with torch.autocast(windows_NWC.device.type, enabled=False):
-            x = windows_NWC.float()
-            similarity_NWW = (-torch.cdist(x, x).square() / self.config.temperature).softmax(-1)
-            # A row sums to 1; times its length it is of order 1, or the positions drown it for the first epochs.
-            similarity_NWW = similarity_NWW * self.config.window
+        similarity_NWW = self_similarity(windows_NWC, self.config.temperature)
         features_NFWW = self.matrix(similarity_NWW[:, None]).relu()
         x_NWC = self.embed(features_NFWW.permute(0, 2, 3, 1).flatten(2)) + self.position
         return self.period(x_NWC).float(), self.periodicity(x_NWC).float()
+
+
+def self_similarity(windows_NWC: Tensor, temperature: float) -> Tensor:
+    """(N, W, W): how alike every two frames of a window are, each row a softmax times its length, so of order 1: else
+    the positions drown it for the first epochs.
+
+    Squared distances are measured by their mean over the window. The paper's temperature, 13.544, fits the paper's
+    features; on tokens whose distances are 200 a frame was like itself alone, and nothing was learnt.
+    """
+    with torch.autocast(windows_NWC.device.type, enabled=False):
+        x = windows_NWC.float()
+        distance_NWW = torch.cdist(x, x).square()
+        typical_N11 = distance_NWW.mean((1, 2), keepdim=True).clamp(min=1e-6)
+        return (-distance_NWW / (temperature * typical_N11)).softmax(-1) * x.shape[1]
 
 
 class _Branch(nn.Module):
