@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, cast
@@ -115,13 +116,17 @@ INFO = {"duration": 1.0, "width": 64, "height": 64, "fps": 30.0}
 
 
 class Ended:
-    """A process that does as it is told."""
+    """A process that does as it is told; its end of the pipe goes with it."""
 
     name, exitcode = "escounts-cpu", -9
 
+    def __init__(self, pipe: Connection) -> None:
+        self.pipe = pipe
+
     def join(self, seconds: float) -> None: ...
 
-    def kill(self) -> None: ...
+    def kill(self) -> None:
+        self.pipe.close()
 
     def is_alive(self) -> bool:
         return False
@@ -155,7 +160,7 @@ def test_a_report_that_no_worker_of_ours_sends_ends_it_and_its_job(
     runner: JobRunner, database: Database, report: list[Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     ours, theirs = Pipe()
-    worker = WorkerHandle("cpu", cast(BaseProcess, Ended()), ours, ready=True)
+    worker = WorkerHandle("cpu", cast(BaseProcess, Ended(theirs)), ours, ready=True)
     runner._pool.workers.append(worker)
     runner.submit(queued("job"))
     runner.submit(queued("other job"))
@@ -164,7 +169,7 @@ def test_a_report_that_no_worker_of_ours_sends_ends_it_and_its_job(
     while runner._pool.workers:
         runner._receive(worker)
         time.sleep(0.01)
-    theirs.close()
+    assert theirs.closed, "it was killed"
     job, other, video = database.job("job"), database.job("other job"), database.video("v")
     assert job is not None and other is not None and video is not None
     assert (job.state, job.error) == ("failed", "its worker process sent what is not a report")
