@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 import torch
+from filelock import FileLock
 from hypothesis import HealthCheck, settings
 
 # A busy machine is not a fault of what is tested.
@@ -43,4 +45,20 @@ def shared() -> Path:
     folder = (REPOSITORY / ".." / "shared").resolve()
     if not folder.is_dir():
         pytest.skip("no `shared` folder beside the checkout")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny network of random weights (seed 0) as ONNX files: half a minute, once for both processes."""
+    from escounts.inference.multi_rate import MultiRateModel
+    from escounts.nn.network import LITE_TINY, Network
+    from escounts.zoo.onnx_export import export_onnx
+
+    place = tmp_path_factory.getbasetemp()
+    folder = (place.parent if "PYTEST_XDIST_WORKER" in os.environ else place) / "exported"
+    with FileLock(f"{folder}.lock"):
+        if not folder.is_dir():
+            torch.manual_seed(0)
+            export_onnx(MultiRateModel("tiny", Network(LITE_TINY)), folder)
     return folder

@@ -15,12 +15,7 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 import pytest
-import torch
 from playwright.sync_api import Browser
-
-from escounts.inference.multi_rate import MultiRateModel
-from escounts.nn.network import LITE_TINY, Network
-from escounts.zoo.onnx_export import export_onnx
 
 RUN = """async () => {
   ort.env.wasm.numThreads = 1;
@@ -47,9 +42,8 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
     "ESCOUNTS_ORT_WEB" not in os.environ,
     reason="ESCOUNTS_ORT_WEB is not set: it names the dist folder of npm's onnxruntime-web, which .ci/run installs",
 )
-def test_a_browser_computes_the_same_numbers(browser: Browser, tmp_path: Path) -> None:
-    torch.manual_seed(0)
-    export_onnx(MultiRateModel("tiny", Network(LITE_TINY)), tmp_path)
+def test_a_browser_computes_the_same_numbers(browser: Browser, exported: Path, tmp_path: Path) -> None:
+    shutil.copytree(exported, tmp_path, dirs_exist_ok=True)
     for name in ("ort.wasm.min.js", "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-threaded.wasm"):
         shutil.copy(Path(os.environ["ESCOUNTS_ORT_WEB"]) / name, tmp_path)
     (tmp_path / "index.html").write_text('<script src="ort.wasm.min.js"></script>')

@@ -21,20 +21,18 @@ from escounts.nn.network import LITE_TINY, Network
 from escounts.serve.training_api import _initial
 from escounts.zoo import catalogue
 from escounts.zoo.building import build_onnx_model
-from escounts.zoo.onnx_export import export_onnx
 
 
 @pytest.fixture(scope="module")
 def model() -> MultiRateModel:
+    """What was exported."""
     torch.manual_seed(0)
     return MultiRateModel("tiny", Network(LITE_TINY))
 
 
 @pytest.fixture(scope="module")
-def folder(model: MultiRateModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("exported")
-    export_onnx(model, folder)
-    return folder
+def folder(exported: Path) -> Path:
+    return exported
 
 
 def moving_square(frames: int) -> list[np.ndarray]:
