@@ -103,6 +103,7 @@ def published(output: str) -> list[Row]:
 def attacks(share: float, limit: float) -> list[Row]:
     """The service under attack: a row for each attack."""
     out = ROOT / "build" / "release-check" / "attacks.json"
+    out.unlink(missing_ok=True)  # of a run before
     small = ["--idle", "30", "--kills", "1"] if share < 1 else []
     code, output = bounded([sys.executable, "benchmarks/serve_attacks.py", "--out", str(out), *small], limit)
     if code is None or not out.is_file():
@@ -111,9 +112,9 @@ def attacks(share: float, limit: float) -> list[Row]:
     rows = []
     for one in json.loads(out.read_text()):
         note = f"{one['honest']} counts of other clients beside it, slowest answer {one['slowest']:.1f} s"
-        rows.append(
-            Row(f"service: {one['attack']}", one["cases"], one["cases"], one["lost"], 0, one["tracebacks"], note)
-        )
+        bad = bool({"500", "leaked", "wrong"} & one["answers"].keys())
+        row = Row(f"service: {one['attack']}", one["cases"], one["cases"], one["lost"], 0, one["tracebacks"], note, bad)
+        rows.append(row)
     return rows
 
 

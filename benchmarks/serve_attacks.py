@@ -1,4 +1,4 @@
-"""What a service survives: a crowd, silent and slow clients, dropped streams, bombs, kills. Prints one table.
+"""What a service survives: a crowd, silent and slow clients, dropped streams, forgery, bombs, kills: one table.
 
     python benchmarks/serve_attacks.py [--model spectral] [--idle 300] [--kills 10] [--out FILE]
 
@@ -141,6 +141,48 @@ def large_bodies(server: Server, number: int) -> Iterator[str]:
             yield str(answer.status_code)
         except httpx.HTTPError:
             yield "closed"
+
+
+HOSTILE = (
+    b"GET /../../../../etc/passwd HTTP/1.1",
+    b"GET /%2e%2e/%2e%2e/%2e%2e/etc/passwd HTTP/1.1",
+    b"GET /static/..%2f..%2f..%2fescounts.sqlite HTTP/1.1",
+    b"GET /api/videos/..%2f..%2fescounts.sqlite HTTP/1.1",
+    b"GET /api/videos/'%20OR%201=1-- HTTP/1.1",
+    b"GET /" + b"a" * 60_000 + b" HTTP/1.1",
+    b"GET / HTTP/1.1\r\nX-Long: " + b"x" * 60_000,
+    b"GET / HTTP/9.9",
+    b"BREW /api/videos HTTP/1.1",
+    b"DELETE /api/videos/0 HTTP/1.1",  # without the header that only a page of ours sends
+    b"POST /api/jobs HTTP/1.1\r\nX-Escounts: 1\r\nOrigin: http://elsewhere.example\r\nContent-Length: 2\r\n\r\n{}",
+    b"POST /api/jobs HTTP/1.1\r\nX-Escounts: 1\r\nContent-Length: -1",
+    b"POST /api/jobs HTTP/1.1\r\nX-Escounts: 1\r\nContent-Length: 2\r\nContent-Length: 4\r\n\r\n{}{}",
+    b"POST /api/jobs HTTP/1.1\r\nX-Escounts: 1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0",
+    b'POST /api/jobs HTTP/1.1\r\nX-Escounts: 1\r\nContent-Length: 24\r\n\r\n{"video": {"$ne": null}}',
+    b'POST /api/jobs HTTP/1.1\r\nX-Escounts: 1\r\nContent-Length: 27\r\n\r\n{"video": "../../../passwd"}',
+    b'POST /api/media HTTP/1.1\r\nX-Escounts: 1\r\nContent-Length: 29\r\n\r\n{"path": "../../etc/passwd  "}',
+    b"GET /api/events HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13",
+    b"GET /\x00\xff\xfe HTTP/1.1",
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # what TLS begins with
+)
+
+
+def hostile_requests(server: Server, number: int) -> Iterator[str]:
+    """Paths that leave the folder, forged headers, bodies of the wrong kind, other protocols. A file that is given
+    out is "leaked"."""
+    for index in range(number):
+        line, _, rest = HOSTILE[index % len(HOSTILE)].partition(b"\r\n")
+        host = b"evil.example" if index % 3 == 2 else b"localhost"
+        head = line + b"\r\nHost: " + host + b"\r\nConnection: close\r\n"
+        with connect(server) as connection:
+            try:
+                connection.sendall(head + rest + b"\r\n\r\n")
+                answer = connection.recv(65536)
+            except OSError:
+                answer = b""
+        words = answer.split(maxsplit=2)
+        leaked = b"root:" in answer or b"SQLite format" in answer
+        yield "leaked" if leaked else words[1].decode(errors="replace") if len(words) > 1 else "closed"
 
 
 def video_bombs(server: Server, folder: Path) -> Iterator[str]:
@@ -300,6 +342,7 @@ def main() -> None:
                 "60 slow uploads": lambda: slow_uploads(storm.server, 60),
                 "200 dropped streams": lambda: dropped_streams(storm.server, 200),
                 "12 large JSON bodies": lambda: large_bodies(storm.server, 12),
+                "200 hostile requests": lambda: hostile_requests(storm.server, 200),
                 "6 bombs, counted and previewed": lambda: video_bombs(storm.server, place),
                 f"{options.kills} kills and starts": lambda: storm.kills(options.kills),
             }
@@ -314,8 +357,8 @@ def main() -> None:
     if options.out is None:
         replace_section("serve_attacks", text)
     (options.out or RESULTS).write_text(json.dumps([asdict(one) for one in survivals], indent=1) + "\n")
-    if any(one.lost or one.tracebacks for one in survivals):
-        raise SystemExit("something was lost, or was a traceback")
+    if any(one.lost or one.tracebacks or {"500", "leaked"} & one.answers.keys() for one in survivals):
+        raise SystemExit("something was lost or given away, or was a traceback")
 
 
 if __name__ == "__main__":

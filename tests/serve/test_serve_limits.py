@@ -126,6 +126,26 @@ def test_a_body_that_trickles_is_timed_out(hasty: tuple[str, Service]) -> None:
     assert b" 408 " in received
 
 
+@pytest.mark.parametrize("late", [False, True], ids=["with the head", "after the answer"])
+def test_a_body_in_broken_chunks_is_answered_once(
+    small: tuple[str, Service], caplog: pytest.LogCaptureFixture, late: bool
+) -> None:
+    """The stranger is refused before the body is read, and the body by the protocol: one of the two is said."""
+    head = b"POST /api/jobs HTTP/1.1\r\nHost: x\r\nX-Escounts: 1\r\nTransfer-Encoding: chunked\r\n\r\n"
+    received = b""
+    with connect(small[0]) as connection:
+        if late:
+            connection.sendall(head)
+            received, head = connection.recv(4096), b""
+        with contextlib.suppress(ConnectionError):
+            connection.sendall(head + b"zz\r\n{}\r\n0\r\n\r\n")
+        received += answer(connection)
+    assert received.startswith(b"HTTP/1.1 401 " if late else b"HTTP/1.1 400 ")
+    assert received.count(b"HTTP/1.1") == 1
+    assert get(f"{small[0]}/healthz").status_code == 200
+    assert not [record.getMessage() for record in caplog.records if record.exc_info], "no traceback"
+
+
 def test_idle_connections_give_way(tmp_path: Path) -> None:
     with service_running(tmp_path, devices=(), max_connections=12) as (address, _), contextlib.ExitStack() as stack:
         idle = [stack.enter_context(connect(address)) for _ in range(60)]

@@ -137,6 +137,16 @@ def limited_protocol(settings: Settings) -> type[asyncio.Protocol]:
             self._stop_clock()
             super().connection_lost(exc)
 
+        def send_400_response(self, msg: str) -> None:
+            """For what is not HTTP. A request that had begun is answered once: two answers would be a traceback."""
+            answered = self.cycle is not None and self.cycle.response_started
+            if self.cycle is not None:
+                self.cycle.disconnected = True
+            if answered:
+                self.transport.close()
+            else:
+                super().send_400_response(msg)
+
         def _make_room(self) -> None:
             """Close the idle connection that has waited longest, before all one that never asked for anything."""
             others = [other for other in self.connections if other is not self and other.idle]
