@@ -171,7 +171,11 @@ def storm(name: str, kills: int, seed: int, videos: Path, run: Path, zygote: Zyg
         out = prepared(name, run, place / str(number))
         moment = dice.uniform(0.02, seconds)
         tally.cases += 1
-        tally.note("killed", int(zygote.run(command.arguments(out), kill_after=moment) == -9))
+        began = time.monotonic()
+        if zygote.run(command.arguments(out), kill_after=moment) == -9:
+            tally.note("killed")
+        else:  # the reference was slower, as on a machine that was busy then: later moments lie within this run
+            seconds = min(seconds, time.monotonic() - began)
         before = zygote.tracebacks()
         if fault := after_a_second_run(command, out, reference, zygote):
             tally.failures.append((fault[0], f"{name}, killed after {moment:.3f} s: {fault[1]}"))
@@ -231,9 +235,13 @@ def watch_storm(kills: int, seed: int, videos: Path, zygote: Zygote) -> Tally:
     dice, tally = random.Random(seed), Tally()
     for _ in range(kills):
         moment = dice.uniform(0.1, 1.0) * seconds
+        began = time.monotonic()
         code, lines = said(zygote, arguments, kill_after=moment)
         tally.cases += 1
-        tally.note("killed", int(code == -9))
+        if code == -9:
+            tally.note("killed")
+        else:
+            seconds = min(seconds, time.monotonic() - began)
         if lines != whole[: len(lines)]:
             tally.failures.append(("lost", f"watch, killed after {moment:.3f} s: {lines}"))
     return tally
@@ -241,7 +249,7 @@ def watch_storm(kills: int, seed: int, videos: Path, zygote: Zygote) -> Tally:
 
 def test_a_killed_watch_said_nothing_that_a_whole_one_does_not_say(videos: Path, zygote: Zygote) -> None:
     tally = watch_storm(CI_KILLS, 5, videos, zygote)
-    assert tally.failures == [] and tally.notes["killed"] > 0
+    assert tally.failures == [] and tally.notes.get("killed", 0) > 0
 
 
 @pytest.mark.release
@@ -256,7 +264,7 @@ def test_watch_is_killed_a_hundred_times(part: int, videos: Path, zygote: Zygote
 @pytest.mark.parametrize("name", KILLED)
 def test_killed_and_run_again(name: str, videos: Path, finished_run: Path, zygote: Zygote, tmp_path: Path) -> None:
     tally = storm(name, CI_KILLS, 5, videos, finished_run, zygote, tmp_path)
-    assert tally.failures == [] and tally.notes["killed"] > 0
+    assert tally.failures == [] and tally.notes.get("killed", 0) > 0
 
 
 @pytest.mark.release
