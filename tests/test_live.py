@@ -22,7 +22,9 @@ from escounts import live, stream
 from escounts.counter import Counter
 from escounts.errors import ExemplarError, ModelError
 from escounts.inference.multi_rate import MultiRateModel
-from escounts.live import LiveEvent
+from escounts.inference.views import View
+from escounts.live import LiveCounter, LiveEvent
+from escounts.nn.network import LITE_TINY, Network
 from escounts.video import Frame
 
 
@@ -143,6 +145,19 @@ def test_the_command_says_what_is_wrong_in_one_line(
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     done = run(capsys, monkeypatch, "watch", "missing.mp4")
     assert done.code == 2 and done.out == "" and done.err == "escounts: missing.mp4: no such file\n"
+
+
+def test_memory_is_bounded_however_rarely_a_slow_machine_estimates(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "INTERVAL", 5.0)
+    monkeypatch.setattr(live, "MEMORY", 6.0)
+    monkeypatch.setattr(live, "BLOCK", 2.0)
+    model = MultiRateModel("tiny", Network(LITE_TINY), views=(View(6), View(3)), fast_views=())
+    watching, held = LiveCounter(model), []
+    for frame in swinging(40.0):
+        watching.push(Frame(frame.time, frame.image[::2, ::2]))
+        assert watching._encoding is not None
+        held.append(watching.time - watching._encoding.start)
+    assert 6.0 < max(held) <= 6.0 + 5.0 + 0.1
 
 
 SERVER = """

@@ -6,6 +6,7 @@ repetition that has been counted stays counted, and only the share of the one th
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -168,9 +169,10 @@ class LiveCounter:
         before = self.count.count
         for number, repetition in enumerate(self.count.update(estimate.density, over=over), start=before + 1):
             events.append(self._counted(repetition, number))
-        if self.time - self._encoding.start > MEMORY:
-            self.count.make_final(estimate.density, round(BLOCK * BASE_RATE))
-            self._encoding.forget(BLOCK)
+        blocks = math.ceil((self.time - self._encoding.start - MEMORY) / BLOCK)
+        if blocks > 0:  # several where a slow machine has not estimated for a while
+            self.count.make_final(estimate.density, round(blocks * BLOCK * BASE_RATE))
+            self._encoding.forget(blocks * BLOCK)
         self._updated = self.time
         self._finished = time.perf_counter()
         self._cost = self._finished - began
