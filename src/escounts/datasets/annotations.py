@@ -149,7 +149,8 @@ def read_rows(path: Path, *, need: Iterable[str] = ()) -> list[Row]:
         raise DataError(f"cannot read label file {path}: {error}") from error
     missing = [column for column in need if column not in columns]
     if missing:
-        raise DataError(f"{path} has no column {', '.join(missing)}; it has {', '.join(columns[:12]) or 'none'}")
+        there = " ".join(", ".join(columns[:12]).split())  # a quote that is not closed makes a name of many lines
+        raise DataError(f"{path} has no column {', '.join(missing)}; it has {there[:300] or 'none'}")
     return rows
 
 
