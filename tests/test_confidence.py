@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 from escounts.confidence import CHOICE, FEATURES, Calibration, Evidence, choice_features, choose_views, features
-from escounts.training.calibration import Trial, calibrate, fit_alternates, fit_floor, fit_repeats, logistic
+from escounts.training.calibration import (
+    ALTERNATING,
+    Trial,
+    calibrate,
+    fit_alternates,
+    fit_floor,
+    fit_repeats,
+    logistic,
+)
 
 
 def opinion(rate: float, count: float, sure: float, frames: int = 300) -> Evidence:
@@ -42,6 +50,8 @@ def test_alternation_is_fitted_on_the_view_that_says_it_loudest() -> None:
     fitted = Calibration(alternates=fit_alternates(trials))
     assert fitted.p_alternates([saying(3.0, -2.0), saying(3.0, 2.0)]) > 0.8
     assert fitted.p_alternates([saying(3.0, -2.0)]) < 0.2
+    undecided = fitted.p_alternates([saying(3.0, -2.0), saying(3.0, 0.0)])
+    assert undecided == pytest.approx(ALTERNATING, abs=0.08)  # half of the trials do, not of real motion
 
 
 def test_calibrations_of_the_version_before_still_load() -> None:

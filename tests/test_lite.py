@@ -10,7 +10,7 @@ from safetensors import safe_open
 
 import escounts
 from escounts.counter import Counter
-from escounts.hypotheses import unit_certainty
+from escounts.hypotheses import LEAST, unit_certainty
 from escounts.inference.multi_rate import MultiRateModel
 from escounts.results import UNIT_GIVEN
 from escounts.synthetic import Generator, GeneratorConfig
@@ -140,5 +140,6 @@ def test_a_frozen_ending_adds_nothing(lite: Counter) -> None:
 def test_the_plain_sample_is_counted_surely(lite: Counter) -> None:
     result = lite.count(SAMPLE)
     assert result.count == 8 and not result.unsure
-    assert [one.unit for one in result.hypotheses] == ["cycle", "side", None]
-    assert sum(one.p for one in result.hypotheses) == pytest.approx(1.0, abs=1e-3)
+    first, *others = result.hypotheses
+    assert first.unit == "cycle" and first.p > 0.95  # nothing in it alternates
+    assert 1 - 2 * LEAST < first.p + sum(one.p for one in others) < 1.001  # less is not named

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -34,6 +35,8 @@ RIGHT = 0.1
 """A view is right when its count is off by no more than this part of the truth."""
 
 
+ALTERNATING = 13 / 74
+"""Share of real motion that has two sides, by the held-out clips; the generator draws as many as training needs."""
 NOTHING_RIGHT = 0.95
 """Share of generated videos with no repetitions that must be answered with 0."""
 
@@ -174,13 +177,20 @@ def fit_repeats(trials: Sequence[Trial], calibration: Calibration) -> tuple[floa
 
 
 def fit_alternates(trials: Sequence[Trial]) -> tuple[float, ...]:
-    """Weights of ALTERNATES, from videos in which it can be seen; none for a model whose views do not say."""
+    """Weights of ALTERNATES, from videos in which it can be seen, moved to the share of real motion that alternates;
+    none for a model whose views do not say."""
     seen = [trial for trial in trials if trial.truth >= 1.5 and trial.alternates is not None and _says(trial)]
     two_sided = np.array([trial.alternates for trial in seen])
     if not two_sided.any() or two_sided.all():
         return ()
     rows = np.stack([alternates_features(trial.evidence) for trial in seen])
-    return _rounded(logistic(rows, two_sided.astype(np.float64)))
+    weights = logistic(rows, two_sided.astype(np.float64))
+    weights[0] += _logit(ALTERNATING) - _logit(float(two_sided.mean()))
+    return _rounded(weights)
+
+
+def _logit(share: float) -> float:
+    return math.log(share / (1 - share))
 
 
 def _says(trial: Trial) -> bool:
