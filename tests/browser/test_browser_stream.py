@@ -44,13 +44,13 @@ def test_a_count_that_ends_before_the_list_is_there_is_shown(
 ) -> None:
     held = hold_first(visit.page)
     with visit as page:
+        heard(page, lambda: held)  # before the video: asked for later, an empty list would say that it was deleted
         page.set_input_files("#file", str(sample))
         eventually(lambda: client.get("/api/videos").json() and client.get("/api/videos").json()[0]["job"])
         (video,) = client.get("/api/videos").json()
         client.ended(video["job"]["id"])
         expect(page.locator("#verdict-name")).to_have_text(sample.name)
         late = {**video, "duration": None, "job": {**video["job"], "state": "running", "progress": 0.1}}
-        heard(page, lambda: held)
         held[0].fulfill(json=[] if known == "nothing" else [late])
         card = page.locator(".video-card", has_text=sample.name)
         expect(card).to_have_attribute("data-state", "done")

@@ -26,6 +26,7 @@ from escounts.evaluation import evaluated_models, named_models
 from escounts.evaluation.evaluated_models import TokenModel, TokenSource
 from escounts.evaluation.evaluating import evaluate_model, evaluate_named
 from escounts.evaluation.paper_protocol import released_truth
+from escounts.evaluation.prediction_files import Coverage, PredictionFile
 from escounts.evaluation.table_spec import EvalSpec
 from escounts.nn.decoder import PAPER, Decoder
 from escounts.nn.encoders.registry import build_encoder
@@ -418,3 +419,10 @@ def test_a_table_of_labels_without_videos_says_so(
     table = escounts("table", "1a", "--root", f"repcount={root}", "--device", "cpu", "--tokens", tmp_path / "none")
     assert table.code == 0, table.err
     assert "repcount test: 0 of 1 videos scored; missing: a.mp4 (not here)" in (tmp_path / "tables/1a.md").read_text()
+
+
+def test_what_a_killed_evaluation_left_behind_goes(tmp_path: Path) -> None:
+    left = tmp_path / ".test.csv.0a1b2c3d.partial"
+    left.write_text("half")
+    PredictionFile(tmp_path / "test.csv", {}).finish([], Coverage("folder", "test", 0, 0, {}))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["test.csv", "test.csv.json"]

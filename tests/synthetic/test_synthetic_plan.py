@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from escounts.synthetic import Generator, GeneratorConfig, Plan
+from escounts.synthetic import ClipBank, Generator, GeneratorConfig, MotionBank, Plan
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +85,15 @@ def test_sides_are_known_of_everything_but_natural_cycles_of_footage(many: list[
     walked = [plan for plan in many if plan.action.startswith("motion:cycle:0:")]
     assert walked and all(plan.alternates is not False for plan in walked if plan.spans)
     assert any(plan.alternates and len(plan.side_spans) == 2 * len(plan.spans) for plan in walked)
+
+
+def test_two_actions_of_which_one_alternates_are_not_learnt_from(clips: ClipBank, motion: MotionBank) -> None:
+    recipe = GeneratorConfig(clips=0.0, motion=1.0, procedural=0.0, second_action=1.0, alternate_figures=0.0)
+    often = Generator(recipe, clips=clips, motion=motion, seed=5)
+    two = [plan for plan in (often.plan(index, 96) for index in range(150)) if plan.kind.endswith(":two")]
+    steps_first = [plan for plan in two if plan.action.startswith("motion:cycle:0:")]
+    assert any(plan.alternates is None for plan in steps_first)  # squats or kicks follow
+    assert not any(plan.side_spans for plan in two if not plan.alternates)
 
 
 def test_reversed_plans_mirror_their_spans(generator: Generator) -> None:

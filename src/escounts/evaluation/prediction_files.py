@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from escounts.atomic_files import write_text
+from escounts.atomic_files import remove_partials, write_text
 from escounts.errors import DataError
 from escounts.training.predictions import Prediction, flat_row, load_predictions, row_from, save_predictions
 
@@ -92,6 +92,7 @@ class PredictionFile:
         }
         write_text(self.about_path, json.dumps(about, indent=1) + "\n")
         self.partial.unlink(missing_ok=True)
+        remove_partials(self.path.parent)  # of an evaluation that was killed while it wrote one of these
 
     def _about(self) -> dict[str, Any] | None:
         try:

@@ -212,7 +212,8 @@ class Composer:
         lens = STILL_CAMERA if held else config
         camera = draw_camera(rng, lens, acts[0].clock.times, aspect=aspect, pan=pan, calm=full)
         scene = Scene(acts, camera, aspect, timeline.period, negative)
-        alternates = False if negative else self._alternates(action)
+        said = {self._alternates(act.action) for act in acts}  # of two actions one may, and the other not
+        alternates = False if negative else said.pop() if len(said) == 1 else None
         layers = self._layers(rng, scene, full=full)
         backdrop = self._backdrop(rng, scene, layers)
         return Plan(
