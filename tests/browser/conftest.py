@@ -20,17 +20,7 @@ from escounts.serve.app import Service
 
 CHROMIUM = next((Path(p) for p in ("/usr/bin/chromium", "/usr/bin/chromium-browser") if Path(p).exists()), None)
 SAMPLE = Path(__file__).resolve().parents[2] / "examples" / "sample.mp4"
-# The last --disable-features counts, so that Playwright's own come first. After them: a process for the address bar's
-# suggestions in every window, which nobody sees here, and one in reserve. They took a fifth of these tests' time.
-FEATURES_OFF = [
-    "AimEnabled", "AvoidCorsURLLoaderRestartOnRedirect", "AvoidUnnecessaryBeforeUnloadCheckSync",
-    "DestroyProfileOnBrowserClose", "HttpsFirstBalancedModeAutoEnable", "HttpsUpgrades", "LensOverlay", "MediaRouter",
-    "NetworkTimeServiceQuerying", "OptimizationHints", "PaintHolding", "PreconnectToSearch",
-    "ThirdPartyStoragePartitioning",
-    "WebUIOmniboxPopup", "WebUIOmniboxAimPopup", "SpareRendererForSitePerProcess",
-]  # fmt: skip
 ARGUMENTS = [
-    f"--disable-features={','.join(FEATURES_OFF)}",
     "--no-sandbox",
     "--disable-background-networking",
     "--disable-component-update",
