@@ -14,6 +14,8 @@ from multiprocessing.context import BaseContext, ForkServerContext, ForkServerPr
 from typing import Any
 from unittest.mock import patch
 
+from escounts import child_processes
+
 IMPORTED = ["torch", "av", "pytest", "httpx", "escounts.counter", "escounts.zoo.building", "escounts.output"]
 IMPORTED += ["escounts.baselines.spectral", "escounts.serve.app"]
 
@@ -48,5 +50,5 @@ def _chosen(method: str | None = None) -> BaseContext:
 @contextlib.contextmanager
 def warm_processes() -> Iterator[None]:
     """While it lasts, whoever spawns a process gets a warm one."""
-    with patch.object(multiprocessing, "get_context", _chosen):
+    with patch.object(multiprocessing, "get_context", _chosen), patch.object(child_processes, "_context", _context):
         yield

@@ -6,7 +6,6 @@ process that dies or takes too long is replaced for the next task.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import queue
 import threading
@@ -16,6 +15,7 @@ from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
 
+from escounts.child_processes import spawn_context
 from escounts.errors import EscountsError
 
 T = TypeVar("T")
@@ -131,7 +131,7 @@ class TaskProcess(Generic[T, A]):
 
     def _prepared(self) -> str:
         """Start a process: "ready", or why it is not."""
-        context = multiprocessing.get_context("spawn")
+        context = spawn_context()
         with self._changing:
             if self._closed:
                 raise TaskError("it was stopped before this task")

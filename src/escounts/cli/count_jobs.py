@@ -8,7 +8,6 @@ video with it.
 from __future__ import annotations
 
 import collections
-import multiprocessing
 import os
 import signal
 import threading
@@ -22,6 +21,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from escounts.child_processes import spawn_context
 from escounts.cli import lasting
 from escounts.decoding import image_files
 from escounts.errors import EscountsError, VideoError
@@ -170,7 +170,7 @@ def one_by_one(
 
 def side_by_side(model: str, device: str, tasks: Sequence[Task], jobs: int) -> Iterator[tuple[Task, Done]]:
     """Count in `jobs` processes, in the order in which they end. A process that dies fails the video it had."""
-    context = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
+    context = spawn_context()
     waiting = deque(tasks)
     threads = max(1, (os.cpu_count() or 1) // jobs)
     workers: dict[Connection, tuple[Any, Task]] = {}

@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import logging
 import math
-import multiprocessing
 import secrets
 import struct
 import threading
@@ -22,6 +21,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, HTTPException, Path, Request
 from pydantic import BaseModel, Field
 
+from escounts.child_processes import spawn_context
 from escounts.sandbox import Reports
 from escounts.serve.live_worker import run
 from escounts.serve.schemas import GUARDED, PROBLEMS, USUAL_PROBLEMS, Services, Span, Strict
@@ -165,7 +165,7 @@ class LiveSessions:
     def _start(self, client: str, model: str, assume_repeats: bool) -> LiveSession:
         device = self._settings.devices[0] if self._settings.devices else "auto"
         options = WorkerOptions.of(self._settings, device, model=model)
-        context = multiprocessing.get_context("spawn")
+        context = spawn_context()
         ours, theirs = context.Pipe()
         arguments = (theirs, options, assume_repeats)
         process = context.Process(target=run, args=arguments, name="escounts-live", daemon=True)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import logging
-import multiprocessing
 import os
 import shutil
 import signal
@@ -27,6 +26,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from escounts.atomic_files import atomic_file
+from escounts.child_processes import spawn_context
 from escounts.errors import EscountsError, ModelError
 from escounts.sandbox import Reports, are_numbers, confine
 from escounts.serve.database import Database, TrainingRow
@@ -190,7 +190,7 @@ class Trainings:
             made = self._scratch / f".{row.id}.training.partial" / "model.safetensors"
             for folder in (target.parent, made.parent):
                 folder.mkdir(parents=True, exist_ok=True)
-            context = multiprocessing.get_context("spawn")
+            context = spawn_context()
             ours, theirs = context.Pipe()
             process = context.Process(target=run, args=(theirs, make(made)), name="escounts-training", daemon=True)
             self._database.add_training(row)

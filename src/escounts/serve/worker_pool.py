@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import queue
 import signal
 import threading
@@ -14,6 +13,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
 
+from escounts.child_processes import spawn_context
 from escounts.errors import EscountsError
 from escounts.sandbox import Reports
 from escounts.serve.settings import Settings, WorkerOptions, hide_paths
@@ -158,7 +158,7 @@ class WorkerPool:
 
     def __init__(self, settings: Settings, *, told: Callable[[], None] = lambda: None) -> None:
         self._settings, self._told = settings, told
-        self._context = multiprocessing.get_context("spawn")
+        self._context = spawn_context()
         self._failures: dict[str, int] = {}
         self._next_start: dict[str, float] = {}
         self.workers: list[WorkerHandle] = []
