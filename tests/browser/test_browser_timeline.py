@@ -53,6 +53,25 @@ def test_ruler_timeline_and_pictures_scrub(page: Page, sample: Path, part: str) 
     assert page.locator(".exemplar-chip").count() == 0, "watching marks nothing"
 
 
+def test_of_two_seeks_the_later_one_stays_whenever_the_first_arrives(page: Page) -> None:
+    shown = page.evaluate(
+        """async () => {
+            const { Player } = await import("/js/player.js");
+            const video = Object.assign(new EventTarget(), { seeking: false, currentTime: 0, videoWidth: 1, paused: true });
+            const player = new Player(video, { onTime() {}, onLength() {}, onState() {}, onProblem() {} });
+            video.dispatchEvent(new Event("loadedmetadata"));
+            player.seek(1);
+            video.seeking = true;
+            player.seek(2);
+            video.seeking = false; // it has arrived, its event is on the way
+            player.seek(3);
+            video.dispatchEvent(new Event("seeked"));
+            return video.currentTime;
+        }"""
+    )
+    assert shown == 3
+
+
 def test_the_playhead_is_dragged_and_playing_goes_on_after_it(page: Page, sample: Path) -> None:
     choose(page, sample)
     duration = length(page)

@@ -92,8 +92,9 @@ export class Player {
   seek(seconds) {
     this.fallbackTime = Math.max(seconds, 0);
     if (this.playable) {
-      if (this.video.seeking) this.next = this.fallbackTime;
-      else this.video.currentTime = this.fallbackTime;
+      // A seek is over a moment before its event comes: what waited for that event is older than this.
+      this.next = this.video.seeking ? this.fallbackTime : null;
+      if (this.next === null) this.video.currentTime = this.fallbackTime;
     }
     this.onTime(this.fallbackTime);
   }
