@@ -57,7 +57,7 @@ def test_of_two_seeks_the_later_one_stays_whenever_the_first_arrives(page: Page)
     shown = page.evaluate(
         """async () => {
             const { Player } = await import("/js/player.js");
-            const video = Object.assign(new EventTarget(), { seeking: false, currentTime: 0, videoWidth: 1, paused: true });
+            const video = Object.assign(new EventTarget(), { currentTime: 0, videoWidth: 1, paused: true });
             const player = new Player(video, { onTime() {}, onLength() {}, onState() {}, onProblem() {} });
             video.dispatchEvent(new Event("loadedmetadata"));
             player.seek(1);
