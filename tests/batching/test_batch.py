@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -203,6 +203,48 @@ def test_a_script_without_the_guard_that_processes_need_is_told_so(videos: Path,
     script.write_text(f"import escounts\nescounts.batch([{str(videos / 'a')!r}])\n")
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=300)
     assert done.returncode == 1 and "begins with `if __name__" in done.stderr.splitlines()[-1]
+
+
+def test_links_that_lead_nowhere_pipes_and_odd_names_cost_one_row_each(tmp_path: Path) -> None:
+    place = tmp_path / "in"
+    place.mkdir()
+    write_movie(place / "good.mp4", levels(40, step=40))
+    odd = place / os.fsdecode(b"caf\xe9.mp4")
+    odd.write_bytes((place / "good.mp4").read_bytes())
+    (place / "loop.mp4").symlink_to(place / "loop.mp4")
+    (place / "gone.mp4").symlink_to(place / "nowhere.mp4")
+    os.mkfifo(place / "pipe.mp4")
+    table = escounts.batch([place], out=tmp_path / "out", settings=SPECTRAL, jobs=1)
+    rows = {Path(row["video"]).name: row for row in table.to_pylist()}
+    assert {name: row["status"] for name, row in rows.items()} == {
+        "good.mp4": "counted",
+        "caf\ufffd.mp4": "counted",
+        "loop.mp4": "error",
+        "nowhere.mp4": "error",
+    }
+    assert "symbolic links" in rows["loop.mp4"]["error"] and "no such file" in rows["nowhere.mp4"]["error"]
+    assert escounts.batch([place], out=tmp_path / "out", settings=SPECTRAL, jobs=1).equals(table), "nothing again"
+
+
+def _stumbling(settings: Settings) -> Callable[[Task], dict[str, object]]:
+    def work(task: Task) -> dict[str, object]:
+        if "bad" in task.video:
+            raise IndexError("tuple index out of range")
+        return {"status": "counted", "count": os.getpid()}
+
+    return work
+
+
+def test_whatever_a_video_raises_is_one_row_that_says_whom_to_tell(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("escounts.batching.tasks._counter", _stumbling)
+    with CountingProcess(SPECTRAL) as process:
+        rows = [process.ask(Task(name, f"{name}.mp4")) for name in ("a", "bad", "c")]
+    assert [row["status"] for row in rows] == ["counted", "error", "counted"]
+    assert rows[1]["error"].startswith("bad.mp4: IndexError") and "escounts doctor" in rows[1]["error"]
+    assert rows[0]["count"] == rows[2]["count"], "the process has lived on"
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_nothing_to_count_and_unknown_models_are_said_at_once(tmp_path: Path) -> None:

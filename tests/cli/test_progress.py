@@ -26,3 +26,19 @@ def test_plain_lines_when_it_is_not_a_terminal(
         report(1, 4, "a.mp4")
         report(2, 4, "b.mp4")
     assert capsys.readouterr().err.splitlines() == ["2/4 videos, about 2 min left  b.mp4"]
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_any_name_can_be_shown(
+    terminal: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Brackets are not rich's markup, and bytes that are no UTF-8 are shown as such."""
+    monkeypatch.setattr(display, "LINE_EVERY", -1.0)
+    if terminal:
+        monkeypatch.setenv("FORCE_COLOR", "1")
+    with display.counting_display("videos") as report:
+        report(1, 2, "in/[/x].mp4")
+        report(2, 2, "caf\udce9 [red].mp4")
+    shown = capsys.readouterr().err
+    assert "caf\ufffd [red].mp4" in shown
+    assert terminal or "in/[/x].mp4" in shown

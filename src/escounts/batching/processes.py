@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
 
 from escounts.child_processes import spawn_context
-from escounts.errors import EscountsError
+from escounts.errors import EscountsError, explained
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -173,8 +173,8 @@ def _answer_tasks(
         task = pipe.recv()
         try:
             answer = True, work(task)
-        except (EscountsError, OSError, MemoryError, RuntimeError) as error:
-            answer = False, str(error) or type(error).__name__
+        except Exception as error:  # whatever it is, it is this task's failure alone
+            answer = False, explained(error)
         pipe.send(answer)
 
 

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterable
 from pathlib import Path
 
-from escounts.atomic_files import remove_partials, write_bytes
+from escounts.atomic_files import printable, remove_partials, write_bytes
 from escounts.batching.tasks import Row
 from escounts.errors import EscountsError, OutputError
 from escounts.extras import install_command
@@ -46,7 +46,10 @@ class ResultFolder:
 
     def write(self, row: Row) -> None:
         """Keep one row: whole or not at all."""
-        self._put(f"{self._path}/rows/{row['id']}.json", json.dumps(row, ensure_ascii=False).encode())
+        text = printable(
+            json.dumps(row, ensure_ascii=False)
+        )  # a file's name may be no UTF-8, and neither table takes it
+        self._put(f"{self._path}/rows/{row['id']}.json", text.encode())
 
     def sweep(self, *, older: float = 0.0) -> None:
         """Remove what killed processes left half-written. older: seconds, for a folder that machines share."""

@@ -10,6 +10,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -77,8 +78,11 @@ def _in_folder(path: Path) -> Iterator[tuple[str, list[Any]]]:
     if not path.exists():
         raise VideoError(f"{path}: no such file or folder")
     for video in video_files(path) if path.is_dir() else [path]:
-        status = video.stat()
-        yield str(video.resolve()), [status.st_size, status.st_mtime_ns]
+        state: list[Any] = []
+        with suppress(OSError):  # a link that leads nowhere, or round in a circle: counting it says so
+            status = video.stat()
+            state = [status.st_size, status.st_mtime_ns]
+        yield os.path.realpath(video), state
 
 
 def _in_storage(address: str) -> Iterator[tuple[str, list[Any]]]:

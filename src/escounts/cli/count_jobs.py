@@ -11,7 +11,6 @@ import collections
 import os
 import signal
 import threading
-import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from escounts.child_processes import spawn_context
 from escounts.cli import lasting
 from escounts.decoding import image_files
-from escounts.errors import EscountsError, VideoError
+from escounts.errors import EscountsError, VideoError, explained
 from escounts.output import SUFFIXES, WRITERS
 from escounts.video import video_files
 
@@ -116,24 +115,7 @@ def attempt(counter: Counter, task: Task, progress: Progress | None = None) -> D
                 WRITERS[kind](result, task.folder / file, video=task.video)
         return Done(result)
     except Exception as error:
-        return Done(result, explained(error, task.video))
-
-
-def explained(error: Exception, video: Path) -> str:
-    """One line: what is wrong with the video, or that escounts itself is at fault and whom to tell."""
-    if isinstance(error, (EscountsError, OSError)) and str(error):
-        return str(error)
-    if isinstance(error, MemoryError):
-        return f"{video}: not enough memory"
-    ours = [
-        step for step in traceback.extract_tb(error.__traceback__) if f"{os.sep}escounts{os.sep}" in step.filename
-    ]
-    where = f" in {Path(ours[-1].filename).name}:{ours[-1].lineno}" if ours else ""
-    text = " ".join(str(error).split())
-    return (
-        f"{video}: {type(error).__name__}{where}: {text}. This is a fault of escounts, not yours: please send this "
-        "line, what `escounts doctor` prints and, if you may, the video to the maintainers; see CONTRIBUTING.md"
-    )
+        return Done(result, explained(error, f"{task.video}: "))
 
 
 @contextmanager

@@ -133,7 +133,8 @@ def _bar(*, seconds: bool = False) -> tuple[Console, Progress]:
     from rich import console, progress  # noqa: PLC0415 - 0.1 s that `escounts count` into a pipe does not wait for
 
     screen = console.Console(stderr=True)
-    name, bar, left = progress.TextColumn("{task.description}"), progress.BarColumn(), progress.TimeRemainingColumn()
+    name = progress.TextColumn("{task.description}", markup=False)  # "[/x]" in a path is no command to rich
+    bar, left = progress.BarColumn(), progress.TimeRemainingColumn()
     columns: tuple[progress.ProgressColumn, ...] = (name, bar, progress.TaskProgressColumn(), left)
     if not seconds:
         columns = (bar, progress.MofNCompleteColumn(), left, name)
@@ -161,12 +162,13 @@ def counting_display(what: str) -> Iterator[Callable[[int, int, str], None]]:
 
         def report(done: int, total: int, name: str) -> None:
             nonlocal last
+            name = printable(name)
             progress.update(bar, completed=done, total=total, description=name)
             now = time.monotonic()
             if not console.is_terminal and now - last > LINE_EVERY:
                 last = now
                 left = f", {time_left(done, total, now - began)} left" if done else ""
-                console.print(f"{done}/{total} {what}{left}  {name}", highlight=False)
+                console.print(f"{done}/{total} {what}{left}  {name}", highlight=False, markup=False)
 
         yield report
 
