@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import logging
 import shutil
 import socket
@@ -17,9 +18,11 @@ import click
 import httpx
 import pytest
 from serving import GUARD, PATIENCE, Client, eventually, get, post, service_running
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from escounts.cli.serve import chosen_token, serve_command
 from escounts.errors import EscountsError
+from escounts.serve import limits
 from escounts.serve.app import Service
 from escounts.serve.data_folder import DataFolder
 from escounts.serve.database import Database, VideoRow
@@ -144,6 +147,30 @@ def test_a_body_in_broken_chunks_is_answered_once(
     assert received.count(b"HTTP/1.1") == 1
     assert get(f"{small[0]}/healthz").status_code == 200
     assert not [record.getMessage() for record in caplog.records if record.exc_info], "no traceback"
+
+
+@pytest.mark.parametrize("begun", [b"GET /", b"GET / HTTP/1.1\r\nHost: x\r\nX-A: "], ids=["address", "header"])
+def test_a_head_without_an_end_is_cut_off(small: tuple[str, Service], begun: bytes) -> None:
+    sent, received = 0, b""
+    with connect(small[0]) as connection, contextlib.suppress(ConnectionError):
+        connection.sendall(begun)
+        while sent < 2**25:
+            connection.sendall(b"a" * 2**16)
+            sent += 2**16
+        received = connection.recv(100)
+    assert sent < 2**25 or b" 400 " in received
+    assert get(f"{small[0]}/healthz").status_code == 200
+
+
+def test_heads_have_an_end_whatever_else_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """uvicorn takes httptools where it finds it, which reads heads of any length."""
+    monkeypatch.setattr("uvicorn.protocols.http.auto.AutoHTTPProtocol", object)
+    assert limits.__spec__ is not None and limits.__spec__.origin is not None
+    spec = importlib.util.spec_from_file_location("limits_again", limits.__spec__.origin)
+    assert spec is not None and spec.loader is not None
+    again = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(again)
+    assert issubclass(again.limited_protocol(Settings(data=Path())), H11Protocol)
 
 
 def test_idle_connections_give_way(tmp_path: Path) -> None:

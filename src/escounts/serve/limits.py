@@ -18,7 +18,7 @@ from fastapi import FastAPI, HTTPException
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from escounts.serve.settings import MEBIBYTE, Settings
 
@@ -92,6 +92,8 @@ def _too_slow(what: str) -> HTTPException:
     return HTTPException(408, f"the request came too slowly: {what}; send it again", headers={"connection": "close"})
 
 
+PROTOCOL: Any = H11Protocol
+"""httptools, which uvicorn would take where it is installed, reads a head of any length into memory."""
 OTHER_FILES = 128
 """Open files that are not connections: the database, uploads, workers' pipes."""
 
@@ -108,7 +110,7 @@ def limited_protocol(settings: Settings) -> type[asyncio.Protocol]:
     most = min(settings.max_connections, _open_files_allowed())
     seconds = settings.request_seconds
 
-    class LimitedProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+    class LimitedProtocol(PROTOCOL):  # type: ignore[misc]
         opened = 0.0
         deadline: asyncio.TimerHandle | None = None
 
