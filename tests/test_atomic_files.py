@@ -83,6 +83,12 @@ def test_a_folder_is_held_by_one_at_a_time_and_free_after_a_kill(tmp_path: Path)
     lock_folder(tmp_path, DataError("busy")).release()
 
 
+def test_a_folder_that_cannot_be_held_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "lock").mkdir()  # as on a read-only disk: there can be no such file
+    with pytest.raises(OutputError, match="cannot be written to"):
+        lock_folder(tmp_path, DataError("busy"))
+
+
 HOLD = """
 import sys
 from pathlib import Path

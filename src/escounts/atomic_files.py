@@ -109,4 +109,6 @@ def lock_folder(folder: Path, refusal: EscountsError) -> filelock.BaseFileLock:
         lock.acquire(timeout=0)
     except filelock.Timeout:
         raise refusal from None
+    except OSError as error:
+        raise OutputError(f"{folder}: cannot be written to: {error.strerror or error}") from error
     return lock

@@ -115,6 +115,26 @@ def test_a_count_whose_file_cannot_be_written_is_printed(
     assert not (tmp_path / "out" / ".escounts-finished.jsonl").exists(), "it is counted again next time"
 
 
+def test_a_video_that_is_taken_away_while_it_is_counted_is_one_failure(
+    escounts: partial,  # type: ignore[type-arg]
+    three: list[Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is counted and its file written, but which file that was of can no longer be noted."""
+    encode = Spectral.encode
+
+    def taken(self: Spectral, video: object, **options: object) -> object:
+        encoding = encode(self, video, **options)  # type: ignore[arg-type]
+        three[0].unlink(missing_ok=True)
+        return encoding
+
+    monkeypatch.setattr(Spectral, "encode", taken)
+    done = escounts(*COUNT, three[0], three[2], "-o", tmp_path / "out", "-f", "json")
+    assert done.code == 1 and "a.mp4: 4 repetitions" in done.out and "c.mp4: 6 repetitions" in done.out
+    assert f"escounts: {three[0]}: No such file" in done.err and "2 videos: 2 counted" in done.out
+
+
 def test_loops_pipes_and_odd_names(escounts: partial, three: list[Path], tmp_path: Path) -> None:  # type: ignore[type-arg]
     place = three[0].parent
     (place / "loop.mp4").symlink_to(place / "loop.mp4")

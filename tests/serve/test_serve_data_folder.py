@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
 import subprocess
@@ -213,3 +214,44 @@ def test_a_database_of_a_later_version_is_not_touched(tmp_path: Path) -> None:
         connection.execute("PRAGMA user_version = 99")
     with pytest.raises(EscountsError, match="later version"):
         DataFolder(settings).open_database()
+
+
+def full(disk: Path) -> None:
+    """Fill a disk to its last byte."""
+    with contextlib.suppress(OSError), open(disk / "filler", "wb", buffering=0) as filler:
+        while filler.write(b"x" * 4096):
+            pass
+
+
+def test_a_full_disk_is_not_taken_for_a_damaged_database(tiny_disk: Path) -> None:
+    settings = filled(tiny_disk / "data")
+    full(tiny_disk)
+    before = settings.database.read_bytes()
+    with pytest.raises(EscountsError, match=r"its disk is full\. Nothing was changed"):
+        DataFolder(settings).open_database()
+    with pytest.raises(EscountsError, match="cannot be rebuilt: No space left"):
+        rebuild(DataFolder(settings))
+    assert settings.database.read_bytes() == before and list(settings.trash.iterdir()) == []
+    (tiny_disk / "filler").unlink()
+    assert len(DataFolder(settings).open_database().videos()) == 3
+
+
+def test_on_a_full_disk_what_was_deleted_gives_way_to_the_start(tiny_disk: Path) -> None:
+    settings = filled(tiny_disk / "data")
+    folder = DataFolder(settings)
+    (settings.videos / f"{'e' * 32}.mp4").write_bytes(b"x" * 1_500_000)
+    folder.set_aside("deleted", [settings.videos / f"{'e' * 32}.mp4"])
+    full(tiny_disk)
+    assert len(folder.open_database().videos()) == 3
+    assert list(settings.trash.iterdir()) == []
+
+
+def test_a_database_that_cannot_be_kept_is_not_replaced(tmp_path: Path) -> None:
+    settings = filled(tmp_path)
+    settings.trash.rmdir()
+    settings.trash.write_text("no folder can be made here")
+    before = settings.database.read_bytes()
+    with pytest.raises(EscountsError, match=r"cannot be rebuilt.*Nothing was changed"):
+        rebuild(DataFolder(settings))
+    assert settings.database.read_bytes() == before
+    assert len(DataFolder(settings).open_database().videos()) == 3

@@ -7,7 +7,6 @@ import importlib.util
 import logging
 import shutil
 import socket
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -288,20 +287,6 @@ def test_an_upload_of_unknown_length_leaves_the_reserve(
     assert refused.status_code == 507
     assert "too full" in refused.json()["detail"]
     assert not list(small[1].settings.videos.iterdir())
-
-
-@pytest.fixture()
-def tiny_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 4 MB."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(place)], capture_output=True)
-    if mounted.returncode != 0:
-        pytest.skip("needs the right to mount a file system")
-    try:
-        yield place
-    finally:
-        subprocess.run(["umount", "-l", str(place)], check=True)
 
 
 def test_a_full_disk_is_told_and_can_be_freed(tiny_disk: Path) -> None:

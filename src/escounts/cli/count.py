@@ -255,15 +255,19 @@ def _report(task: Task, done: Done, job: Job, ledger: Ledger | None) -> Row:
     """Print one outcome, remember it where all files are written."""
     if done.result is not None:
         show(done.result, as_json=job.json, quiet=job.quiet)
-    if done.failure is not None:
-        say(f"escounts: {done.failure}", err=True)
-    elif ledger is not None and job.folder is not None:
+    failure = done.failure
+    if failure is None and ledger is not None and job.folder is not None:
         assert done.result is not None
-        ledger.add(task.name, task.video, job.settings, task.files, facts(done.result))
+        try:
+            ledger.add(task.name, task.video, job.settings, task.files, facts(done.result))
+        except OutputError as error:  # the disk is full, or the video was taken away: the others go on
+            failure = str(error)
         for file in task.files if not (job.json or job.quiet) else ():
             say(f"wrote {job.folder / file}", err=True)
+    if failure is not None:
+        say(f"escounts: {failure}", err=True)
     about = None if done.result is None else facts(done.result)
-    return Row(task.video, "failed" if about is None else "counted", about, done.failure or "")
+    return Row(task.video, "failed" if about is None else "counted", about, failure or "")
 
 
 def _close(rows: list[Row], job: Job) -> None:

@@ -35,6 +35,8 @@ TORN = re.compile(r"\.[0-9a-f]{32}\..*\.partial|[0-9a-f]{32}(\.[a-z0-9]{1,5})?\.
 TRASH_ENTRY = re.compile(r"(\d{10,})-[\w.-]+")
 LABELS_FILE = "labels.csv"
 DISK_RESERVE = 256 * MEBIBYTE
+LEAST_ROOM = MEBIBYTE
+"""Bytes without which no database can be opened: its log and what is shared about it are files, too."""
 
 
 @dataclass(frozen=True)
@@ -76,14 +78,30 @@ class DataFolder:
         if not path.exists() and uploads:
             raise EscountsError(f"{path} is missing and {len(uploads)} uploads are there. {advice}")
         try:
-            _check_sound(path)
-            database = Database(path)
+            database = self._opened()
         except sqlite3.DatabaseError as error:
             raise EscountsError(f"{path} is damaged ({error}). {advice}") from error
         if uploads and not database.videos(limit=1):
             database.close()
             raise EscountsError(f"{path} is empty and {len(uploads)} uploads are there. {advice}")
         return database
+
+    def _opened(self) -> Database:
+        """The database. A full disk is no damage: what was deleted gives way; where that is not enough it is said."""
+        path = self.settings.database
+        for again in (True, False):
+            try:
+                _check_sound(path)
+                return Database(path)
+            except sqlite3.DatabaseError as error:
+                if self.free_bytes() >= LEAST_ROOM:
+                    raise
+                if not again:
+                    raise EscountsError(
+                        f"{path} cannot be opened: its disk is full. Nothing was changed; make room and start again"
+                    ) from error
+                self.empty_trash()
+        raise AssertionError
 
     def uploads(self) -> set[str]:
         """Names of the files in videos/ that are named as this service names uploads."""
@@ -197,23 +215,36 @@ def rebuild(folder: DataFolder) -> dict[str, int]:
     """
     path = folder.settings.database
     aside = folder.set_aside("database", ())
-    for ending in BESIDE:
-        with suppress(FileNotFoundError):
-            shutil.copy2(f"{path}{ending}", aside / f"{path.name}{ending}")
     fresh = path.with_name(f"{path.name}.rebuilt")
-    for ending in BESIDE:
-        Path(f"{fresh}{ending}").unlink(missing_ok=True)
-    database = Database(fresh)
-    for source in (aside / path.name, folder.settings.backup):
-        if source.exists():
-            _take_rows(source, database, folder)
-    nameless = _take_files(database, folder)
-    totals = {table: database.number(table) for table in REMEMBERED}
-    database.close()
+    try:
+        for ending in BESIDE:
+            if Path(f"{path}{ending}").exists():  # without a copy in the trash it is not replaced
+                shutil.copy2(f"{path}{ending}", aside / f"{path.name}{ending}")
+            Path(f"{fresh}{ending}").unlink(missing_ok=True)
+        totals = _made_anew(fresh, aside / path.name, folder)
+    except (OSError, sqlite3.Error) as error:
+        for ending in BESIDE:
+            Path(f"{fresh}{ending}").unlink(missing_ok=True)
+        shutil.rmtree(aside, ignore_errors=True)
+        reason = getattr(error, "strerror", None) or error
+        raise EscountsError(f"{path} cannot be rebuilt: {reason}. Nothing was changed") from error
     for ending in BESIDE[1:]:  # a log of the old database must not be played into the new one
         Path(f"{path}{ending}").unlink(missing_ok=True)
     fresh.replace(path)
-    return totals | {"nameless": nameless}
+    return totals
+
+
+def _made_anew(fresh: Path, old: Path, folder: DataFolder) -> dict[str, int]:
+    """Write a new database there, from what can be read of the old one, its last copy and the uploads."""
+    database = Database(fresh)
+    try:
+        for source in (old, folder.settings.backup):
+            if source.exists():
+                _take_rows(source, database, folder)
+        nameless = _take_files(database, folder)
+        return {table: database.number(table) for table in REMEMBERED} | {"nameless": nameless}
+    finally:
+        database.close()
 
 
 def _take_rows(source: Path, database: Database, folder: DataFolder) -> None:
