@@ -26,6 +26,7 @@ from escounts.batching import batch as batch_module
 from escounts.batching import processes, read_ahead
 from escounts.batching.rows import ResultFolder
 from escounts.batching.tasks import CountingProcess, Settings, Task, find_tasks
+from escounts.child_processes import spawn_context
 from escounts.errors import EscountsError, VideoError
 from escounts.nn.network import LITE_TINY, Network
 from escounts.video import Video
@@ -196,6 +197,17 @@ def test_a_process_that_is_killed_while_it_loads_the_model_costs_no_row(
     monkeypatch.setattr(CountingProcess, "_prepared", killed_at_first)
     with CountingProcess(SPECTRAL) as process:
         assert process.ask(good)["status"] == "counted" and len(starts) == 2
+
+
+def test_where_no_process_can_be_started_it_is_said_in_one_line(
+    videos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(self: object) -> None:
+        raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(spawn_context().Process, "start", start)
+    with pytest.raises(EscountsError, match="no process could be started: Resource temporarily unavailable"):
+        escounts.batch([videos / "a"], out=tmp_path / "out", settings=SPECTRAL, jobs=1)
 
 
 def test_a_script_without_the_guard_that_processes_need_is_told_so(videos: Path, tmp_path: Path) -> None:

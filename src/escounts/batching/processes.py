@@ -137,9 +137,14 @@ class TaskProcess(Generic[T, A]):
                 raise TaskError("it was stopped before this task")
             self._pipe, theirs = context.Pipe()
             arguments = (theirs, self._prepare, self._arguments, self._threads)
-            self._process = context.Process(target=_serve, args=arguments, daemon=True)
-            self._process.start()
-            theirs.close()
+            process = context.Process(target=_serve, args=arguments, daemon=True)
+            try:
+                process.start()
+            except OSError as error:  # no memory or no room for another one: no task can have an answer
+                raise EscountsError(f"no process could be started: {error.strerror or error}") from error
+            finally:
+                theirs.close()
+            self._process = process
         try:
             if self._pipe.poll(STARTING):
                 return str(self._pipe.recv())
