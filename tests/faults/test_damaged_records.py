@@ -38,6 +38,19 @@ def test_names_that_no_file_can_have(tmp_path: Path) -> None:
     assert found["b.mp4"] == tmp_path / "b.mp4" and found["xxxxx"] is None
 
 
+def test_of_videos_that_are_none_the_rest_goes_on(tmp_path: Path) -> None:
+    """Where a table has counts alone, each video is opened for its length: one that is none is one problem."""
+    write_movie(tmp_path / "b.mp4", bouncing(2, 1.0))
+    (tmp_path / "text.mp4").write_text("not a video")
+    os.mkfifo(tmp_path / "pipe.mp4")
+    (tmp_path / "loop.mp4").symlink_to(tmp_path / "loop.mp4")
+    bad = ["text.mp4", "pipe.mp4", "loop.mp4", "gone.mp4", "x" * 5000 + ".mp4"]
+    (tmp_path / "labels.csv").write_text("file,count\n" + "".join(f"{name},2\n" for name in (*bad, "b.mp4")))
+    dataset = own_folder.load_folder(tmp_path)
+    assert [video.name for video in dataset.videos] == ["b.mp4"]
+    assert [problem.name for problem in dataset.problems if problem.unusable] == bad
+
+
 @pytest.mark.parametrize(
     "text", [DEEP, "[1]", "7", "null", "{", '{"a": 1}', '"x"', "\ud800".encode("utf-8", "replace").decode()]
 )

@@ -13,6 +13,7 @@ from the project's one generator (`escounts.synthetic`), drawn by code alone; ea
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
@@ -36,7 +37,7 @@ from escounts.datasets.annotations import (
     read_rows,
 )
 from escounts.density import pseudo_spans
-from escounts.errors import DataError
+from escounts.errors import DataError, VideoError
 from escounts.synthetic import Generator, synthetic_videos
 from escounts.synthetic.generator import DATASET
 
@@ -119,10 +120,14 @@ def _counted(
         return
     path = root / file
     seconds = number(rows[0], "duration_s") if "duration_s" in rows[0] else None
-    if seconds is None and not path.exists():
+    if seconds is None and not os.path.exists(path):
         yield Problem(split, file, "no such video", unusable=True)
         return
-    seconds = duration(path) if seconds is None else seconds
+    try:
+        seconds = duration(path) if seconds is None else seconds
+    except VideoError as error:
+        yield Problem(split, file, f"cannot be read: {error}", unusable=True)
+        return
     spans = tuple(pseudo_spans(int(count), 0.0, seconds))
     yield _video(file, rows, split, int(count), spans, seconds=seconds, pseudo=True, marked=_marked(rows[0]))
 
