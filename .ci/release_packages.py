@@ -84,6 +84,8 @@ def installed(root: Path, place: Path, package: Path, limit: float) -> dict[str,
         [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests],
         cwd=place, capture_output=True, text=True, timeout=limit,
     )  # fmt: skip
+    if ended.returncode != 0:
+        print((ended.stdout + ended.stderr)[-8000:], flush=True)
     verdict = ended.stdout.strip().splitlines()[-1] if ended.stdout.strip() else ended.stderr[-200:]
     return {
         "name": f"{package.name} in an empty environment: the sample, the tests of reading and counting",
