@@ -210,3 +210,10 @@ def test_calibration_survives_json() -> None:
     assert Calibration.from_json(older).choice == Calibration().choice
     shorter = calibration.to_json().replace('"weights": [1.0, ', '"weights": [', 1)
     assert Calibration.from_json(shorter).weights == (*(1.0,) * (len(FEATURES) - 1), 0.0)
+
+
+def test_a_motion_that_is_seen_once_repeats_nothing() -> None:
+    once = opinion(5, 1.4, 0.9)
+    assert choose_views([once], 30.0, Calibration())[0].sum() == 0
+    assert choose_views([once], 30.0, Calibration(), repeats=True)[0].sum() == pytest.approx(1.4, rel=1e-4)
+    assert choose_views([opinion(5, 1.6, 0.9)], 30.0, Calibration())[0].sum() == pytest.approx(1.6, rel=1e-4)

@@ -6,6 +6,7 @@ import inspect
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import cast
 
@@ -19,6 +20,7 @@ from escounts.counter import Counter
 from escounts.errors import EscountsError, ExemplarError, OutputError
 from escounts.output.json import from_dict, to_dict
 from escounts.results import UNIT_GIVEN, CountResult, DensityMap, Estimate, Hypothesis, Repetition
+from escounts.spans import rest_factor
 from escounts.video import Video
 
 FOUR_CYCLES = DensityMap(np.full(40, 0.1, np.float32), 0.0, 0.1, "rate")
@@ -231,3 +233,17 @@ def test_the_advice_to_install_works_where_it_is_given(monkeypatch: pytest.Monke
     assert extras.install_command("serve") == f"pip install '{checkout}[serve]'"
     monkeypatch.setattr(extras, "__file__", str(tmp_path / "site-packages" / "escounts" / "extras.py"))
     assert extras.install_command("serve").startswith("pip install 'fastapi>=")
+
+
+@pytest.mark.parametrize(("rest", "counted"), [(0.0, 5), (0.45, 5), (0.65, 5), (0.75, 6), (0.95, 6)])
+def test_what_both_ends_cut_off_counts_where_most_of_it_is_there(rest: float, counted: int) -> None:
+    cut = np.full(300, (5 + rest) / 300)
+    assert round(float(cut.sum()) * rest_factor(cut)) == counted
+    paused = np.concatenate([np.zeros(30), cut])
+    assert rest_factor(paused) == 1.0, "a motion that begins in the video is not cut off there"
+    assert rest_factor(paused[::-1]) == 1.0
+
+
+def test_the_weight_of_a_rest_does_not_jump() -> None:
+    sums = [total * rest_factor(np.full(200, total / 200)) for total in np.arange(2.0, 5.0, 0.01)]
+    assert all(0 <= later - sooner < 0.03 for sooner, later in pairwise(sums))

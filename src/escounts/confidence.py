@@ -31,6 +31,9 @@ SAME_COUNT = 0.12
 FEW_CELLS = 6.0
 """A view that has fewer cells per repetition than this may take one rhythm for another (aliasing)."""
 
+TWICE = 1.5
+"""Sum of a density from which a motion is seen to come back. What is seen once repeats nothing."""
+
 VIDEO_FLOOR = 0.05
 """Weight of a cell whose gate is shut, in what cells say of the whole video: where no gate opens, all speak alike."""
 
@@ -204,7 +207,8 @@ def choose_views(
 ) -> tuple[Array32, list[int]]:
     """The density of the view that is likeliest right, chosen per block of a long video, and which view that was.
 
-    Where that view is not sure enough there are no repetitions. repeats: there are, says an exemplar or the user.
+    Where that view is not sure enough, or sees the motion once in all, there are no repetitions. repeats: there are,
+    says an exemplar or the user.
     """
     frames = len(evidence[0].density)
     density = np.zeros(frames, np.float32)
@@ -220,6 +224,8 @@ def choose_views(
         if repeats or holds:
             density[first:last] = evidence[best].density[first:last]
         chosen.append(best)
+    if not repeats and density.sum() < TWICE:
+        density[:] = 0.0
     return density, chosen
 
 

@@ -14,6 +14,7 @@ from escounts.counting_model import CountingModel, EncodedExemplar, Encoding, Pr
 from escounts.errors import EscountsError, ExemplarError, VideoError
 from escounts.exemplars import check_exemplar, parse_exemplar
 from escounts.results import CountResult, Estimate, ExemplarSpan, Unit, is_unsure
+from escounts.spans import rest_factor
 from escounts.zoo import catalogue
 
 if TYPE_CHECKING:
@@ -154,6 +155,8 @@ class EncodedVideo:
     def _result(self, estimate: Estimate, spans: Sequence[ExemplarSpan], counted: tuple[float, float]) -> CountResult:
         """The estimate as a result: its most useful hypothesis, with the repetitions in that unit."""
         model, density = self._counter.model, estimate.density
+        if density.kind == "rate":
+            density = density.scaled(rest_factor(density.values))
         marked = [border for span in spans if span.video is None for border in (span.start, span.end)]
         same = [hypothesis.count for hypothesis in estimate.hypotheses if hypothesis.unit == estimate.unit]
         best = estimate.hypotheses[0] if estimate.hypotheses else None

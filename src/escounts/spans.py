@@ -28,6 +28,10 @@ SILENT = 0.1
 """A cell whose rate is below this share of the map's 90th percentile is part of a gap."""
 REACH = 0.75
 """A repetition reaches at most this share of the typical peak distance to either side."""
+REST = 0.7
+"""Of a repetition: what is left over where both ends of a video cut one off counts from this share on …"""
+EDGE = 0.25
+"""… and an end cuts one off if the motion repeats throughout the last quarter of a repetition before it."""
 
 
 def find_peaks(values: npt.ArrayLike, *, above: float | None = None) -> IntArray:
@@ -102,6 +106,25 @@ def spans_from_rate(values: Array, count: int, anchors: Sequence[float] = ()) ->
         low, high = begin - stretch.first, end - stretch.first
         found += [(stretch.first + max(a, low), stretch.first + min(b, high)) for a, b in pairs]
     return found
+
+
+def rest_factor(values: npt.ArrayLike) -> float:
+    """What a map of repetitions per cell is multiplied by, so that its sum is rounded as people count.
+
+    A video that begins and ends within repetitions holds whole ones and a rest. A rest of REST is worth a half, a
+    smaller one less, a larger one more; a map with a pause at either end stays as it is (1).
+    """
+    values = np.asarray(values, dtype=np.float64)
+    total = float(values.sum())
+    if total < 1:
+        return 1.0
+    typical = float(np.median(values[values > SILENT * np.percentile(values[values > 0], 90)]))
+    edge = max(1, round(EDGE / typical))
+    if min(values[:edge].mean(), values[-edge:].mean()) < typical / 2:
+        return 1.0
+    rest = total - int(total)
+    worth = 0.5 * rest / REST if rest < REST else 0.5 + 0.5 * (rest - REST) / (1 - REST)
+    return (int(total) + worth) / total
 
 
 def _stretches(values: Array) -> list[_Stretch]:

@@ -64,7 +64,8 @@ def test_what_is_final_is_counted_once() -> None:
 
 def test_the_end_rounds_and_a_new_stretch_begins_at_zero() -> None:
     count = RunningCount()
-    assert len(count.update(density(1, 0.6), over=True)) == 2
+    assert len(count.update(density(1, 0.8), over=True)) == 2, "0.6 would be a rest that is cut off, and not one more"
+    assert len(RunningCount().update(density(1, 0.6), over=True)) == 1
     count.close()
     assert settle(count, density(1, start=9.0)) == [(9.0, 10.0)]
     assert count.count == 3

@@ -32,11 +32,12 @@ from escounts.hypotheses import (
 )
 from escounts.inference.pool import InferencePool
 from escounts.inference.stillness import MotionMeter
-from escounts.inference.views import BASE_RATE, View, ViewEncoder, Window, WindowStore, on_base_frames
+from escounts.inference.views import BASE_RATE, View, ViewEncoder, Window, WindowStore, best_view, on_base_frames
 from escounts.nn.decoder import ExemplarKeysValues
 from escounts.nn.heads import HeadOutput, RateHeadConfig, read_periods
 from escounts.nn.network import exemplar_cells
 from escounts.results import UNIT_GIVEN, ConfidenceKind, DensityMap, Estimate
+from escounts.spans import rest_factor
 from escounts.windows import Stitcher, triangle
 
 if TYPE_CHECKING:
@@ -46,8 +47,6 @@ SHORTEST = 8
 """Cells a view needs before it says anything."""
 GPU_BATCH = 16
 """Windows that a GPU decodes at once; of a CPU's cores, each takes one."""
-EXEMPLAR_TARGET = 14.0
-"""Cells an exemplar should last at the rate that is chosen for it."""
 TEMPO_SPREAD = 0.35
 """How far a video's repetitions differ in length from the marked one, in log: a few tens of per cent. It settles what
 the decoder leaves open, mostly whether one side is meant or both."""
@@ -148,7 +147,7 @@ class MultiRateEncoding:
         """The exemplar between two times, cut from the window that shows it best."""
         if not self.start - 1e-6 <= start < end <= self.end + 1.0:
             raise ExemplarError(f"exemplar {start:g}-{end:g} s is outside the encoded {self.start:g}-{self.end:g} s")
-        self._need([_best_view(self._all_views(), end - start)], progress)
+        self._need([best_view(self._all_views(), end - start)], progress)
         tokens = {}
         for view, windows in self.windows.items():
             first, last = self._cell(view, start), self._cell(view, end)
@@ -212,7 +211,9 @@ class MultiRateEncoding:
         # Shut gates sum to nothing, whatever is said of the video.
         repeats = min(repeats, 0.49) if nothing else max(repeats, 0.5)
         alternates = calibration.p_alternates(evidence) if calibration.alternates else 0.0
-        hypotheses = possible_counts(float(density.sum()), repeats=repeats, alternates=alternates)
+        hypotheses = possible_counts(
+            float(density.sum()) * rest_factor(density), repeats=repeats, alternates=alternates
+        )
         confidence = min(estimate.confidence, 1.0 if nothing else unit_certainty(hypotheses))
         details = {**estimate.details, UNIT_GIVEN: round(estimate.confidence, 4)}
         return replace(estimate, confidence=confidence, details=details, unit="cycle", hypotheses=hypotheses)
@@ -301,7 +302,7 @@ class MultiRateEncoding:
         if not fitting:
             raise ExemplarError("the exemplars were encoded at other rates; encode both with the same setting")
         seconds = math.exp(sum(math.log(exemplar.seconds) for exemplar in exemplars) / len(exemplars))
-        return [_best_view(fitting, seconds)]
+        return [best_view(fitting, seconds)]
 
     def _all_views(self) -> list[View]:
         """Views that are encoded, and those that may be."""
@@ -392,8 +393,3 @@ def _look(tokens_THWC: Tensor) -> Array32:
     """What a repetition shows: every other cell, averaged over space, (T / 2, C)."""
     look: Array32 = tokens_THWC[::2].mean((1, 2)).float().cpu().numpy()
     return look
-
-
-def _best_view(views: Sequence[View], seconds: float) -> View:
-    """The view at which so many seconds are nearest to EXEMPLAR_TARGET cells."""
-    return min(views, key=lambda view: abs(math.log(seconds * view.rate / EXEMPLAR_TARGET)))

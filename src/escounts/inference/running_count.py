@@ -9,6 +9,7 @@ import numpy as np
 
 from escounts.arrays import Array
 from escounts.results import DensityMap, Repetition
+from escounts.spans import rest_factor
 
 EARLY = 0.1
 """A repetition is counted when all of it but this much is in the estimate …"""
@@ -34,10 +35,12 @@ class RunningCount:
         self._held: deque[tuple[float, int]] = deque()  # by the estimates before, and until when they saw
 
     def update(self, density: DensityMap, *, over: bool = False) -> list[Repetition]:
-        """The repetitions that an estimate adds. over: nothing more will come, and halves are rounded."""
+        """The repetitions that an estimate adds. over: nothing more will come, and what is left over is rounded."""
         running = self._final + np.concatenate([[0.0], np.cumsum(density.values, dtype=np.float64)])
         total = float(running[-1])
-        held = round(total) if over else math.floor(total + EARLY)
+        held = math.floor(total + EARLY)
+        if over:
+            held = round(total if self._final else total * rest_factor(density.values))
         sure = held if over else min([held, *self._held_before(density.end)])
         self._held.append((density.end, held))
         found = []

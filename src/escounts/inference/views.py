@@ -5,6 +5,7 @@ Every view takes each `divisor`-th frame of the base rate, so one pass over the 
 
 from __future__ import annotations
 
+import math
 import tempfile
 import threading
 from bisect import bisect_left, bisect_right
@@ -57,6 +58,15 @@ class Window:
     cells: int
     offset: int | None
     """None where the picture stands still throughout: there are no repetitions, and nothing is stored."""
+
+
+EXEMPLAR_TARGET = 14.0
+"""Cells an exemplar should last at the rate that is chosen for it."""
+
+
+def best_view(views: Sequence[View], seconds: float) -> View:
+    """The view at which so many seconds are nearest to EXEMPLAR_TARGET cells."""
+    return min(views, key=lambda view: abs(math.log(seconds * view.rate / EXEMPLAR_TARGET)))
 
 
 class WindowStore:

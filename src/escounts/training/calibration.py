@@ -22,6 +22,7 @@ from escounts.confidence import (
 )
 from escounts.inference.multi_rate import MultiRateModel
 from escounts.inference.views import BASE_RATE
+from escounts.spans import rest_factor
 from escounts.synthetic import Generator
 
 Progress = Callable[[int, int, str], None]
@@ -115,6 +116,7 @@ def _judged(
     evidence: Sequence[Evidence], truth: float, calibration: Calibration, *, zero_shot_count: float | None = None
 ) -> _Judged:
     density, chosen = choose_views(evidence, BASE_RATE, calibration, repeats=zero_shot_count is not None)
+    density *= np.float32(rest_factor(density))
     count = float(density.sum())
     values = features(evidence, density, chosen, BASE_RATE, zero_shot_count=zero_shot_count)
     return _Judged(count, values, abs(round(count) - truth) <= 1.0, is_zero(density))
