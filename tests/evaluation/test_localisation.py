@@ -43,10 +43,10 @@ def test_nothing_to_find() -> None:
 
 def test_table_row() -> None:
     videos = [(density(VALUES), SPANS), (density([0.0, 1.0, 0.0, 0.0]), [(1.0, 2.0)])]
-    score = localise(videos)
-    assert score.thresholds == THRESHOLDS and len(score.at_threshold) == 9
-    assert score.at_threshold[0] == pytest.approx((1 / 4 + 1) / 2)
-    assert score.average.value == pytest.approx(np.mean(score.at_threshold))
-    assert score.average.low <= score.average.value <= score.average.high
+    at_threshold, average = localise(videos)
+    assert tuple(at_threshold) == THRESHOLDS and len(at_threshold) == 9
+    assert at_threshold[THRESHOLDS[0]] == pytest.approx((1 / 4 + 1) / 2)
+    assert average.value == pytest.approx(np.mean(list(at_threshold.values())))
+    assert average.low <= average.value <= average.high
     with pytest.raises(ValueError, match="no videos"):
         localise([])

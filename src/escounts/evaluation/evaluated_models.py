@@ -6,7 +6,7 @@ A model opens an annotated video once and counts it as often as there are evalua
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -250,27 +250,44 @@ class FileModel:
         return ExemplarSpan(other.begin + start, other.begin + end, None if file is None else str(file))
 
 
-class MeanCount:
-    """Always the mean count of the training videos: what a method must beat to have learnt anything."""
+class MapFunction:
+    """A function from an annotated video to its density map, as a model: zero-shot, with no file to open.
 
-    name = "mean count"
+    here: names of the videos that it has a map of; None for all.
+    """
 
-    def __init__(self, dataset: Dataset) -> None:
-        self.dataset = dataset
-        self.constant = float(np.mean([video.count for video in dataset.split("train")]))
-        self.identity: Mapping[str, Any] = {"constant": self.constant}
+    def __init__(
+        self,
+        name: str,
+        dataset: Dataset,
+        density_map: Callable[[VideoAnnotation], DensityMap],
+        *,
+        identity: Mapping[str, Any],
+        here: Container[str] | None = None,
+    ) -> None:
+        self.name, self.dataset, self.identity = name, dataset, identity
+        self._density_map, self._here = density_map, here
 
     def offered(self, video: VideoAnnotation) -> int:
         return 0
 
     def fingerprint(self, video: VideoAnnotation) -> str | None:
-        return "any"
+        return "any" if self._here is None or video.name in self._here else None
 
     def open(self, video: VideoAnnotation) -> Count:
-        seconds = video.duration or 1.0
-        density = DensityMap(np.array([self.constant], np.float32), 0.0, seconds, "rate")
-        row = prediction_of(video, density, duration=seconds, dataset=self.dataset.name, model=self.name)
+        seconds, dataset = video.duration or 1.0, self.dataset.name
+        row = prediction_of(video, self._density_map(video), duration=seconds, dataset=dataset, model=self.name)
         return lambda spec, chosen: row
+
+
+def mean_count(dataset: Dataset) -> MapFunction:
+    """Always the mean count of the training videos: what a method must beat to have learnt anything."""
+    mean = float(np.mean([video.count for video in dataset.split("train")]))
+
+    def density_map(video: VideoAnnotation) -> DensityMap:
+        return DensityMap(np.array([mean], np.float32), 0.0, video.duration or 1.0, "rate")
+
+    return MapFunction("mean count", dataset, density_map, identity={"constant": mean})
 
 
 def file_fingerprint(path: Path) -> str:

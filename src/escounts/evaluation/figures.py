@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from escounts.arrays import Image
+from escounts.arrays import Array, Image
 from escounts.atomic_files import atomic_file
 from escounts.density import density_map, rate_map
 from escounts.errors import OutputError
@@ -159,7 +159,7 @@ def examples(rows: Rows, number: int) -> list[Prediction]:
     return [ordered[place] for place in places]
 
 
-def true_map(row: Prediction) -> np.ndarray[Any, np.dtype[np.float64]]:
+def true_map(row: Prediction) -> Array:
     """The map that the annotated repetitions make, in the row's cells and of its kind."""
     make = rate_map if row.pseudo or row.kind == "rate" else density_map
     return make(row.spans, cells=len(row.density), step=row.step, start=row.start)
@@ -225,9 +225,9 @@ def write_compilation(rows: Sequence[Prediction], locate: Locate, path: Path, *,
 
 def _pages(chosen: Sequence[tuple[Prediction, tuple[Path, float]]]) -> Iterator[Image]:
     for row, (file, begin) in chosen:
-        strip = Strip(row)
+        strip_at = map_strip(row)
         for frame in Video(file).frames(start=begin, end=begin + min(row.duration, LONGEST), rate=RATE):
-            yield np.vstack([fitted(frame.image), strip.at(frame.time - begin)])
+            yield np.vstack([fitted(frame.image), strip_at(frame.time - begin)])
 
 
 def fitted(image: Image) -> Image:
@@ -242,48 +242,42 @@ def fitted(image: Image) -> Image:
     return page
 
 
-class Strip:
-    """Both maps of a video over the time that is shown, with a line at the present and the running counts."""
+def map_strip(row: Prediction) -> Callable[[float], Image]:
+    """Both maps of a video over the time that is shown: from a time to the strip (STRIP, WIDTH, 3) with a line there
+    and the running counts."""
+    from PIL import Image as Picture  # noqa: PLC0415 - the extra [plot]
+    from PIL import ImageDraw, ImageFont  # noqa: PLC0415 - the extra [plot]
 
-    def __init__(self, row: Prediction) -> None:
-        from PIL import ImageFont  # noqa: PLC0415 - the extra [plot]
+    seconds, font = min(row.duration, LONGEST), ImageFont.load_default(15)
+    true, counted = true_map(row), np.maximum(np.asarray(row.density), 0)
+    page = _strip_page(true, counted, seconds, row.step)
 
-        self.row = row
-        self.seconds = min(row.duration, LONGEST)
-        self.font = ImageFont.load_default(15)
-        self.true, self.counted = true_map(row), np.maximum(np.asarray(row.density), 0)
-        self.page = self._maps()
-
-    def at(self, time: float) -> Image:
-        """The strip at a time, (STRIP, WIDTH, 3)."""
-        from PIL import Image as Picture  # noqa: PLC0415 - the extra [plot]
-        from PIL import ImageDraw  # noqa: PLC0415 - the extra [plot]
-
-        picture = Picture.fromarray(self.page)
+    def at(time: float) -> Image:
+        picture = Picture.fromarray(page)
         draw = ImageDraw.Draw(picture)
-        across = round(time / self.seconds * (WIDTH - 1))
+        across = round(time / seconds * (WIDTH - 1))
         draw.line([(across, 24), (across, STRIP)], fill=(20, 20, 20), width=2)
-        done = max(int((time - self.row.start) / self.row.step), 0)
-        so_far = [float(values[:done].sum()) for values in (self.true, self.counted)]
-        name = f"{self.row.dataset}  {self.row.action or self.row.name}"
-        draw.text((8, 3), name, font=self.font, fill=(60, 60, 60))
-        draw.text((WIDTH - 250, 3), f"true {so_far[0]:.0f}", font=self.font, fill=_rgb(TRUE))
-        draw.text((WIDTH - 160, 3), f"predicted {so_far[1]:.1f}", font=self.font, fill=_rgb(COUNTED))
+        done = max(int((time - row.start) / row.step), 0)
+        so_far = [float(values[:done].sum()) for values in (true, counted)]
+        draw.text((8, 3), f"{row.dataset}  {row.action or row.name}", font=font, fill=(60, 60, 60))
+        draw.text((WIDTH - 250, 3), f"true {so_far[0]:.0f}", font=font, fill=_rgb(TRUE))
+        draw.text((WIDTH - 160, 3), f"predicted {so_far[1]:.1f}", font=font, fill=_rgb(COUNTED))
         return np.asarray(picture)
 
-    def _maps(self) -> Image:
-        page = np.full((STRIP, WIDTH, 3), 255, np.uint8)
-        cells = np.clip(
-            (np.arange(WIDTH) / WIDTH * self.seconds / self.row.step).astype(int), 0, len(self.counted) - 1
-        )
-        height = (STRIP - 30) // 2
-        bands = ((self.true, TRUE, 26), (self.counted, COUNTED, 26 + height + 2))
-        most = max(float(self.true.max(initial=0)), float(self.counted.max(initial=0)), 0.01)
-        for values, colour, top in bands:
-            tall = np.round(height * values[cells] / most).astype(int)
-            filled = np.arange(height)[:, None] >= height - tall[None]
-            page[top : top + height][filled] = _rgb(colour)
-        return page
+    return at
+
+
+def _strip_page(true: Array, counted: Array, seconds: float, step: float) -> Image:
+    """Both maps as bars, the true one above, over the seconds that are shown. step: seconds of a cell."""
+    page = np.full((STRIP, WIDTH, 3), 255, np.uint8)
+    cells = np.clip((np.arange(WIDTH) / WIDTH * seconds / step).astype(int), 0, len(counted) - 1)
+    height = (STRIP - 30) // 2
+    most = max(float(true.max(initial=0)), float(counted.max(initial=0)), 0.01)
+    for values, colour, top in ((true, TRUE, 26), (counted, COUNTED, 26 + height + 2)):
+        tall = np.round(height * values[cells] / most).astype(int)
+        filled = np.arange(height)[:, None] >= height - tall[None]
+        page[top : top + height][filled] = _rgb(colour)
+    return page
 
 
 def _rgb(colour: str) -> tuple[int, int, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -17,11 +17,11 @@ from escounts.datasets.folder import QUICK, SyntheticSet
 from escounts.datasets.generated_tokens import generated_stores, thumbnails_of
 from escounts.datasets.stores import OWN_EVERY, open_encoder, quick_encoder, store_path
 from escounts.datasets.tokens import TokenLayout, TokenStore
-from escounts.evaluation.evaluated_models import Count, EvaluatedModel, MeanCount
+from escounts.evaluation.evaluated_models import EvaluatedModel, MapFunction, mean_count
 from escounts.evaluation.rendering import FilledTable, compare, fill, relative_errors
 from escounts.evaluation.table_runner import Source, TableRunner, Unavailable
 from escounts.evaluation.table_spec import EvalSpec, NamedModel, Table
-from escounts.training.predictions import prediction_of
+from escounts.results import DensityMap
 from escounts.training.recipes import FULL_SCALE, QUICK_SCALE, GeneratedScale, Recipe
 from escounts.training.token_run import TokenRun
 from escounts.training.trainer import Report
@@ -132,9 +132,9 @@ class GeneratedBench:
         if spec.dataset != STANDS_IN.dataset:
             return Unavailable(f"the row is of {spec.dataset}, not of generated videos")
         if name == "mean":
-            return MeanCount(self.dataset), self.dataset, "test"
+            return mean_count(self.dataset), self.dataset, "test"
         if name == "spectral":
-            return ThumbnailSpectral(self.dataset, next(iter(self.stores.values()))), self.dataset, "test"
+            return thumbnail_spectral(self.dataset, next(iter(self.stores.values()))), self.dataset, "test"
         return Unavailable(
             f"{name} counts video files, and generated videos are drawn straight into tokens",
             f"escounts data make synthetic --root DIR; escounts evaluate {name} --data synthetic --root DIR",
@@ -173,30 +173,16 @@ def order_notes(table: Table, filled: FilledTable) -> list[str]:
     return notes
 
 
-class ThumbnailSpectral:
+def thumbnail_spectral(dataset: Dataset, store: TokenStore) -> MapFunction:
     """`spectral` on the thumbnails of generated videos, which were never a file."""
+    thumbnails = thumbnails_of(store.path)
 
-    name = "spectral"
-
-    def __init__(self, dataset: Dataset, store: TokenStore) -> None:
-        self.dataset = dataset
-        self.thumbnails = thumbnails_of(store.path)
-        self.identity: Mapping[str, Any] = {"name": self.name, "layout": asdict(store.layout)}
-
-    def offered(self, video: VideoAnnotation) -> int:
-        return 0
-
-    def fingerprint(self, video: VideoAnnotation) -> str | None:
-        return "thumbnails" if video.name in self.thumbnails else None
-
-    def open(self, video: VideoAnnotation) -> Count:
+    def density_map(video: VideoAnnotation) -> DensityMap:
         assert video.fps is not None
-        encoding = SpectralEncoding(self.thumbnails[video.name].numpy(), 0.0, video.fps)
-        density = encoding.estimate().density
-        row = prediction_of(
-            video, density, duration=video.duration or 0.0, dataset=self.dataset.name, model=self.name
-        )
-        return lambda spec, chosen: row
+        return SpectralEncoding(thumbnails[video.name].numpy(), 0.0, video.fps).estimate().density
+
+    identity = {"name": "spectral", "layout": asdict(store.layout)}
+    return MapFunction("spectral", dataset, density_map, identity=identity, here=thumbnails)
 
 
 @contextmanager

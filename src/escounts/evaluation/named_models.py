@@ -16,7 +16,7 @@ from escounts.datasets.encoding import layout_for
 from escounts.datasets.stores import encode_command, encoder_identity, find_store, open_encoder
 from escounts.datasets.tokens import TokenLayout, TokenStore
 from escounts.errors import DataError, ModelError
-from escounts.evaluation.evaluated_models import EvaluatedModel, FileModel, MeanCount, TokenModel, TokenSource
+from escounts.evaluation.evaluated_models import EvaluatedModel, FileModel, TokenModel, TokenSource, mean_count
 from escounts.nn.encoders.interface import Encoder
 from escounts.nn.network import Network
 from escounts.training.run_folder import ABOUT
@@ -47,7 +47,7 @@ def open_model(name: str, place: ModelPlace, *, split: str) -> EvaluatedModel:
     if (Path(name) / ABOUT).is_file() or (Path(name).is_dir() and name not in _names()):
         return _run_model(Path(name), place, split)
     if name == "mean":
-        return MeanCount(place.dataset)
+        return mean_count(place.dataset)
     kept = _stored(name)
     if kept is not None and kept.kind == "decoder":
         return _decoder_model(name, kept, place)

@@ -148,7 +148,8 @@ def fill(
     told: dict[str, None] = {}
     for row in table.rows:
         if any(number is not None for cells in row.cells for number in cells.published):
-            rows.append(Row(row.labels, _source(row), _published(row)))
+            sources = dict.fromkeys(cells.source for cells in row.cells)
+            rows.append(Row(row.labels, ", ".join(sources), _published(row)))
         if not any(cells.ours for cells in row.cells):
             continue
         found = [
@@ -193,11 +194,6 @@ def _ours(table: Table, row: TableRow, found: Sequence[Measured | Unavailable | 
             measured.append(None)
     source = ours if any(measured) else f"{ours}, {NOT_RUN}"
     return Row(row.labels, source, tuple(values), " · ".join(videos), tuple(measured))
-
-
-def _source(row: TableRow) -> str:
-    sources = dict.fromkeys(cells.source for cells in row.cells)
-    return ", ".join(sources)
 
 
 def _published(row: TableRow) -> tuple[tuple[float, ...], ...]:

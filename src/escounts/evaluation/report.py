@@ -114,15 +114,6 @@ ThresholdRule: TypeAlias = Literal["paper", "above-minimum"]
 THRESHOLDS: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 
-@dataclass(frozen=True)
-class LocalisationScore:
-    """Mean Jaccard index over videos at every threshold, and the mean over thresholds with its interval."""
-
-    thresholds: tuple[float, ...]
-    at_threshold: tuple[float, ...]
-    average: Score
-
-
 def threshold(values: npt.ArrayLike, theta: float, *, rule: ThresholdRule = "paper") -> float:
     """Height a peak must exceed: θ (max − min) as the paper writes it, or min + θ (max − min)."""
     values = np.asarray(values, dtype=np.float64)
@@ -154,17 +145,14 @@ def localise(
     thresholds: tuple[float, ...] = THRESHOLDS,
     rule: ThresholdRule = "paper",
     seed: int = 0,
-) -> LocalisationScore:
-    """The table of the appendix: mean over videos of the index at nine thresholds, and their mean."""
+) -> tuple[dict[float, float], Score]:
+    """The table of the appendix: threshold → mean over videos of the index, and the mean over thresholds with its
+    interval."""
     rows = [[jaccard(density, spans, theta, rule=rule) for theta in thresholds] for density, spans in videos]
     if not rows:
         raise ValueError("got no videos to localise in; give at least one (density map, spans) pair")
     table = np.array(rows)
-    return LocalisationScore(
-        thresholds=thresholds,
-        at_threshold=tuple(table.mean(0).tolist()),
-        average=bootstrap(table.mean(1), seed=seed),
-    )
+    return dict(zip(thresholds, table.mean(0).tolist(), strict=True)), bootstrap(table.mean(1), seed=seed)
 
 
 NAMES = {
@@ -196,8 +184,8 @@ def metric_report(rows: Sequence[Prediction]) -> str:
     lines.append("  off by at most 0 … 5              " + "  ".join(f"{share:.3f}" for share in curve))
     marked = [row for row in rows if not row.pseudo]
     if marked:
-        found = localise([(row.peak_map(), row.spans) for row in marked])
-        lines.append(f"  localisation, mean Jaccard index {found.average}")
+        _, average = localise([(row.peak_map(), row.spans) for row in marked])
+        lines.append(f"  localisation, mean Jaccard index {average}")
     return "\n".join(lines)
 
 

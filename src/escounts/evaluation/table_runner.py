@@ -296,10 +296,8 @@ class TableRunner:
     def _value(self, column: str, rows: Sequence[Prediction], folder: Path) -> float:
         """One cell, recomputed from the predictions (or from what the run recorded of its speed)."""
         if column.startswith("θ=") or column == "average":
-            found = localise([(row.peak_map(), row.spans) for row in rows])
-            if column == "average":
-                return 100 * found.average.value
-            return 100 * found.at_threshold[found.thresholds.index(float(column.removeprefix("θ=")))]
+            at_threshold, average = localise([(row.peak_map(), row.spans) for row in rows])
+            return 100 * (average.value if column == "average" else at_threshold[float(column.removeprefix("θ="))])
         if column == "M parameters":
             return parameters(folder) / 1e6
         if column in SPEEDS or column == "train s":
