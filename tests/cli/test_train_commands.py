@@ -182,7 +182,7 @@ def test_the_released_objective_is_an_option(
     from escounts.datasets.annotations import Dataset
     from escounts.datasets.stores import save_labels
     from escounts.nn.decoder import RELEASED
-    from escounts.training import dataset_run
+    from escounts.training import recipes
     from escounts.training.objective import RELEASED_OBJECTIVE, DensityObjectiveConfig
     from escounts.training.token_run import TokenRun
 
@@ -190,7 +190,7 @@ def test_the_released_objective_is_an_option(
     store(tmp_path, list(videos))
     save_labels(tmp_path, Dataset("repcount", videos, {"train": 1}))
     asked: list[TokenRun] = []
-    monkeypatch.setattr(dataset_run, "train_on_tokens", lambda run, *_, **__: asked.append(run) or {})  # type: ignore[func-returns-value]
+    monkeypatch.setattr(recipes, "train_on_tokens", lambda run, *_, **__: asked.append(run) or {})  # type: ignore[func-returns-value]
     train = ("train", "repcount", "--tokens", tmp_path, "--out", tmp_path / "run", "--device", "cpu")
     for options in (
         (),

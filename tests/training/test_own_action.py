@@ -191,16 +191,15 @@ def test_names_that_are_taken_are_refused(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_the_checkpoint_that_knows_its_videos_is_taken_and_ties_go_to_the_later_one() -> None:
-    recipe = own_action._Recipe
     left_out = {
-        recipe(1.0, 0): [4, 4],  # as before
-        recipe(1.0, 4): [8, 7],  # the least error, but wrong on what it learnt from
-        recipe(2.0, 4): [8, 6],
-        recipe(1.0, 8): [8, 6],  # the same error, later
-        recipe(2.0, 12): [9, 10],
+        (1.0, 0): [4, 4],  # as before
+        (1.0, 4): [8, 7],  # the least error, but wrong on what it learnt from
+        (2.0, 4): [8, 6],
+        (1.0, 8): [8, 6],  # the same error, later
+        (2.0, 12): [9, 10],
     }
-    learnt = {key: [8, 8] for key in left_out} | {recipe(1.0, 4): [8, 4], recipe(1.0, 0): [4, 4]}
-    assert own_action._best(left_out, learnt, before=[4, 4], labelled=[8, 8]) == recipe(1.0, 8)
+    learnt = {key: [8, 8] for key in left_out} | {(1.0, 4): [8, 4], (1.0, 0): [4, 4]}
+    assert own_action._best(left_out, learnt, before=[4, 4], labelled=[8, 8]) == (1.0, 8)
 
 
 @pytest.mark.parametrize("labels", [None, "other.csv"])

@@ -25,7 +25,7 @@ from escounts.training.batches import ExemplarSampling
 from escounts.training.objective import Objective
 from escounts.training.optimisation import TrainConfig
 from escounts.training.predictions import predict
-from escounts.training.stored_tokens import StepDraw, StoredTokensConfig, StoredTokensTask
+from escounts.training.stored_tokens import StoredTokensConfig, StoredTokensTask
 from escounts.training.token_run import (
     RunMetadata,
     TokenRun,
@@ -72,7 +72,7 @@ def test_a_batch_does_not_depend_on_who_shares_it(toys: Path) -> None:
 
 def test_steps_draw_their_shots_as_often_as_stated(toys: Path) -> None:
     task = StoredTokensTask(TokenStore(toys), dataset_of(toys).split("train"), (), StoredTokensConfig())
-    drawn = [task.draw(step).shots for step in range(1500)]
+    drawn = [task.draw(step)[0] for step in range(1500)]
     assert all(drawn.count(shots) / 1500 == pytest.approx(1 / 3, abs=0.04) for shots in (0, 1, 2))
 
 
@@ -81,8 +81,8 @@ def test_targets_follow_the_start_in_time(toys: Path) -> None:
     task = StoredTokensTask(TokenStore(toys), dataset.split("train"), (), StoredTokensConfig())
     one = dataset.find("t3")  # five repetitions in 20 cells
     rng = np.random.default_rng(0)
-    whole = task.sample(one, StepDraw(1, 0, 1.0), rng)
-    shifted = task.sample(one, StepDraw(0, 6, 1.0), rng)
+    whole = task.sample(one, (1, 0, 1.0), rng)
+    shifted = task.sample(one, (0, 6, 1.0), rng)
     assert whole.count == 5
     assert whole.density_T.sum() == pytest.approx(5, abs=0.02)
     assert len(shifted.tokens_THWC) == len(whole.tokens_THWC) - 6

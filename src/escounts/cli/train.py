@@ -13,9 +13,8 @@ import click
 from escounts.cli import train_synthetic
 from escounts.cli.display import counting_display, training_display
 from escounts.nn.device import choose_device
-from escounts.training.dataset_run import TrainOptions, train_dataset, train_folder
 from escounts.training.own_action import learn_folder
-from escounts.training.recipes import Recipe
+from escounts.training.recipes import Recipe, train_dataset, train_folder
 from escounts.zoo.catalogue import own_model_path
 
 if TYPE_CHECKING:
@@ -194,10 +193,10 @@ def _say_problems(problems: Iterable[Problem]) -> None:
 def _training(options: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """What the library's training functions take of the common options, with a display of its progress."""
     names = ("epochs", "steps", "batch_size", "lr", "ema", "precision")
-    changes = TrainOptions(**{name: options[name] for name in names})
+    changes = {name: options[name] for name in names if options[name] is not None}
     with training_display() as report:
         device = str(choose_device(options["device"]))
-        yield {"seed": options["seed"], "options": changes, "device": device, "report": report}
+        yield {"seed": options["seed"], "changes": changes, "device": device, "report": report}
 
 
 def _say(figures: dict[str, float], out: Path) -> None:

@@ -108,12 +108,8 @@ class ActionReport:
         return {**asdict(self), "path": None if self.path is None else str(self.path)}
 
 
-@dataclass(frozen=True)
-class _Recipe:
-    """Which head training starts from (its unit against the model's) and after how many steps it stops."""
-
-    factor: float
-    step: int
+_Recipe = tuple[float, int]
+"""Which head training starts from (the factor of its unit against the model's), and after how many steps it stops."""
 
 
 def learn_action(
@@ -263,17 +259,17 @@ class _EncodedLabels:
         but one."""
         rows = self.rows(head, without)
         last: dict[float, int] = {}
-        for recipe in recipes:
-            last[recipe.factor] = max(recipe.step, last.get(recipe.factor, 0))
+        for factor, step in recipes:
+            last[factor] = max(step, last.get(factor, 0))
         for factor, steps in last.items():
             start = head if factor == 1.0 else in_other_unit(head, factor)
             for step, tuned in tuned_heads(start, rows, self.model.calibration, steps=steps, every=EVERY):
-                yield _Recipe(factor, step), copy.deepcopy(tuned).half().float()
+                yield (factor, step), copy.deepcopy(tuned).half().float()
 
 
 def _leave_one_out(encoded: _EncodedLabels, head: RateHead, say: Progress) -> dict[_Recipe, list[int]]:
     """Counts of the videos, each by a model that learnt from the others, for every recipe."""
-    starts = [_Recipe(factor, STEPS) for factor in encoded.starts(head, encoded.rows(head))]
+    starts = [(factor, STEPS) for factor in encoded.starts(head, encoded.rows(head))]
     counts: dict[_Recipe, list[int]] = {}
     for index in range(len(encoded.videos)):
         say("checking", ENCODING_SHARE + CHECKING_SHARE * index / len(encoded.videos))
@@ -303,7 +299,7 @@ def _best(
     better = [recipe for recipe in left_out if error[recipe] < old] or list(left_out)
     right = [recipe for recipe in better if learnt[recipe] == labelled]
     nearly = [recipe for recipe in better if _nearly(learnt[recipe], labelled)]
-    return min(right or nearly or better, key=lambda recipe: (round(error[recipe], 6), -recipe.step))
+    return min(right or nearly or better, key=lambda recipe: (round(error[recipe], 6), -recipe[1]))
 
 
 def _nearly(counted: Sequence[int], labelled: Sequence[int]) -> bool:

@@ -28,6 +28,8 @@ from escounts.training.batches import ExemplarSampler, ExemplarSampling, LengthB
 from escounts.training.objective import Target
 from escounts.training.predictions import head_of, predict
 
+StepDraw = tuple[int, int, float]
+"""What all videos of a step share: exemplars each, start in cells, share of the sequence that is kept."""
 AHEAD = 2
 """Batches made ahead of the one that is trained on."""
 
@@ -50,15 +52,6 @@ class StoredTokensConfig:
     crop: float = 1.0
     by_window: bool = False
     validation_shifts: int = 1
-
-
-@dataclass(frozen=True)
-class StepDraw:
-    """What all videos of a step share: exemplars each, start in cells, share of the sequence that is kept."""
-
-    shots: int
-    offset: int
-    share: float
 
 
 @dataclass(frozen=True)
@@ -164,17 +157,15 @@ class StoredTokensTask:
     def draw(self, step: int) -> StepDraw:
         """What all videos of a step share, so that they keep about one length and one number of shots."""
         rng = np.random.default_rng((self.config.seed, step, 2))
-        return StepDraw(
-            shots=int(rng.choice(self.config.exemplars.shots)),
-            offset=int(rng.choice(self.offsets)),
-            share=float(rng.uniform(self.config.crop, 1.0)),
-        )
+        shots, offset = int(rng.choice(self.config.exemplars.shots)), int(rng.choice(self.offsets))
+        return shots, offset, float(rng.uniform(self.config.crop, 1.0))
 
     def sample(self, video: VideoAnnotation, draw: StepDraw, rng: Rng) -> Sample:
         """One video as the step's draw says, with its own exemplars and cut."""
+        shots, offset, kept = draw
         entry = self.store.entries[video.name]
-        first = draw.offset if draw.offset < entry.cells else 0
-        tokens_THWC, cut = self._cut(self.cache.sequence(video.name, first), draw.share, rng)
+        first = offset if offset < entry.cells else 0
+        tokens_THWC, cut = self._cut(self.cache.sequence(video.name, first), kept, rng)
         first += cut or 0
         density_T, period_T = self._maps(video, len(tokens_THWC), first, keep=cut is None)
         count = float(density_T.sum())
@@ -183,7 +174,7 @@ class StoredTokensTask:
             before = sum((start + end) / 2 < first * entry.step for start, end in video.spans)
             count = float(video.count - before)
         exemplars = []
-        for choice in self.sampler.choose(video, draw.shots, rng):
+        for choice in self.sampler.choose(video, shots, rng):
             shot_THWC, (start, end) = self.cache.exemplar(choice.video, choice.index)
             exemplars.append((shot_THWC, 0.0 if choice.other else (end - start) / entry.step))
         return Sample(tokens_THWC, density_T, period_T, count, exemplars)
