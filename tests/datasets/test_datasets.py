@@ -253,9 +253,9 @@ def test_unknown_names_list_the_known() -> None:
 def test_missing_files_are_named(tmp_path: Path) -> None:
     video = VideoAnnotation("a", "a.mp4", None, 0, (), None, None, "train")
     dataset = assemble("d", [video], {"train": 1})
-    assert [v.name for v in check_files(dataset, tmp_path).missing] == ["a"]
+    assert [v.name for v in check_files(dataset, tmp_path)[0]] == ["a"]
     (tmp_path / "a.mp4").write_bytes(b"not a video")
-    problems = check_files(dataset, tmp_path, open_videos=True).problems
+    _, problems = check_files(dataset, tmp_path, open_videos=True)
     assert [type(p) for p in problems] == [Problem]
     assert "cannot be read" in problems[0].what
 

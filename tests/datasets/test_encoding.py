@@ -180,13 +180,13 @@ def test_killed_and_resumed_is_byte_identical(tmp_path: Path) -> None:
 def test_disk_need_is_stated_and_checked_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = EncoderSpec("mae-vit-b", 768)
     minute = [annotation("v", spans=((0.0, 1.0),) * 20, duration=60.0)]
-    whole = disk_need(minute, layout_for(spec, "x"))
-    pooled = disk_need(minute, layout_for(spec, "x", pool=(6, 6)))
+    whole, exemplars, released = disk_need(minute, layout_for(spec, "x"))
+    pooled, pooled_exemplars, _ = disk_need(minute, layout_for(spec, "x", pool=(6, 6)))
     windows = 60 * 30 / 16
-    assert whole.released == pytest.approx((windows + 20) * 8 * 14 * 14 * 768 * 4, rel=0.02)
-    assert pooled.exemplars == whole.exemplars == 8 * 8 * 14 * 14 * 768 * 2, "exemplars are not pooled"
-    assert (pooled.store - pooled.exemplars) / (whole.store - whole.exemplars) == pytest.approx(36 / 196, rel=0.01)
-    assert pooled.store < whole.released / 9
+    assert released == pytest.approx((windows + 20) * 8 * 14 * 14 * 768 * 4, rel=0.02)
+    assert pooled_exemplars == exemplars == 8 * 8 * 14 * 14 * 768 * 2, "exemplars are not pooled"
+    assert (pooled - pooled_exemplars) / (whole - exemplars) == pytest.approx(36 / 196, rel=0.01)
+    assert pooled < released / 9
     monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 10})())
     encoder, identity = open_encoder("patches")
     with pytest.raises(DataError, match=r"GB more, 0.0 GB are free"):

@@ -109,8 +109,7 @@ def test_everything_is_one_dataset_folder(
         archive.extractall(tmp_path)
     dataset = folder.load_folder(tmp_path)
     assert {"same name.mp4", "same name (2).mp4"} <= {video.file for video in dataset.videos}
-    files = check_files(dataset, tmp_path, open_videos=True)
-    assert not files.missing and not files.problems and not dataset.problems
+    assert check_files(dataset, tmp_path, open_videos=True) == ([], []) and not dataset.problems
     assert (tmp_path / "same name (2).mp4").read_bytes() == clips[5].read_bytes()
 
 

@@ -40,20 +40,20 @@ def data_command() -> None:
 def check(dataset: str, root: Path, videos: Path | None, open_videos: bool, show_all: bool) -> None:
     """What is there, what is missing, what is odd; by name."""
     found = load_dataset(dataset, root)
-    files = check_files(found, videos or root, open_videos=open_videos)
-    missing = {video.name for video in files.missing}
+    missing, problems = check_files(found, videos or root, open_videos=open_videos)
+    absent = {video.name for video in missing}
     click.echo(f"{dataset}: {DATASETS[dataset].summary}")
     for split in found.splits:
         usable = found.split(split)
         paper = f", the paper has {found.published[split]}" if split in found.published else ""
-        here = sum(video.name not in missing for video in usable)
+        here = sum(video.name not in absent for video in usable)
         click.echo(f"  {split}: {found.rows[split]} rows{paper}; {len(usable)} usable, {here} videos here")
     zero = sum(video.count == 0 for video in found.videos)
     click.echo(f"  {sum(v.count for v in found.videos)} repetitions; {zero} videos with none are kept")
     if found.actions:
         click.echo("  actions: " + ", ".join(f"{name} {count}" for name, count in list(found.actions.items())[:12]))
-    _list("odd", [str(problem) for problem in (*found.problems, *files.problems)], show_all)
-    _list("missing videos", [f"{video.split}/{video.file}" for video in files.missing], show_all)
+    _list("odd", [str(problem) for problem in (*found.problems, *problems)], show_all)
+    _list("missing videos", [f"{video.split}/{video.file}" for video in missing], show_all)
 
 
 @data_command.command()
@@ -165,10 +165,10 @@ def encode_command(
     """
     places = chosen_devices(devices)
     plan = plan_encoding(dataset, root, tokens, device=str(choose_device(device)), **options)
-    need = plan.need
+    store_bytes, exemplar_bytes, released_bytes = plan.need
     click.echo(
-        f"{len(plan.wanted)} videos: about {_gb(need.store)} of tokens, {_gb(need.exemplars)} of it exemplars "
-        f"(the released code's layout, float32 14×14 at stride 16: {_gb(need.released)})"
+        f"{len(plan.wanted)} videos: about {_gb(store_bytes)} of tokens, {_gb(exemplar_bytes)} of it exemplars "
+        f"(the released code's layout, float32 14×14 at stride 16: {_gb(released_bytes)})"
     )
     seconds = plan.seconds()
     if seconds is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -42,15 +41,6 @@ EncodingProcess = Worker[EncodingTask, str | OutputError | None]
 """Asked for a video, it writes its file; the answer is what was wrong with it, or with the store."""
 
 
-@dataclass(frozen=True)
-class DiskNeed:
-    """Estimated bytes: of the store, and of the same dataset in the released code's layout."""
-
-    store: int
-    exemplars: int
-    released: int
-
-
 def layout_for(
     spec: EncoderSpec,
     identity: str,
@@ -83,8 +73,9 @@ def layout_for(
     )
 
 
-def disk_need(videos: Sequence[VideoAnnotation], layout: TokenLayout) -> DiskNeed:
-    """What encoding these videos takes, from the durations that the labels state."""
+def disk_need(videos: Sequence[VideoAnnotation], layout: TokenLayout) -> tuple[int, int, int]:
+    """Estimated bytes, by the durations that the labels state: of the store, of the exemplars in it, and of the same
+    videos in the released code's layout."""
     store = exemplars = released = 0
     for video in videos:
         seconds, fps = video.duration or ASSUMED_SECONDS, video.fps or ASSUMED_FPS
@@ -93,7 +84,7 @@ def disk_need(videos: Sequence[VideoAnnotation], layout: TokenLayout) -> DiskNee
         store += whole
         exemplars += whole - layout.video_bytes(seconds, fps, 0)
         released += (int(seconds * fps / RELEASED_STRIDE) + 1 + len(video.exemplars)) * RELEASED_WINDOW_BYTES
-    return DiskNeed(store, exemplars, released)
+    return store, exemplars, released
 
 
 def encode_dataset(
@@ -116,7 +107,12 @@ def encode_dataset(
     problems: list[Problem] = []
     with TokenWriter(out, layout) as writer:
         todo = [video for video in videos if not writer.has(video.name)]
-        _check_space(out, disk_need(todo, layout))
+        needed, free = disk_need(todo, layout)[0], shutil.disk_usage(out).free
+        if needed > free:
+            raise DataError(
+                f"{out} needs about {needed / 1e9:.1f} GB more, {free / 1e9:.1f} GB are free; "
+                "free some, or store fewer offsets, exemplars or a smaller grid"
+            )
         here = {}
         for video in todo:
             if (path := dataset.locate(root, video)) is None:
@@ -309,12 +305,3 @@ def encoded_tokens(
         pooled = F.adaptive_avg_pool2d(flat, grid).permute(0, 2, 3, 1)
         tokens_BTHWC = pooled.reshape(*tokens_BTHWC.shape[:2], *pooled.shape[1:])
     return tokens_BTHWC.half().cpu()
-
-
-def _check_space(out: Path, need: DiskNeed) -> None:
-    free = shutil.disk_usage(out).free
-    if need.store > free:
-        raise DataError(
-            f"{out} needs about {need.store / 1e9:.1f} GB more, {free / 1e9:.1f} GB are free; "
-            "free some, or store fewer offsets, exemplars or a smaller grid"
-        )

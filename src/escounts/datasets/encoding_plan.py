@@ -15,7 +15,6 @@ from escounts.datasets.annotations import Dataset, Problem, VideoAnnotation
 from escounts.datasets.encoding import (
     ASSUMED_FPS,
     ASSUMED_SECONDS,
-    DiskNeed,
     Progress,
     disk_need,
     encode_dataset,
@@ -54,8 +53,8 @@ class EncodingPlan:
         return [video for video in self.dataset.videos if not self.splits or video.split in self.splits]
 
     @property
-    def need(self) -> DiskNeed:
-        """How much disk it takes."""
+    def need(self) -> tuple[int, int, int]:
+        """How much disk it takes, as disk_need says it."""
         return disk_need(self.wanted, self.layout)
 
     def seconds(self) -> float | None:
@@ -135,7 +134,7 @@ def plan_encoding(
     """The encoding of a dataset by name: what `escounts encode` does.
 
     >>> plan = plan_encoding("ucfrep", Path("UCF"), Path("tokens"), encoder="r2plus1d-18")
-    >>> plan.need.store, plan.run()
+    >>> plan.need, plan.run()
     """
     model, identity = open_encoder(encoder, every=every, device=device)
     side = pool or (min(model.spec.grid[0], PAPER_POOL) if model.spec.fps is None else None)

@@ -10,7 +10,7 @@ import multiprocessing
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -40,18 +40,8 @@ LENGTH_STEP = 16
 """Lengths are whole multiples of this many frames, so that many videos are drawn at once."""
 
 
-@dataclass(frozen=True)
-class Drawn:
-    """One planned video of a split."""
-
-    split: str
-    index: int
-    plan: Plan
-
-    @property
-    def name(self) -> str:
-        """Unique in the dataset."""
-        return f"{self.split}_{self.index:05d}"
+Planned = tuple[VideoAnnotation, Plan]
+"""A video that is to be drawn: what is true of it, and how."""
 
 
 def generated_stores(
@@ -74,22 +64,23 @@ def generated_stores(
     made = [path / MADE for path in paths]
     if all(file.exists() and file.read_text() == told for file in made):
         return load_labels(paths[0], "synthetic")
-    drawn = plan_videos(what, workers=workers)
-    videos = [annotation(one, what.fps) for one in drawn]
-    rows = {split: sum(one.split == split for one in drawn) for split in SEEDS}
-    dataset = assemble("synthetic", videos, rows)
+    planned = plan_videos(what, workers=workers)
+    rows = {split: sum(video.split == split for video, _ in planned) for split in SEEDS}
+    dataset = assemble("synthetic", [video for video, _ in planned], rows)
     known = {video.name: video for video in dataset.videos}
     thumbnails: dict[str, Tensor] = {}
     with ExitStack() as stack:
         writers = [stack.enter_context(TokenWriter(path, layouts[path])) for path in paths]
         files = stack.enter_context(ThreadPoolExecutor(FILE_THREADS))
-        for group in _groups(drawn, batch):
-            frames_BTCHW = render([one.plan for one in group], device=device, size=encoder.spec.size).frames_BTCHW
+        for group in _groups(planned, batch):
+            frames_BTCHW = render([plan for _, plan in group], device=device, size=encoder.spec.size).frames_BTCHW
             for writer in writers:
                 # Hashing and writing let other threads run; a set is thousands of small files.
-                list(files.map(writer.write, _encoded(group, frames_BTCHW, known, encoder, writer.layout, what.fps)))
-            thumbnails |= {one.name: small for one, small in zip(group, _thumbnails(frames_BTCHW), strict=True)
-                           if one.split == "test"}  # fmt: skip
+                videos = [known[video.name] for video, _ in group]
+                list(files.map(writer.write, _encoded(videos, frames_BTCHW, encoder, writer.layout, what.fps)))
+            for (video, _), small in zip(group, _thumbnails(frames_BTCHW), strict=True):
+                if video.split == "test":
+                    thumbnails[video.name] = small
         for writer in writers:
             writer.finish()
     write_bytes(paths[0] / THUMBNAILS, save({name: thumbnails[name] for name in sorted(thumbnails)}))
@@ -99,7 +90,7 @@ def generated_stores(
     return dataset
 
 
-def plan_videos(what: SyntheticSet, *, workers: int = 0) -> list[Drawn]:
+def plan_videos(what: SyntheticSet, *, workers: int = 0) -> list[Planned]:
     """Every video of a set, decided but not drawn; classes are named so that others of a class can be found."""
     asked = [(what, split, index) for split in SEEDS for index in range(getattr(what, split))]
     if workers < 2:
@@ -118,51 +109,43 @@ def thumbnails_of(store: Path) -> dict[str, Tensor]:
     return load_file(path)
 
 
-def annotation(one: Drawn, fps: float) -> VideoAnnotation:
-    """What is true of a planned video."""
-    length = one.plan.length
-    spans = tuple((max(start, 0.0) / fps, min(end, length) / fps) for start, end in one.plan.spans)
-    return VideoAnnotation(
-        name=one.name,
-        file=one.name,
-        action=class_of(one.plan),
-        count=len(spans),
-        spans=spans,
-        fps=fps,
-        duration=length / fps,
-        split=one.split,
-    )
-
-
-def _plan_one(asked: tuple[SyntheticSet, str, int]) -> Drawn:
+def _plan_one(asked: tuple[SyntheticSet, str, int]) -> Planned:
     return _plan(*asked)
 
 
-def _plan(what: SyntheticSet, split: str, index: int) -> Drawn:
+def _plan(what: SyntheticSet, split: str, index: int) -> Planned:
     seed = SEEDS[split] + 1000 * what.seed
     config = replace(DATASET, period=what.period, **(CALM if what.calm else {}))
     seconds = seeded(seed, index).uniform(*what.seconds)
     length = max(LENGTH_STEP, round(seconds * what.fps / LENGTH_STEP) * LENGTH_STEP)
-    return Drawn(split, index, Generator(config, seed=seed).plan(index, length))
+    plan = Generator(config, seed=seed).plan(index, length)
+    name, fps, length = f"{split}_{index:05d}", what.fps, plan.length
+    spans = tuple((max(start, 0.0) / fps, min(end, length) / fps) for start, end in plan.spans)
+    video = VideoAnnotation(
+        name=name,
+        file=name,
+        action=class_of(plan),
+        count=len(spans),
+        spans=spans,
+        fps=fps,
+        duration=length / fps,
+        split=split,
+    )
+    return video, plan
 
 
-def _groups(drawn: Sequence[Drawn], batch: int) -> Iterator[Sequence[Drawn]]:
+def _groups(planned: Sequence[Planned], batch: int) -> Iterator[Sequence[Planned]]:
     """Videos of one length, at most `batch` at once."""
-    by_length: dict[int, list[Drawn]] = {}
-    for one in drawn:
-        by_length.setdefault(one.plan.length, []).append(one)
+    by_length: dict[int, list[Planned]] = {}
+    for video, plan in planned:
+        by_length.setdefault(plan.length, []).append((video, plan))
     for members in by_length.values():
         for begin in range(0, len(members), batch):
             yield members[begin : begin + batch]
 
 
 def _encoded(
-    group: Sequence[Drawn],
-    frames_BTCHW: Tensor,
-    known: Mapping[str, VideoAnnotation],
-    encoder: Encoder,
-    layout: TokenLayout,
-    fps: float,
+    videos: Sequence[VideoAnnotation], frames_BTCHW: Tensor, encoder: Encoder, layout: TokenLayout, fps: float
 ) -> Iterator[VideoTokens]:
     """The tokens of videos of one length in one layout."""
     assert layout.fps is not None
@@ -179,12 +162,11 @@ def _encoded(
         if parts:
             sequences[offset] = torch.cat(parts, 1)
     step = layout.step(fps)
-    for row, one in enumerate(group):
-        video = known[one.name]
+    for row, video in enumerate(videos):
         own = {offset: tokens[row] for offset, tokens in sequences.items()}
         spans = spread(video.exemplars, layout.exemplars)
         yield VideoTokens(
-            name=one.name,
+            name=video.name,
             sequences=own,
             exemplars=exemplars_in_place(own[0], spans, step, layout.exemplar_cells),
             exemplar_spans=np.asarray(spans, dtype=np.float64).reshape(-1, 2),

@@ -96,30 +96,20 @@ def dataset_entry(name: str) -> DatasetEntry:
     return DATASETS[name]
 
 
-@dataclass(frozen=True)
-class FileCheck:
-    """Which videos of a dataset are on disk. problems: missing or unreadable files, labels past their end."""
-
-    found: Mapping[str, Path]
-    missing: tuple[VideoAnnotation, ...]
-    problems: tuple[Problem, ...]
-
-
-def check_files(dataset: Dataset, root: Path, *, open_videos: bool = False) -> FileCheck:
-    """Looks for every video; with open_videos also opens each and compares its length with its labels."""
-    found: dict[str, Path] = {}
+def check_files(
+    dataset: Dataset, root: Path, *, open_videos: bool = False
+) -> tuple[list[VideoAnnotation], list[Problem]]:
+    """The videos of a dataset that are missing on disk; with open_videos each is opened, too: unreadable files, and
+    labels past their end."""
     missing: list[VideoAnnotation] = []
     problems: list[Problem] = []
     for video in dataset.videos:
         path = dataset.locate(root, video)
         if path is None:
             missing.append(video)
-            continue
-        what = list(_file_problems(video, path)) if open_videos else []
-        problems.extend(what)
-        if not any(problem.unusable for problem in what):
-            found[video.name] = path
-    return FileCheck(found, tuple(missing), tuple(problems))
+        elif open_videos:
+            problems.extend(_file_problems(video, path))
+    return missing, problems
 
 
 def _file_problems(video: VideoAnnotation, path: Path) -> Iterator[Problem]:

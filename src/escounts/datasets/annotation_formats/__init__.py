@@ -37,7 +37,6 @@ class FormatEntry:
     one_video: a file holds one video only.
     """
 
-    summary: str
     suffix: str
     read: Callable[[str, str | None, float | None], list[LabelledFile]]
     write: Callable[[Sequence[LabelledFile]], str]
@@ -45,13 +44,11 @@ class FormatEntry:
 
 
 FORMATS: dict[Format, FormatEntry] = {
-    "csv": FormatEntry("file, start_s, end_s, class", ".csv", tables.read_csv, tables.write_csv),
-    "boris": FormatEntry("BORIS, aggregated events", ".csv", tables.read_boris, tables.write_aggregated),
-    "boris-tabular": FormatEntry("BORIS, tabular events", ".csv", tables.read_boris, tables.write_tabular),
-    "elan": FormatEntry("ELAN, one tier", ".eaf", timelines.read_elan, timelines.write_elan, one_video=True),
-    "label-studio": FormatEntry(
-        "Label Studio, video timelines", ".json", timelines.read_label_studio, timelines.write_label_studio
-    ),
+    "csv": FormatEntry(".csv", tables.read_csv, tables.write_csv),
+    "boris": FormatEntry(".csv", tables.read_boris, tables.write_aggregated),
+    "boris-tabular": FormatEntry(".csv", tables.read_boris, tables.write_tabular),
+    "elan": FormatEntry(".eaf", timelines.read_elan, timelines.write_elan, one_video=True),
+    "label-studio": FormatEntry(".json", timelines.read_label_studio, timelines.write_label_studio),
 }
 
 
