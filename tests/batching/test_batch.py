@@ -362,7 +362,7 @@ def test_videos_read_ahead_are_counted_the_same(tmp_path: Path, monkeypatch: pyt
     assert places and not places[0].exists()
 
 
-READING = read_ahead.Reading(16, 10.0)
+READING = (16, 10.0)
 IMAGE = 16 * 16 * 3
 
 
@@ -379,8 +379,8 @@ def test_a_header_that_says_too_little_does_not_fill_the_memory(
     images = tmp_path / "images"
     images.mkdir()
     monkeypatch.setattr(read_ahead, "Video", Short)
-    assert read_ahead.reader(images, READING, 2 * IMAGE)(task).images is None and not list(images.iterdir())
-    assert read_ahead.reader(images, READING, 99 * IMAGE)(task).images == images / f"{task.id}.npy"
+    assert read_ahead.reader(images, READING, 2 * IMAGE)(task)[2] is None and not list(images.iterdir())
+    assert read_ahead.reader(images, READING, 99 * IMAGE)(task)[2] == images / f"{task.id}.npy"
 
 
 def test_where_there_is_no_room_for_images_the_video_is_left_to_the_process_that_counts(
@@ -395,8 +395,7 @@ def test_where_there_is_no_room_for_images_the_video_is_left_to_the_process_that
     images = tmp_path / "images"
     images.mkdir()
     monkeypatch.setattr(read_ahead.np, "save", full)  # type: ignore[attr-defined]
-    read = read_ahead.reader(images, READING, 99 * IMAGE)(task)
-    assert read.images is None and not list(images.iterdir())
+    assert read_ahead.reader(images, READING, 99 * IMAGE)(task)[2] is None and not list(images.iterdir())
 
 
 @pytest.mark.parametrize("dies", ["reading", "counting"])

@@ -10,10 +10,9 @@ import os
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -28,20 +27,10 @@ MOST_BYTES = 512 * 2**20
 IN_MEMORY = Path("/dev/shm")
 
 
-class Reading(NamedTuple):
-    """How a model reads videos: side of its square images in pixels, images per second."""
-
-    side: int
-    rate: float
-
-
-@dataclass(frozen=True)
-class ReadVideo:
-    """A video that was read ahead. images: the file with its images, or None where there is no room for them."""
-
-    task: Task
-    info: VideoInfo
-    images: Path | None
+Reading = tuple[int, float]
+"""How a model reads videos: side of its square images in pixels, images per second."""
+ReadVideo = tuple[Task, VideoInfo, Path | None]
+"""A video that was read ahead, and the file with its images, or None where there is no room for them."""
 
 
 class VideoInImages(Video):
@@ -75,7 +64,7 @@ def reading_of(model: CountingModel) -> Reading | None:
     from escounts.inference.multi_rate import MultiRateModel  # noqa: PLC0415 - torch: the readers need none of it
     from escounts.inference.views import BASE_RATE  # noqa: PLC0415 - torch
 
-    return Reading(model.network.encoder.spec.size, BASE_RATE) if isinstance(model, MultiRateModel) else None
+    return (model.network.encoder.spec.size, BASE_RATE) if isinstance(model, MultiRateModel) else None
 
 
 def reader(folder: Path, reading: Reading, most: int) -> Callable[[Task], ReadVideo]:
@@ -87,19 +76,19 @@ def reader(folder: Path, reading: Reading, most: int) -> Callable[[Task], ReadVi
             video = Video(path, threads=1)
             side, rate = reading
             if video.info.duration * rate * side * side * 3 > most:
-                return ReadVideo(task, video.info, None)
+                return task, video.info, None
             room = most // (side * side * 3)  # a header may promise less than the file holds
             frames = islice(video.frames(size=(side, side), rate=rate), room + 1)
             images: list[Image] = [frame.image for frame in frames]
             if len(images) > room:
-                return ReadVideo(task, video.info, None)
+                return task, video.info, None
         target = images_file(folder, task)
         try:
             np.save(target, np.stack(images) if images else np.zeros((0, side, side, 3), np.uint8))
         except OSError:  # the place is full, perhaps of others' files: the process that counts reads the video itself
             target.unlink(missing_ok=True)
-            return ReadVideo(task, video.info, None)
-        return ReadVideo(task, replace(video.info, path=Path(task.video)), target)
+            return task, video.info, None
+        return task, replace(video.info, path=Path(task.video)), target
 
     return read
 
@@ -114,10 +103,9 @@ def counter_of_read(settings: Settings) -> Callable[[ReadVideo | None], Row]:
     def work(read: ReadVideo | None) -> Row:
         if read is None or reading is None:
             return {"reading": reading}
-        if read.images is None:
-            return row_of(counter, read.task, settings)
-        video = VideoInImages(read.info, read.images, reading)
-        return row_of(counter, read.task, settings, video=video)
+        task, info, images = read
+        video = None if images is None else VideoInImages(info, images, reading)
+        return row_of(counter, task, settings, video=video)
 
     return work
 

@@ -33,7 +33,7 @@ from escounts.nn.network import Network, NetworkConfig
 from escounts.results import CountResult
 from escounts.video import Frame, Video
 from escounts.zoo import catalogue
-from escounts.zoo.building import OnnxDecoder, OnnxEncoder, build_model
+from escounts.zoo.building import OnnxDecoder, OnnxEncoder, RunGraph, build_model
 from escounts.zoo.onnx_export import DecoderGraph, EncoderGraph
 
 T = TypeVar("T")
@@ -117,24 +117,23 @@ def _paper_model(engine: Engine) -> PaperWindowModel:
     return PaperWindowModel(engine.model, network, device=engine.device)
 
 
-class GraphSession:
+def _by_pytorch(graph: nn.Module) -> RunGraph:
     """A graph written plainly, run by PyTorch where ONNX Runtime would run its exported form."""
+    graph.eval()
 
-    def __init__(self, graph: nn.Module) -> None:
-        self.graph = graph.eval()
-
-    def run(self, outputs: None, inputs: dict[str, np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
-        """All outputs of the graph."""
+    def run(inputs: dict[str, np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
         with torch.inference_mode():
-            found = self.graph(*(torch.from_numpy(array) for array in inputs.values()))
+            found = graph(*(torch.from_numpy(array) for array in inputs.values()))
         return [tensor.numpy() for tensor in found]
+
+    return run
 
 
 def _plainly(model: MultiRateModel) -> MultiRateModel:
     """The same arithmetic as the equations stand: attention as a softmax of a matrix, each window from its pixels."""
     network = model.network
-    encoder = OnnxEncoder(network.encoder.config, GraphSession(EncoderGraph(network)))  # type: ignore[arg-type]
-    decoder = OnnxDecoder(network.decoder.config, GraphSession(DecoderGraph(network)))
+    encoder = OnnxEncoder(network.encoder.config, _by_pytorch(EncoderGraph(network)))  # type: ignore[arg-type]
+    decoder = OnnxDecoder(network.decoder.config, _by_pytorch(DecoderGraph(network)))
     plain = Network(network.config, encoder=encoder, decoder=decoder)
     return MultiRateModel(model.name, plain, calibration=model.calibration)
 

@@ -253,20 +253,20 @@ def _counted(tasks: list[Task], job: Job, *, several: bool) -> Iterator[tuple[Ta
 
 def _report(task: Task, done: Done, job: Job, ledger: Ledger | None) -> Row:
     """Print one outcome, remember it where all files are written."""
-    if done.result is not None:
-        show(done.result, as_json=job.json, quiet=job.quiet)
-    failure = done.failure
+    result, failure = done
+    if result is not None:
+        show(result, as_json=job.json, quiet=job.quiet)
     if failure is None and ledger is not None and job.folder is not None:
-        assert done.result is not None
+        assert result is not None
         try:
-            ledger.add(task.name, task.video, job.settings, task.files, facts(done.result))
+            ledger.add(task.name, task.video, job.settings, task.files, facts(result))
         except OutputError as error:  # the disk is full, or the video was taken away: the others go on
             failure = str(error)
         for file in task.files if not (job.json or job.quiet) else ():
             say(f"wrote {job.folder / file}", err=True)
     if failure is not None:
         say(f"escounts: {failure}", err=True)
-    about = None if done.result is None else facts(done.result)
+    about = None if result is None else facts(result)
     return Row(task.video, "failed" if about is None else "counted", about, failure or "")
 
 

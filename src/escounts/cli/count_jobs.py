@@ -97,12 +97,8 @@ class Task:
         return [self.name + SUFFIXES[kind] for kind in self.formats]
 
 
-@dataclass(frozen=True)
-class Done:
-    """How it went. result: None where counting failed. failure: what went wrong, in counting or in writing."""
-
-    result: CountResult | None
-    failure: str | None = None
+Done = tuple["CountResult | None", "str | None"]
+"""How it went: the result, None where counting failed, and what went wrong, in counting or in writing."""
 
 
 def attempt(counter: Counter, task: Task, progress: Progress | None = None) -> Done:
@@ -113,9 +109,9 @@ def attempt(counter: Counter, task: Task, progress: Progress | None = None) -> D
         if task.folder is not None:
             for kind, file in zip(task.formats, task.files, strict=True):
                 WRITERS[kind](result, task.folder / file, video=task.video)
-        return Done(result)
+        return result, None
     except Exception as error:
-        return Done(result, explained(error, f"{task.video}: "))
+        return result, explained(error, f"{task.video}: ")
 
 
 @contextmanager
@@ -184,10 +180,7 @@ def side_by_side(model: str, device: str, tasks: Sequence[Task], jobs: int) -> I
                     done = ready.recv()
                 except (EOFError, OSError):
                     process.join()
-                    yield (
-                        task,
-                        Done(None, f"{task.video}: its process died (code {process.exitcode}), out of memory?"),
-                    )
+                    yield task, (None, f"{task.video}: its process died (code {process.exitcode}), out of memory?")
                     if waiting:
                         start()
                     continue

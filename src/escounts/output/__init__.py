@@ -7,23 +7,16 @@ from __future__ import annotations
 
 import json as jsonlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from escounts.atomic_files import remove_partials
 from escounts.errors import OutputError
 from escounts.output import json, mp4, png, text
 from escounts.results import CountResult
 
-
-class Writer(Protocol):
-    """Writes one result to one file. video: the counted video, where pictures of it are wanted and at hand."""
-
-    def __call__(self, result: CountResult, path: Path, *, video: Path | None) -> None: ...
-
-
-WRITERS: dict[str, Writer] = {
+WRITERS: dict[str, Callable[..., None]] = {
     "text": text.write,
     "json": json.write,
     "csv": text.write_csv,
@@ -32,6 +25,7 @@ WRITERS: dict[str, Writer] = {
     "mp4": mp4.write,
     "html": png.write_html,
 }
+"""Each writes one result to one file. video: the counted video, where pictures of it are wanted and at hand."""
 
 SUFFIXES: dict[str, str] = {
     "text": ".txt",

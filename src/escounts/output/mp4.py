@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from fractions import Fraction
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import av
 import av.error
@@ -28,6 +28,8 @@ from escounts.video import Video
 
 LONGEST_SIDE = 1280
 HIGHEST_RATE = 30.0
+Sound = tuple[Path, float, float]
+"""The sound of a video file between two times, in seconds from its first frame."""
 TRIED_PACKETS = 8
 """Packets of sound that are written for trial, to find out whether an mp4 takes them."""
 
@@ -69,7 +71,7 @@ def write(result: CountResult, path: Path, *, video: Path | None = None) -> None
         size=(width, height),
         rate=rate,
         options={"crf": "23", "preset": "veryfast"},
-        sound=None if video.is_dir() else Sound(video, first, last),
+        sound=None if video.is_dir() else (video, first, last),
     )
 
 
@@ -129,14 +131,6 @@ class Badge:
         return np.asarray(box)
 
 
-class Sound(NamedTuple):
-    """The sound of a video file between two times, in seconds from its first frame."""
-
-    video: Path
-    start: float
-    end: float
-
-
 def even_size(width: float, height: float) -> tuple[int, int]:
     """The nearest width and height that are even and not 0, as codecs with halved colours want them."""
     return max(2, round(width / 2) * 2), max(2, round(height / 2) * 2)
@@ -191,7 +185,7 @@ def _source_of(sound: Sound | None, opened: ExitStack) -> Any | None:
         return None
     try:
         for trial in (True, False):  # the first packets say whether it works, into a file that nobody keeps
-            source = opened.enter_context(av.open(f"file:{sound.video}", options=OPEN_OPTIONS))
+            source = opened.enter_context(av.open(f"file:{sound[0]}", options=OPEN_OPTIONS))
             if not source.streams.audio:
                 return None
             if trial:
@@ -208,7 +202,8 @@ def _copied(source: Any, sound: Sound, target: Any) -> Iterator[Any]:
     copy = target.add_stream_from_template(audio)
     pictures = source.streams.video[0] if source.streams.video else audio
     origin = float((pictures.start_time or 0) * pictures.time_base)
-    return _packets(source, audio, copy, origin + sound.start, origin + sound.end)
+    _, start, end = sound
+    return _packets(source, audio, copy, origin + start, origin + end)
 
 
 def _packets(source: Any, audio: Any, copy: Any, first: float, last: float) -> Iterator[Any]:

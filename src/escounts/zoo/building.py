@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -47,29 +47,25 @@ def build_onnx_model(folder: Path) -> MultiRateModel:
         for name, content in contents.items():
             if hashlib.sha256(content).hexdigest() != described["sha256"][name]:
                 raise ModelError(f"{folder / name}: not the file that was exported (sha256); export it again")
-        encoder = OnnxEncoder(LiteConfig(**_tuples(config.encoder_options)), _session(contents[ENCODER]))
-        decoder = OnnxDecoder(config.decoder, _session(contents[DECODER]))
+        encoder = OnnxEncoder(LiteConfig(**_tuples(config.encoder_options)), _graph(contents[ENCODER]))
+        decoder = OnnxDecoder(config.decoder, _graph(contents[DECODER]))
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise ModelError(f"{folder} is not a whole exported model ({error}); export it again") from error
     network = Network(config, encoder=encoder, decoder=decoder)
     return MultiRateModel(described["name"], network, device="cpu", calibration=calibration)
 
 
-class Session(Protocol):
-    """What runs a graph: ONNX Runtime, or anything that takes arrays by name and gives arrays."""
-
-    def run(self, outputs: None, inputs: dict[str, np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
-        """All outputs of the graph."""
-        ...
+RunGraph = Callable[[dict[str, np.ndarray[Any, Any]]], Sequence[np.ndarray[Any, Any]]]
+"""Runs a graph, by ONNX Runtime or otherwise: from its inputs by name to all outputs."""
 
 
-def _session(content: bytes) -> Session:
+def _graph(content: bytes) -> RunGraph:
     import onnxruntime  # noqa: PLC0415 - the extra [onnx]; the other half of this module needs none
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1  # windows go side by side, each on a core of its own
-    session: Session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-    return session
+    session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    return lambda inputs: session.run(None, inputs)
 
 
 def _tuples(options: Any) -> dict[str, Any]:
@@ -82,9 +78,9 @@ class OnnxEncoder(LiteEncoder):
     What it calls tokens has, behind the H·W tokens of a cell, one more: the cell's similarity feature.
     """
 
-    def __init__(self, config: LiteConfig, session: Session) -> None:
+    def __init__(self, config: LiteConfig, run: RunGraph) -> None:
         Encoder.__init__(self, LiteEncoder(config).spec)  # no weights of its own
-        self._session = session
+        self._run = run
 
     def image_features(self, images_THWC: Tensor, count: int) -> Tensor:
         """Each image and the one after it, (count, 2, S, S, 3), uint8."""
@@ -96,7 +92,7 @@ class OnnxEncoder(LiteEncoder):
     def window_tokens(self, features_BTCHW: Tensor) -> Tensor:
         """Projected tokens and similarity of windows of such pairs, (B, T, H·W + 1, C)."""
         images = torch.cat([features_BTCHW[:, :, 0], features_BTCHW[:, -1:, 1]], 1)
-        tokens, similarity = self._session.run(None, {"images": images.numpy()})
+        tokens, similarity = self._run({"images": images.numpy()})
         cells = tokens.reshape(*tokens.shape[:2], -1, tokens.shape[-1])
         return torch.from_numpy(np.concatenate([cells, similarity[:, :, None]], 2))
 
@@ -115,10 +111,10 @@ class OnnxExemplars(ExemplarKeysValues):
 class OnnxDecoder(Decoder):
     """The decoder's graph, asked as `Decoder` is."""
 
-    def __init__(self, config: DecoderConfig, session: Session) -> None:
+    def __init__(self, config: DecoderConfig, run: RunGraph) -> None:
         nn.Module.__init__(self)  # no weights of its own
         self.config = config
-        self._session = session
+        self._run = run
 
     def project(self, tokens_BTHWC: Tensor, valid_BT: Tensor | None = None) -> Projected:
         """The encoder's graph has projected them: its cells are taken apart."""
@@ -148,7 +144,7 @@ class OnnxDecoder(Decoder):
         assert isinstance(self.config.head, RateHeadConfig)
         inputs = (projected.tokens_BTHWC.numpy(), projected.similarity_BTC.numpy(), *exemplars.inputs)
         names = ("tokens", "similarity", "exemplars", "cells", "use")
-        gate, periods, *video = _tensors(self._session.run(None, dict(zip(names, inputs, strict=True))))
+        gate, periods, *video = _tensors(self._run(dict(zip(names, inputs, strict=True))))
         rate, _ = read_periods(self.config.head, periods)
         return HeadOutput(gate.sigmoid() * rate, gate, periods, rate, video[0] if video else None)
 
