@@ -11,8 +11,16 @@ from escounts.synthetic import MotionBank
 from escounts.synthetic.actions import Action
 from escounts.synthetic.config import GeneratorConfig
 from escounts.synthetic.curves import seeded
-from escounts.synthetic.cycles import CYCLES, TWO_SIDED
-from escounts.synthetic.exercises import FOREARM, ONE_SIDED, SHIN, THERE_AND_BACK, THIGH, exercise_poses
+from escounts.synthetic.exercises import (
+    CYCLES,
+    FOREARM,
+    ONE_SIDED,
+    SHIN,
+    THERE_AND_BACK,
+    THIGH,
+    TWO_SIDED,
+    exercise_poses,
+)
 from escounts.synthetic.figures import View, _limb_colour, draw_body, draw_view, project, proportioned
 from escounts.synthetic.motion import (
     JOINTS,

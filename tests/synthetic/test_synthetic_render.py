@@ -12,7 +12,7 @@ import torch
 from escounts.synthetic import ClipBank, Generator, GeneratorConfig, MotionBank
 from escounts.synthetic.actions import Action
 from escounts.synthetic.composition import Composer
-from escounts.synthetic.cycles import CYCLES
+from escounts.synthetic.exercises import CYCLES
 from escounts.synthetic.mechanisms import MECHANISMS, RIPPLE
 from escounts.synthetic.plan import Finish, Plan
 from escounts.synthetic.render import render

@@ -5,7 +5,6 @@ finish: what cameras, codecs and editors do to a drawn scene.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -39,14 +38,6 @@ def stretch(across: float, down: float) -> Floats:
     return np.array([[[across, 0.0, 0.0], [0.0, down, 0.0]]])
 
 
-@dataclass(frozen=True)
-class Camera:
-    """back, front (F, 2, 3): screen to background, screen to the performer's layer."""
-
-    back: Array
-    front: Array
-
-
 def draw_camera(
     rng: np.random.Generator,
     config: GeneratorConfig,
@@ -55,8 +46,10 @@ def draw_camera(
     aspect: float,
     pan: bool | None = None,
     calm: bool = False,
-) -> Camera:
-    """A camera for the given moments. aspect: the scene's width / height before it is squashed to a square.
+) -> tuple[Array, Array]:
+    """A camera for the given moments: (F, 2, 3) screen to background, and screen to the performer's layer.
+
+    aspect: the scene's width / height before it is squashed to a square.
 
     pan: force (or forbid) a pan in one direction. calm: for layers that fill the screen with one clip, where
     a strong camera would show its border too often.
@@ -90,7 +83,7 @@ def draw_camera(
     squash = stretch(flip * root, 1 / root)
     back = place(np.exp(base[0] + track[0]), base[1] + track[1], track[2], track[3], count)
     ahead = place(np.exp(base[0] + front[0]), base[1] + front[1], front[2], front[3], count)
-    return Camera(
+    return (
         compose(back, np.broadcast_to(squash, back.shape)).astype(np.float32),
         compose(ahead, np.broadcast_to(squash, ahead.shape)).astype(np.float32),
     )

@@ -11,8 +11,7 @@ from escounts.synthetic.camera import draw_camera, draw_finish
 from escounts.synthetic.clips import ClipBank
 from escounts.synthetic.config import GeneratorConfig
 from escounts.synthetic.curves import chance, log_uniform
-from escounts.synthetic.cycles import CYCLES, TWO_SIDED
-from escounts.synthetic.exercises import ONE_SIDED, THERE_AND_BACK
+from escounts.synthetic.exercises import CYCLES, ONE_SIDED, THERE_AND_BACK, TWO_SIDED
 from escounts.synthetic.footage import coded_track, passing_track
 from escounts.synthetic.layers import (
     Act,
@@ -210,8 +209,8 @@ class Composer:
         pan = True if negative == "pan" else None
         held = negative == "coded" and chance(rng, 0.85)
         lens = STILL_CAMERA if held else config
-        camera = draw_camera(rng, lens, acts[0].clock.times, aspect=aspect, pan=pan, calm=full)
-        scene = Scene(acts, camera, aspect, timeline.period, negative)
+        back, front = draw_camera(rng, lens, acts[0].clock.times, aspect=aspect, pan=pan, calm=full)
+        scene = Scene(acts, back, front, aspect, timeline.period, negative)
         said = {self._alternates(act.action) for act in acts}  # of two actions one may, and the other not
         alternates = False if negative else said.pop() if len(said) == 1 else None
         layers = self._layers(rng, scene, full=full)
@@ -268,7 +267,7 @@ class Composer:
         return mechanism_layers(rng, self.config, scene)
 
     def _backdrop(self, rng: np.random.Generator, scene: Scene, layers: Layers) -> Backdrop:
-        lens, count = scene.camera.back, len(scene.times)
+        lens, count = scene.back, len(scene.times)
         hidden = layers.footage is not None and layers.footage.mask == 0
         filmed = layers.footage is not None or chance(rng, self.config.clip_background)
         if self.clips is None or hidden or not filmed:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from escounts.synthetic.actions import Action, pick_segment, progress, reaches
-from escounts.synthetic.camera import Camera, compose, place, stretch
+from escounts.synthetic.camera import compose, place, stretch
 from escounts.synthetic.clips import ClipBank
 from escounts.synthetic.config import GeneratorConfig
 from escounts.synthetic.curves import Floats, chance, log_uniform, smooth_noise
-from escounts.synthetic.plan import Footage
+from escounts.synthetic.plan import Array, Footage
 from escounts.synthetic.timeline import AFTER, BEFORE, Clock
 
 Track = tuple[Floats, Floats, Floats]
@@ -111,19 +111,19 @@ def place_footage(
     rng: np.random.Generator,
     config: GeneratorConfig,
     track: Track,
-    camera: Camera,
+    front: Array,
     clock: Clock,
     *,
     composite: bool,
     period: float,
 ) -> Footage:
-    """The layer that shows a track: the whole screen, or small before a background."""
+    """The layer that shows a track: the whole screen, or small before a background. front: see `draw_camera`."""
     at, other, fade = track
     count = len(at)
     smooth = chance(rng, 0.5)
     first = np.floor(at) if smooth else np.round(at)
     part = at - first if smooth else np.zeros(count)
-    lens = camera.front.astype(np.float64)
+    lens = front.astype(np.float64)
     mask = 0
     if composite:
         mask = int(rng.integers(1, 3))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from escounts.synthetic.actions import Action, may, pick_segment, progress, reaches
-from escounts.synthetic.camera import Camera, compose, place, stretch
+from escounts.synthetic.camera import compose, place, stretch
 from escounts.synthetic.clips import ClipBank
 from escounts.synthetic.config import GeneratorConfig
 from escounts.synthetic.curves import Floats, chance, log_uniform, seeded, smooth_noise
@@ -24,7 +24,7 @@ from escounts.synthetic.footage import (
 )
 from escounts.synthetic.mechanisms import MECHANISMS, RIPPLE, sprite_path
 from escounts.synthetic.motion import Joints, MotionBank, action_poses, alternate, lead_poses, passing_poses, sway
-from escounts.synthetic.plan import Canvas, Footage, Ripple, Shapes
+from escounts.synthetic.plan import Array, Canvas, Footage, Ripple, Shapes
 from escounts.synthetic.scenery import BIKED, ROPED, draw_bike, draw_rope
 from escounts.synthetic.timeline import AFTER, BEFORE, DURING, Clock
 
@@ -40,14 +40,15 @@ class Act:
 
 @dataclass(frozen=True)
 class Scene:
-    """One video to be staged: who does what when, seen by which camera.
+    """One video to be staged: who does what when, and how it is filmed.
 
-    period: frames a repetition takes, roughly. aspect: width / height of the scene. negative: which way
-    of having no repetitions, or "".
+    back, front (F, 2, 3): screen to background, and to the performer's layer. period: frames a repetition takes,
+    roughly. aspect: width / height of the scene. negative: which way of having no repetitions, or "".
     """
 
     acts: tuple[Act, ...]
-    camera: Camera
+    back: Array
+    front: Array
     aspect: float
     period: float
     negative: str = ""
@@ -95,7 +96,7 @@ def clip_layers(
                 np.where(on, later[2], track[2]),
             )
     clock = scene.acts[0].clock
-    footage = place_footage(rng, config, track, scene.camera, clock, composite=composite, period=scene.period)
+    footage = place_footage(rng, config, track, scene.front, clock, composite=composite, period=scene.period)
     return Layers(footage=footage)
 
 
@@ -123,7 +124,7 @@ def sprite_layers(rng: np.random.Generator, config: GeneratorConfig, clips: Clip
     shift = rng.uniform(-0.15, 0.15, 2)
     lens = compose(
         place(scale * grow, angle + drift[0], x + shift[0] + drift[1], y + shift[1] + drift[2], count),
-        scene.camera.front.astype(np.float64),
+        scene.front.astype(np.float64),
     )
     mirror = np.repeat(stretch(1.0, 1.0), count, 0)
     mirror[:, 0, 0] = flip
@@ -159,7 +160,7 @@ def figure_layers(
         draw_rope(rng, canvas, exercise, poses, view, progress(action, clock))
     elif exercise == BIKED:
         draw_bike(rng, canvas, poses, view)
-    return Layers(shapes=canvas.shapes(scene.camera.front))
+    return Layers(shapes=canvas.shapes(scene.front))
 
 
 def _poses(rng: np.random.Generator, config: GeneratorConfig, motion: MotionBank | None, act: Act) -> Joints:
@@ -220,7 +221,7 @@ def mechanism_layers(rng: np.random.Generator, config: GeneratorConfig, scene: S
         return Layers(ripple=_ripple(look, phase))
     canvas = Canvas(len(phase))
     MECHANISMS[name](canvas, phase, look)
-    return Layers(shapes=canvas.shapes(scene.camera.front))
+    return Layers(shapes=canvas.shapes(scene.front))
 
 
 def _ripple(look: np.random.Generator, phase: Floats) -> Ripple:
