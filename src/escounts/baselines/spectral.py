@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -63,13 +62,8 @@ MATCH_REACH = 4
 exemplar lengths, it correlates at least this share of its best."""
 
 
-@dataclass(frozen=True)
-class SpectralExemplar:
-    """An exemplar: seconds one repetition takes, and its thumbnails (frames x features, trend removed)."""
-
-    length: float
-    frames: Signal
-    rate: float
+SpectralExemplar = tuple[float, Signal]
+"""An exemplar: seconds one repetition takes, and its thumbnails (frames x features, trend removed)."""
 
 
 class Spectral:
@@ -126,7 +120,7 @@ class SpectralEncoding:
         margin = round(TREND * self._rate)
         low, high = max(0, first - margin), min(len(self._grey), last + margin)
         flat = _without_trend(self._grey[low:high].astype(np.float32), self._rate)
-        return SpectralExemplar(end - start, flat[first - low : last - low], self._rate)
+        return end - start, flat[first - low : last - low]
 
     def estimate(
         self,
@@ -151,7 +145,7 @@ class SpectralEncoding:
         found = [self._candidates(grey[low:high], sure) for low, high in bounds]
         wanted = None
         if exemplars:
-            wanted = self._rate * math.exp(sum(math.log(exemplar.length) for exemplar in exemplars) / len(exemplars))
+            wanted = self._rate * math.exp(sum(math.log(seconds) for seconds, _ in exemplars) / len(exemplars))
             found = [
                 _with_wanted(window, wanted, high - low) for window, (low, high) in zip(found, bounds, strict=True)
             ]
@@ -241,12 +235,13 @@ class SpectralEncoding:
 
     def _match(self, signal: Signal, exemplar: SpectralExemplar) -> Array:
         """Best correlation with the exemplar within MATCH_REACH exemplar lengths of each frame."""
-        length = max(2, round(exemplar.length * self._rate))
+        seconds, frames = exemplar
+        length = max(2, round(seconds * self._rate))
         if length >= len(signal):
             return np.ones(len(signal))
-        at = np.linspace(0, len(exemplar.frames) - 1, length).round().astype(int)
+        at = np.linspace(0, len(frames) - 1, length).round().astype(int)
         match = np.full(len(signal), -1.0)
-        match[length // 2 : length // 2 + len(signal) - length + 1] = template_match(signal, exemplar.frames[at])
+        match[length // 2 : length // 2 + len(signal) - length + 1] = template_match(signal, frames[at])
         return nearby_max(match, MATCH_REACH * length)
 
 

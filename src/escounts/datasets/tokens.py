@@ -26,6 +26,7 @@ from escounts.arrays import Array
 from escounts.atomic_files import lock_folder, remove_partials, write_bytes
 from escounts.config_codec import from_plain
 from escounts.errors import DataError, OutputError
+from escounts.zoo.store import file_sha256
 
 INDEX = "index.json"
 LAYOUT = "layout.json"
@@ -290,15 +291,6 @@ def file_name(name: str) -> str:
     """A file name for a video name: readable, and unique by a hash."""
     readable = re.sub(r"[^A-Za-z0-9._-]", "_", name)[-80:]
     return f"{readable}-{hashlib.sha256(name.encode()).hexdigest()[:10]}.safetensors"
-
-
-def file_sha256(path: Path) -> str:
-    """sha256 of a file's bytes."""
-    with path.open("rb") as handle:
-        digest = hashlib.sha256()
-        while block := handle.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 @contextmanager

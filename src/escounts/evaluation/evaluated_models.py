@@ -162,10 +162,10 @@ class TokenModel:
         self, video: VideoAnnotation, tokens: VideoTokens, spec: EvalSpec, chosen: Sequence[ExemplarChoice]
     ) -> Prediction:
         exemplars = []
-        for choice in chosen:
-            shot_THWC, (start, end) = self.source.exemplar(choice.video, choice.index)
+        for name, index in chosen:
+            shot_THWC, (start, end) = self.source.exemplar(name, index)
             # Another video has its own tempo: the length of its repetitions says nothing here.
-            exemplars.append((shot_THWC, 0.0 if choice.other else (end - start) / tokens.step))
+            exemplars.append((shot_THWC, (end - start) / tokens.step if name == video.name else 0.0))
         values = decode_tokens(
             self.head,
             tokens,
@@ -242,8 +242,9 @@ class FileModel:
         return count
 
     def _span(self, video: VideoAnnotation, choice: ExemplarChoice) -> ExemplarSpan:
-        other = video if choice.video == video.name else self.dataset.find(choice.video)
-        start, end = other.exemplars[choice.index]
+        name, index = choice
+        other = video if name == video.name else self.dataset.find(name)
+        start, end = other.exemplars[index]
         file = None if other is video else self.dataset.locate(self.root, other)
         if other is not video and file is None:
             raise VideoError(f"no video of {other.name} under {self.root}, whose repetition is the exemplar")

@@ -44,7 +44,7 @@ def choose_exemplars(
         rng = np.random.default_rng((seed, crc32(video.name.encode())))
         wanted = min(shots, offered.get(video.name, 0)) if kind == "same" else shots
         choices = sampler.choose(video, wanted, rng)
-        chosen[video.name] = [choice for choice in choices if choice.other == (kind == "other")]
+        chosen[video.name] = [choice for choice in choices if (choice[0] != video.name) == (kind == "other")]
     return chosen
 
 

@@ -34,13 +34,8 @@ class ExemplarSampling:
             raise ValueError(f"other_video is {self.other_video}; it takes a probability between 0 and 1")
 
 
-@dataclass(frozen=True)
-class ExemplarChoice:
-    """One exemplar: the video it is of, its place among that video's exemplars, and whether it is another's."""
-
-    video: str
-    index: int
-    other: bool
+ExemplarChoice = tuple[str, int]
+"""One exemplar: name of the video it is of, and its place among that video's exemplars."""
 
 
 class ExemplarSampler:
@@ -75,7 +70,7 @@ class ExemplarSampler:
                 return []
             if not unused.get(source):
                 unused[source] = list(rng.permutation(self.exemplars[source]))
-            choices.append(ExemplarChoice(source, int(unused[source].pop()), source != video.name))
+            choices.append((source, int(unused[source].pop())))
         return choices
 
     def _source(self, video: VideoAnnotation, rng: Rng, other: bool) -> str | None:

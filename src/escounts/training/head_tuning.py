@@ -27,6 +27,7 @@ from escounts.inference.views import BASE_RATE, View, Window
 from escounts.nn.decoder import ExemplarKeysValues
 from escounts.nn.heads import HeadOutput, RateHead, RateHeadConfig, period_bins
 from escounts.nn.network import Network
+from escounts.training.objective import nearest_periods
 
 SHORTEST_PERIOD = 2.5
 """Cells a labelled repetition must last at a view to be learnt there; at a slower view the motion is an alias, and
@@ -234,11 +235,8 @@ def _targets(spans: Sequence[Span], view: View, window: Window, start: float) ->
 
 def _period_shares(config: RateHeadConfig, period_N: Tensor, learnt_N: Tensor) -> Tensor:
     """(N, P): the two nearest classes by nearness in log, or all alike where the period cannot be learnt."""
-    low, high = math.log(config.min_period), math.log(config.max_period)
-    place_N = (period_N.clamp(config.min_period, config.max_period).log() - low) / (high - low) * (config.bins - 1)
-    below_N = place_N.floor().clamp(0, config.bins - 2)
-    nearness_N = (place_N - below_N).clamp(0, 1)[:, None]
+    below_N, share_N = nearest_periods(config, period_N)
+    index_N1, share_N1 = below_N[:, None], share_N[:, None]
     shares_NP = torch.zeros(len(period_N), config.bins)
-    index_N1 = below_N.long()[:, None]
-    shares_NP.scatter_(1, index_N1, 1 - nearness_N).scatter_(1, index_N1 + 1, nearness_N)
+    shares_NP.scatter_(1, index_N1, 1 - share_N1).scatter_(1, index_N1 + 1, share_N1)
     return torch.where(learnt_N[:, None], shares_NP, torch.full_like(shares_NP, 1 / config.bins))

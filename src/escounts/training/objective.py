@@ -205,16 +205,20 @@ def _period_terms(config: PeriodObjectiveConfig, output: HeadOutput, target: Tar
 
 def _period_cross_entropy(head: RateHeadConfig, logits_BTP: Tensor, period_BT: Tensor) -> Tensor:
     """Cross-entropy against the two period classes nearest in log, weighted by nearness; periods in cells."""
-    low, high = math.log(head.min_period), math.log(head.max_period)
-    place_BT = (period_BT.clamp(min=head.min_period, max=head.max_period).log() - low) / (high - low)
-    place_BT = place_BT * (head.bins - 1)
-    below_BT = place_BT.floor().clamp(0, head.bins - 2)
-    share_BT = (place_BT - below_BT).clamp(0, 1)
+    below_BT, share_BT = nearest_periods(head, period_BT)
     logs_BTP = logits_BTP.float().log_softmax(-1)
-    index_BT1 = below_BT.long()[..., None]
+    index_BT1 = below_BT[..., None]
     lower_BT = logs_BTP.gather(-1, index_BT1).squeeze(-1)
     upper_BT = logs_BTP.gather(-1, index_BT1 + 1).squeeze(-1)
     return -(lower_BT * (1 - share_BT) + upper_BT * share_BT)
+
+
+def nearest_periods(head: RateHeadConfig, period: Tensor) -> tuple[Tensor, Tensor]:
+    """The lower of the two period classes nearest in log, and the share of the upper one; of any shape, in cells."""
+    low, high = math.log(head.min_period), math.log(head.max_period)
+    place = (period.clamp(head.min_period, head.max_period).log() - low) / (high - low) * (head.bins - 1)
+    below = place.floor().clamp(0, head.bins - 2)
+    return below.long(), (place - below).clamp(0, 1)
 
 
 def _valid(target: Target) -> Tensor:

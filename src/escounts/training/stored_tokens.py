@@ -174,9 +174,9 @@ class StoredTokensTask:
             before = sum((start + end) / 2 < first * entry.step for start, end in video.spans)
             count = float(video.count - before)
         exemplars = []
-        for choice in self.sampler.choose(video, shots, rng):
-            shot_THWC, (start, end) = self.cache.exemplar(choice.video, choice.index)
-            exemplars.append((shot_THWC, 0.0 if choice.other else (end - start) / entry.step))
+        for source, index in self.sampler.choose(video, shots, rng):
+            shot_THWC, (start, end) = self.cache.exemplar(source, index)
+            exemplars.append((shot_THWC, (end - start) / entry.step if source == video.name else 0.0))
         return Sample(tokens_THWC, density_T, period_T, count, exemplars)
 
     def _maps(self, video: VideoAnnotation, cells: int, first: int, *, keep: bool) -> tuple[Array32, Array32]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -92,18 +92,8 @@ HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 FOLDER_FILES = ("model.safetensors", "pytorch_model.bin")
 
 
-@dataclass(frozen=True)
-class Converted:
-    """What a file turned into, ready to be written. name: the name it gets when none is asked for.
-
-    about: further metadata that is kept with it.
-    """
-
-    name: str
-    tensors: dict[str, Tensor]
-    config: dict[str, Any]
-    licence: str
-    about: Mapping[str, str] = field(default_factory=dict)
+Converted = tuple[str, dict[str, Tensor], dict[str, Any], dict[str, str]]
+"""What a file turned into, ready to be written: its name where none is asked for, tensors, config, metadata."""
 
 
 def add(source: str | Path, *, name: str | None = None, encoder: str | None = None) -> StoredWeights:
@@ -118,19 +108,11 @@ def add(source: str | Path, *, name: str | None = None, encoder: str | None = No
         else:
             raise ModelError(f"no file or folder at {path}; {where_to_get()}")
     file = _weights_file(path)
-    converted = convert(file, encoder=encoder)
-    target = weights.stored_path(name or converted.name)
+    own_name, tensors, config, metadata = convert(file, encoder=encoder)
+    target = weights.stored_path(name or own_name)
     remove_partials(weights.store_folder(), older=weights.STALE_SECONDS)
-    write_checkpoint(
-        target,
-        converted.tensors,
-        config=converted.config,
-        metadata={
-            **converted.about,
-            "licence": converted.licence,
-            "source": file.name if path == file else str(source),
-        },
-    )
+    metadata["source"] = file.name if path == file else str(source)
+    write_checkpoint(target, tensors, config=config, metadata=metadata)
     return weights.describe(target)
 
 
@@ -157,9 +139,8 @@ def _public(file: Path, tensors: Mapping[str, Tensor], encoder: str | None) -> C
     kept = fitting(
         module, public.convert(tensors), known_unneeded=public.known_unneeded, source=f"the weights in {file}"
     )
-    return Converted(
-        public.source.encoder, kept, {"encoder": public.source.encoder, "options": options}, public.source.licence
-    )
+    config = {"encoder": public.source.encoder, "options": options}
+    return public.source.encoder, kept, config, {"licence": public.source.licence}
 
 
 def where_to_get() -> str:
@@ -204,7 +185,8 @@ def _released_decoder(file: Path, tensors: Mapping[str, Tensor], encoder: str | 
             ours[name] = tensor
     kept = fitting(decoder, ours, source=f"the weights in {file}")
     default = "escounts-repcount" if trained_on == "mae-vit-b" else f"escounts-{trained_on}"
-    return Converted(default, kept, {"encoder": trained_on, "decoder": to_plain(config)}, RELEASED_DECODER.licence)
+    told = {"encoder": trained_on, "decoder": to_plain(config)}
+    return default, kept, told, {"licence": RELEASED_DECODER.licence}
 
 
 def _own(file: Path, encoder: str | None) -> Converted:
@@ -223,7 +205,7 @@ def _own(file: Path, encoder: str | None) -> Converted:
     kept = fitting(module, tensors, source=f"the weights in {file}")
     name = config["encoder"] if kind == "encoder" else f"escounts-{config['encoder']}"
     about = {key: metadata[key] for key in ("calibration",) if key in metadata}
-    return Converted(name, kept, config, metadata.get("licence", "your own"), about)
+    return name, kept, config, about | {"licence": metadata.get("licence", "your own")}
 
 
 def _weights_file(path: Path) -> Path:

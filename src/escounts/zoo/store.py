@@ -191,12 +191,17 @@ def _check_hash(path: Path, listed: Any) -> None:
     expected = getattr(getattr(listed, "lfs", None), "sha256", None)
     if expected is None:
         return  # small files live in git itself, which the hub library checks
+    if file_sha256(path) != expected:
+        raise ModelError(f"{path} is not what the hub lists (sha256 differs); delete it and add it again")
+
+
+def file_sha256(path: Path) -> str:
+    """sha256 of a file's bytes."""
     digest = hashlib.sha256()
-    with open(path, "rb") as file:
+    with path.open("rb") as file:
         while block := file.read(2**20):
             digest.update(block)
-    if digest.hexdigest() != expected:
-        raise ModelError(f"{path} is not what the hub lists (sha256 differs); delete it and add it again")
+    return digest.hexdigest()
 
 
 def _first_line(error: Exception) -> str:
