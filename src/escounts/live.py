@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -42,6 +42,7 @@ FILLED = 2.0
 Source = str | os.PathLike[str] | int | Iterable[Frame]
 """A camera's number, an address, a file; or frames with their time from a program's own camera (`PushedFrames` drops
 those that come too fast)."""
+EventKind = Literal["repetition", "update", "gap", "exemplar", "end"]
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class LiveEvent:
     this event. dropped: frames that came too fast to be looked at, in all.
     """
 
-    kind: Literal["repetition", "update", "gap", "exemplar", "end"]
+    kind: EventKind
     time: float
     count: int
     open: float
@@ -207,15 +208,8 @@ class LiveCounter:
         event = self._event("repetition", start=repetition.start, end=repetition.end, delay=max(0.0, delay))
         return replace(event, count=number)
 
-    def _event(
-        self,
-        kind: Literal["repetition", "update", "gap", "exemplar", "end"],
-        *,
-        start: float | None = None,
-        end: float | None = None,
-        delay: float | None = None,
-        reason: str | None = None,
-    ) -> LiveEvent:
+    def _event(self, kind: EventKind, **about: Any) -> LiveEvent:
+        """What is known now. about: further fields of LiveEvent."""
         estimate = self._estimate
         newest = estimate.density.values[-round(BASE_RATE) :] if estimate else ()
         return LiveEvent(
@@ -225,10 +219,7 @@ class LiveCounter:
             open=self.count.open,
             rate=float(sum(newest)) * BASE_RATE / max(1, len(newest)),
             confidence=estimate.confidence if estimate else 0.0,
-            start=start,
-            end=end,
-            delay=delay,
-            reason=reason,
+            **about,
         )
 
 

@@ -24,7 +24,7 @@ from escounts.results import DensityMap
 from escounts.sandbox import send_report
 from escounts.serve import live_api
 from escounts.serve.app import Service
-from escounts.serve.live_worker import JpegReader, shown_density
+from escounts.serve.live_worker import jpeg_reader, shown_density
 from escounts.serve.settings import Refused, WorkerOptions
 
 BYTES = {"Content-Type": "application/octet-stream"}
@@ -190,12 +190,12 @@ def test_a_session_may_last_so_long(tmp_path: Path) -> None:
 
 
 def test_what_is_not_a_picture_is_refused_by_name() -> None:
-    reader = JpegReader(32)
+    read = jpeg_reader(32)
     picture = np.full((48, 64, 3), 200, np.uint8)
-    assert reader.read(0.5, jpeg(picture)).image.shape == (32, 32, 3)
+    assert read(0.5, jpeg(picture)).image.shape == (32, 32, 3)
     for wrong in (b"not a picture", jpeg(picture)[:40], jpeg(np.zeros((1200, 1800, 3), np.uint8))):
         with pytest.raises(VideoError, match=r"the frame at 0\.50 s is not a JPEG picture"):
-            reader.read(0.5, wrong)
+            read(0.5, wrong)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -188,6 +188,12 @@ class Database:
                     self._connection.execute("ROLLBACK")
                 raise
 
+    def _insert(self, table: str, row: VideoRow | JobRow | TrainingRow) -> None:
+        values = asdict(row)
+        marks = ", ".join("?" * len(values))
+        with self._transaction() as connection:
+            connection.execute(f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks})", (*values.values(),))
+
     def _rows(self, query: str, values: Sequence[Any] = ()) -> list[sqlite3.Row]:
         reader: sqlite3.Connection | None = getattr(self._own, "reader", None)
         if reader is None:
@@ -199,13 +205,7 @@ class Database:
     # videos
 
     def add_video(self, video: VideoRow) -> None:
-        names = [field.name for field in fields(VideoRow)]
-        marks = ", ".join("?" * len(names))
-        with self._transaction() as connection:
-            connection.execute(
-                f"INSERT INTO videos ({', '.join(names)}) VALUES ({marks})",
-                [getattr(video, n) for n in names],
-            )
+        self._insert("videos", video)
 
     def video(self, video_id: str) -> VideoRow | None:
         rows = self._rows("SELECT * FROM videos WHERE id = ?", (video_id,))
@@ -247,11 +247,7 @@ class Database:
     def add_job(self, job: JobRow) -> bool:
         """Queue a job; False when its video has been deleted meanwhile."""
         try:
-            with self._transaction() as connection:
-                connection.execute(
-                    "INSERT INTO jobs (id, video, state, request, created) VALUES (?, ?, ?, ?, ?)",
-                    (job.id, job.video, job.state, job.request, job.created),
-                )
+            self._insert("jobs", job)
         except sqlite3.IntegrityError:
             return False
         return True
@@ -357,11 +353,7 @@ class Database:
     # trainings
 
     def add_training(self, row: TrainingRow) -> None:
-        with self._transaction() as connection:
-            connection.execute(
-                "INSERT INTO trainings (id, name, state, videos, created) VALUES (?, ?, ?, ?, ?)",
-                (row.id, row.name, row.state, row.videos, row.created),
-            )
+        self._insert("trainings", row)
 
     def end_training(
         self, training_id: str, state: str, *, error: str | None = None, report: str | None = None

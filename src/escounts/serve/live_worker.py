@@ -11,7 +11,7 @@ import sys
 import threading
 import traceback
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,7 +68,7 @@ class _Session:
         if not torch.cuda.is_available():
             limit_memory(options.memory)
         network: Any = getattr(counter.model, "network", None)
-        self._pictures = JpegReader(network.encoder.spec.size)
+        self._read_jpeg = jpeg_reader(network.encoder.spec.size)
         self._spans: dict[str, deque[LiveEvent]] = {kind: deque() for kind in ("repetition", "gap", "exemplar")}
         self._problem: str | None = None
         report(connection, "ready", counter.model.name)
@@ -83,7 +83,7 @@ class _Session:
                 os._exit(0)
             if command == "frames":
                 for seconds, data in argument:
-                    self._frames.push(self._pictures.read(seconds, data))
+                    self._frames.push(self._read_jpeg(seconds, data))
             elif command == "mark":
                 try:
                     self._watch.mark(*argument)
@@ -125,32 +125,27 @@ class _Session:
         }
 
 
-class JpegReader:
-    """JPEG pictures, one by one, as the model wants them."""
+def jpeg_reader(size: int) -> Callable[[float, bytes], Frame]:
+    """From a time in seconds and a JPEG picture to the frame as the model wants it; VideoError for anything else."""
+    import av  # noqa: PLC0415 - here alone: the server's process never opens a picture
 
-    def __init__(self, size: int) -> None:
-        import av  # noqa: PLC0415 - here alone: the server's process never opens a picture
+    from escounts.video import Frame, FrameConverter  # noqa: PLC0415 - here alone: the server's process never opens a picture
 
-        from escounts.video import FrameConverter  # noqa: PLC0415 - here alone: the server's process never opens a picture
+    codec: Any = av.CodecContext.create("mjpeg", "r")
+    codec.thread_count = 1
+    codec.options = {"max_pixels": str(MAX_PIXELS)}
+    convert = FrameConverter((size, size), 0)
 
-        self._codec: Any = av.CodecContext.create("mjpeg", "r")
-        self._codec.thread_count = 1
-        self._codec.options = {"max_pixels": str(MAX_PIXELS)}
-        self._packet = av.Packet
-        self._broken = av.error.FFmpegError
-        self._convert = FrameConverter((size, size), 0)
-
-    def read(self, seconds: float, data: bytes) -> Frame:
-        """One picture and its time; VideoError where it is not one."""
-        from escounts.video import Frame  # noqa: PLC0415 - here alone: the server's process never opens a picture
-
+    def read(seconds: float, data: bytes) -> Frame:
         try:
-            pictures = self._codec.decode(self._packet(data))
-        except (self._broken, ValueError) as error:
+            pictures = codec.decode(av.Packet(data))
+        except (av.error.FFmpegError, ValueError) as error:
             raise VideoError(f"the frame at {seconds:.2f} s is not a JPEG picture that can be read") from error
         if len(pictures) != 1:
             raise VideoError(f"the frame at {seconds:.2f} s holds {len(pictures)} pictures; send one JPEG each")
-        return Frame(seconds, self._convert(pictures[0]))
+        return Frame(seconds, convert(pictures[0]))
+
+    return read
 
 
 def shown_density(density: DensityMap | None) -> dict[str, Any]:

@@ -153,26 +153,11 @@ class Job(BaseModel):
 
     @classmethod
     def of(cls, row: JobRow, view: dict[str, Any], result: dict[str, Any] | None = None) -> Job:
+        about: dict[str, Any] = {name: view[name] for name in ("progress", "remaining_s")}
         request = json.loads(row.request)
-        return cls(
-            id=row.id,
-            video=row.video,
-            state=row.state,
-            progress=view["progress"],
-            remaining_s=view["remaining_s"],
-            error=row.error,
-            created=row.created,
-            started=row.started,
-            finished=row.finished,
-            exemplars=request["exemplars"],
-            start=request["start"],
-            end=request["end"],
-            model=row.model,
-            count=row.count,
-            confidence=row.confidence,
-            unsure=None if row.unsure is None else bool(row.unsure),
-            result=result,
-        )
+        about |= {name: request[name] for name in ("exemplars", "start", "end")}
+        about |= {"unsure": None if row.unsure is None else bool(row.unsure), "result": result}
+        return cls(**{name: getattr(row, name) for name in cls.model_fields if name not in about}, **about)
 
 
 class Video(BaseModel):
