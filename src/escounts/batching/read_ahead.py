@@ -18,7 +18,17 @@ import numpy as np
 
 from escounts.arrays import Image
 from escounts.batching.processes import TaskProcess
-from escounts.batching.tasks import CountingProcess, Row, Settings, Task, fetched, is_address, row_of, whole_row
+from escounts.batching.tasks import (
+    CountingProcess,
+    Row,
+    Settings,
+    Task,
+    fetched,
+    is_address,
+    row_of,
+    same_on_every_machine,
+    whole_row,
+)
 from escounts.counting_model import CountingModel
 from escounts.video import Frame, Video, VideoInfo
 
@@ -97,7 +107,7 @@ def counter_of_read(settings: Settings) -> Callable[[ReadVideo | None], Row]:
     """In the counting process: rows of videos that were read ahead; None asks how it reads."""
     from escounts.counter import load  # noqa: PLC0415 - torch: the driver need not spend a second on it
 
-    counter = load(settings.model, device=settings.device)
+    counter = same_on_every_machine(load(settings.model, device=settings.device))
     reading = reading_of(counter.model)
 
     def work(read: ReadVideo | None) -> Row:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from escounts import __version__
 from escounts.batching.processes import TaskError, TaskProcess
@@ -21,6 +21,9 @@ from escounts.errors import VideoError
 from escounts.file_kinds import VIDEO_SUFFIXES
 from escounts.video import video_files
 from escounts.zoo import catalogue
+
+if TYPE_CHECKING:
+    from escounts.counter import Counter
 
 Row = dict[str, Any]
 """What is known of one video: the columns of `row_schema` (rows.py) by name."""
@@ -130,8 +133,20 @@ def _counter(settings: Settings) -> Callable[[Task], Row]:
     """In the process: the model, loaded; it answers each task with a part of a row."""
     from escounts.counter import load  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
 
-    counter = load(settings.model, device=settings.device)
+    counter = same_on_every_machine(load(settings.model, device=settings.device))
     return lambda task: row_of(counter, task, settings)
+
+
+def same_on_every_machine(counter: Counter) -> Counter:
+    """The counter, in float32 on every CPU unless ESCOUNTS_PRECISION is set: a video's row must not depend on which
+    of several machines, with bf16 units or without, counted it."""
+    from escounts.inference.multi_rate import MultiRateModel  # noqa: PLC0415 - torch, as above
+    from escounts.nn.device import PRECISION_VARIABLE  # noqa: PLC0415 - torch, as above
+
+    model = counter.model
+    if isinstance(model, MultiRateModel) and model.device.type == "cpu" and PRECISION_VARIABLE not in os.environ:
+        model.precision = "float32"
+    return counter
 
 
 def row_of(counter: Any, task: Task, settings: Settings, *, video: Any = None) -> Row:

@@ -135,7 +135,7 @@ def _plainly(model: MultiRateModel) -> MultiRateModel:
     encoder = OnnxEncoder(network.encoder.config, _by_pytorch(EncoderGraph(network)))  # type: ignore[arg-type]
     decoder = OnnxDecoder(network.decoder.config, _by_pytorch(DecoderGraph(network)))
     plain = Network(network.config, encoder=encoder, decoder=decoder)
-    return MultiRateModel(model.name, plain, calibration=model.calibration)
+    return MultiRateModel(model.name, plain, precision="float32", calibration=model.calibration)
 
 
 class Parts:

@@ -173,9 +173,10 @@ class LiveStore(WindowStore):
     def read(self, windows: Sequence[Window], device: torch.device) -> Projected:
         """Windows of equal length as one batch, in single precision."""
         found = [self.kept[window.offset] for window in windows]
-        similarity = [each.similarity_BTC for each in found if each.similarity_BTC is not None]
-        tokens = torch.cat([each.tokens_BTHWC for each in found])
-        return Projected(tokens.to(device).float(), torch.cat(similarity).to(device).float())
+        # In single precision first: on a CPU autocast to bf16 knows no half precision.
+        similarity = [each.similarity_BTC.to(device).float() for each in found if each.similarity_BTC is not None]
+        tokens = [each.tokens_BTHWC.to(device).float() for each in found]
+        return Projected(torch.cat(tokens), torch.cat(similarity))
 
 
 class LiveViewEncoder(ViewEncoder):

@@ -16,7 +16,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import torch
 
-from escounts.nn.device import Precision, precision
+from escounts.nn.device import Precision, counting_precision, precision
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -55,7 +55,7 @@ class InferencePool:
     """
 
     def __init__(self, device: torch.device, wanted: Precision = "auto") -> None:
-        self.device, self.wanted = device, wanted
+        self.device, self.wanted = device, counting_precision(device, wanted)
         self._pool: ThreadPoolExecutor | None = None
         self._waiting: deque[Future[Any]] = deque()
         self._pieces = 1

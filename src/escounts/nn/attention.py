@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from escounts.nn.device import attention
 from escounts.nn.packing import Packing
 
 LENGTH_FREQUENCIES = 8
@@ -132,7 +133,7 @@ def attend(
     In a packed batch (B = 1) keys are packed alike, or they are a batch of their own with M for every sample.
     """
     if packing is None:
-        return F.scaled_dot_product_attention(q_BhNd, k_BhMd, v_BhMd)
+        return attention(q_BhNd, k_BhMd, v_BhMd)
     samples, _, each, _ = k_BhMd.shape
     q_Nhd, k_Mhd, v_Mhd = (x.transpose(1, 2).flatten(0, 1) for x in (q_BhNd, k_BhMd, v_BhMd))
     if packing.kernel is not None and _narrow(q_BhNd):
@@ -160,7 +161,7 @@ def _attend_one_by_one(
     seen = []
     for sample in zip(*samples, strict=True):
         q_1hnd, k_1hmd, v_1hmd = (x.transpose(0, 1)[None] for x in sample)
-        seen.append(F.scaled_dot_product_attention(q_1hnd, k_1hmd, v_1hmd)[0].transpose(0, 1))
+        seen.append(attention(q_1hnd, k_1hmd, v_1hmd)[0].transpose(0, 1))
     return torch.cat(seen)
 
 

@@ -28,6 +28,7 @@ from escounts.nn.attention import (
     time_position,
 )
 from escounts.nn.decoder_config import PAPER, RELEASED, DecoderConfig
+from escounts.nn.device import in_float32_on_cpu
 from escounts.nn.heads import HeadOutput, build_head
 from escounts.nn.packing import Packing, real_cells
 from escounts.nn.similarity import SelfSimilarity
@@ -192,7 +193,7 @@ class Decoder(nn.Module):
         if lengths is not None and valid_BT is None:
             raise ValueError("lengths say how many cells valid_BT calls real: give both, or lengths not at all")
         x, packing = self._attended(projected, exemplars, valid_BT, lengths, time_offset)
-        output: HeadOutput = self.head(x)
+        output: HeadOutput = in_float32_on_cpu(self.head, x)
         if packing is not None:
             for name, value in list(vars(output).items()):
                 setattr(output, name, None if value is None else packing.unpack(value))

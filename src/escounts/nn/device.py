@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import math
+import os
 import time
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, TypeVar, get_args
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from escounts.errors import ModelError
 
+R = TypeVar("R")
 Precision = Literal["auto", "float32", "bf16"]
+PRECISION_VARIABLE = "ESCOUNTS_PRECISION"
+"""In the environment: one of them, for counting."""
 
 
 def choose_device(name: str = "auto") -> torch.device:
@@ -37,6 +43,58 @@ def precision(device: torch.device, wanted: Precision = "auto") -> torch.autocas
     fast = device.type == "cuda" and torch.cuda.is_bf16_supported()
     low = wanted == "bf16" or (wanted == "auto" and fast)
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=low)
+
+
+def counting_precision(device: torch.device, wanted: Precision = "auto") -> Precision:
+    """What counting with the default model runs in; "auto" is what ESCOUNTS_PRECISION says and, where it says
+    nothing, bf16 on a CPU with units for it. Counts are the same (benchmarks/agreement.py), the sums before rounding
+    not quite.
+
+    Training and the paper's encoders do not ask this: on a CPU they stay in float32 (see `precision`).
+    """
+    if wanted == "auto":
+        wanted = _asked_for()
+    if wanted == "auto" and device.type == "cpu":
+        return "bf16" if cpu_has_bf16() else "float32"
+    return wanted
+
+
+def _asked_for() -> Precision:
+    said = os.environ.get(PRECISION_VARIABLE) or "auto"
+    for known in get_args(Precision):
+        if said == known:
+            return known  # type: ignore[no-any-return]
+    raise ModelError(f"{PRECISION_VARIABLE} is {said!r}; it takes {', '.join(get_args(Precision))}")
+
+
+@lru_cache(maxsize=1)
+def cpu_has_bf16() -> bool:
+    """Does this processor multiply bf16 (AVX512-BF16), and does torch have the library that uses it? By the
+    processor's own word: nothing is timed. Without the units bf16 takes many times as long as float32."""
+    capabilities: dict[str, object] = getattr(
+        torch.cpu, "get_capabilities", dict
+    )()  # older versions of torch do not tell
+    return bool(capabilities.get("avx512_bf16")) and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+
+
+def in_float32_on_cpu(layers: Callable[[Tensor], R], x: Tensor) -> R:
+    """layers(x), on a CPU in float32 whatever autocast says: for the last few, where bf16 would round the answer
+    itself and saves nothing."""
+    if x.device.type != "cpu" or autocast_type("cpu") is None:
+        return layers(x)
+    with torch.autocast("cpu", enabled=False):
+        return layers(x.float())
+
+
+def attention(q_BhNd: Tensor, k_BhMd: Tensor, v_BhMd: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Scaled dot-product attention, in q's type. On a CPU always computed in float32: in bf16 torch takes longer over
+    it, and the softmax is rounded for nothing."""
+    if q_BhNd.device.type != "cpu" or autocast_type("cpu") is None:
+        return F.scaled_dot_product_attention(q_BhNd, k_BhMd, v_BhMd, attn_mask=bias)
+    with torch.autocast("cpu", enabled=False):
+        q, k, v = (x.float() for x in (q_BhNd, k_BhMd, v_BhMd))
+        seen = F.scaled_dot_product_attention(q, k, v, attn_mask=None if bias is None else bias.float())
+    return seen.to(q_BhNd.dtype)
 
 
 def bf16_speedup(device: torch.device, side: int = 512) -> float:

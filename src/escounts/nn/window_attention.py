@@ -21,10 +21,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from escounts.arrays import BoolArray, IntArray
-from escounts.nn.device import as_layers_take_it
+from escounts.nn.device import as_layers_take_it, attention
 from escounts.nn.packing import RowMap, on_device
 
 Size = tuple[int, int, int]
@@ -284,5 +283,5 @@ class WindowAttention(nn.Module):
             bias_Khnn = _Masked.apply(bias_1hnn, group.forbidden_K1nn)  # type: ignore[no-untyped-call]
         shape = (group.windows, group.cells, self.heads, -1)
         q_Khnd, k_Khnd, v_Khnd = (part.view(shape).transpose(1, 2) for part in qkv_RC.chunk(3, dim=-1))
-        seen_Khnd = F.scaled_dot_product_attention(q_Khnd, k_Khnd, v_Khnd, attn_mask=bias_Khnn)
+        seen_Khnd = attention(q_Khnd, k_Khnd, v_Khnd, bias_Khnn)
         return seen_Khnd.transpose(1, 2).flatten(2).flatten(0, 1)

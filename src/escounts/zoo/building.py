@@ -52,7 +52,8 @@ def build_onnx_model(folder: Path) -> MultiRateModel:
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise ModelError(f"{folder} is not a whole exported model ({error}); export it again") from error
     network = Network(config, encoder=encoder, decoder=decoder)
-    return MultiRateModel(described["name"], network, device="cpu", calibration=calibration)
+    # The graphs are in float32, whatever units the processor has.
+    return MultiRateModel(described["name"], network, device="cpu", precision="float32", calibration=calibration)
 
 
 RunGraph = Callable[[dict[str, np.ndarray[Any, Any]]], Sequence[np.ndarray[Any, Any]]]

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from escounts.nn.device import autocast_type
 from escounts.nn.encoders.interface import Encoder, EncoderSpec
 
 _GREY, _CONTRAST = 127, 64
@@ -22,6 +23,9 @@ _DIFFERENCE_GAIN = 3.0
 
 _LEAST_SPREAD = 0.02
 """Standard deviation of a window's features below which they are not made larger: nothing moves."""
+_LARGE_MAP = 1024
+"""Places of a map from which on torch normalises bf16 on a CPU as fast as float32; smaller ones take three times as
+long, longer than to cast them."""
 _COMMON_SPREAD = 0.3
 """About what it is where a person moves; only sets the zero of what the tokens say about it."""
 
@@ -106,9 +110,12 @@ class LiteEncoder(Encoder):
         gain_2 = first.weight.new_tensor([1 / _CONTRAST, _DIFFERENCE_GAIN / _CONTRAST])
         weight_O2CHW = first.weight.reshape(-1, 2, 3, *first.kernel_size) * gain_2[:, None, None, None]
         weight = weight_O2CHW.transpose(1, 2).flatten(1, 2)
-        x = pair_THWC2.flatten(3).float().permute(0, 3, 1, 2)
+        kind = x_THWC.device.type
+        x = pair_THWC2.flatten(3).to(autocast_type(kind) or torch.float32).permute(0, 3, 1, 2)  # whole numbers: exact
         x = F.conv2d(x, weight, first.bias, first.stride, first.padding)
         for layer in others:
+            if kind == "cpu" and isinstance(layer, nn.GroupNorm) and x.shape[2] * x.shape[3] < _LARGE_MAP:
+                x = x.float()
             x = layer(x)
         return x
 
