@@ -4,8 +4,9 @@
     python benchmarks/agreement.py --clips DIR --device cuda --out FILE.json     (on a machine with a GPU)
 
 Counts every clip of DIR/dev.csv, zero-shot and with its exemplar, with two threads in float32 on the CPU, and
-compares with one thread, with one go instead of encode() + count() (one exemplar), and with what another device
-said of the same clips. Prints a table and writes it to benchmarks/results/.
+compares with the precision that this processor chooses, with one thread, with one go instead of encode() + count()
+(one exemplar), and with what another device said of the same clips. Prints a table and writes it to
+benchmarks/results/.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from footage import replace_section
 from real_clips import read_dev
 
 import escounts
+from escounts.inference.multi_rate import MultiRateModel
+from escounts.nn.device import counting_precision
 
 HERE = Path(__file__).resolve().parent
 Counts = dict[str, float]
@@ -54,17 +57,21 @@ def main() -> None:
 
 
 def on_the_cpu(counter: escounts.Counter, clips: list[Clip]) -> dict[str, Counts]:
-    """With two threads, with one, and in one go."""
+    """In float32 with two threads, in what the processor chooses with two and with one, and in one go."""
+    model = counter.model
+    assert isinstance(model, MultiRateModel)
+    chosen = counting_precision(model.device)
     ways = {}
-    for name, threads in (("two threads, float32", 2), ("one thread", 1)):
+    for threads, precision in dict.fromkeys([(2, "float32"), (2, chosen), (1, chosen)]):
         torch.set_num_threads(threads)
-        ways[name] = encoded(counter, clips)
+        model.precision = precision
+        ways[f"{'two threads' if threads == 2 else 'one thread'}, {precision}"] = encoded(counter, clips)
     torch.set_num_threads(2)
     at_once = {}
     for clip in clips:
         result = counter.count(clip.path, exemplars=[clip.exemplar])
         at_once[f"{clip.path.name} one exemplar"] = result.raw_count
-    return ways | {"one go instead of encode() + count()": at_once}
+    return ways | {f"one go instead of encode() + count(), {chosen}": at_once}
 
 
 def encoded(counter: escounts.Counter, clips: list[Clip]) -> Counts:

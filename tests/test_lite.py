@@ -12,6 +12,7 @@ import escounts
 from escounts.counter import Counter
 from escounts.hypotheses import LEAST, unit_certainty
 from escounts.inference.multi_rate import MultiRateModel
+from escounts.nn.device import cpu_has_bf16
 from escounts.results import UNIT_GIVEN
 from escounts.synthetic import Generator, GeneratorConfig
 from escounts.synthetic.coded import StillRecipe, coded_still
@@ -92,6 +93,19 @@ def test_one_and_two_threads_agree(lite: Counter) -> None:
     finally:
         torch.set_num_threads(before)
     assert counts[0] == pytest.approx(counts[1], abs=1e-3)
+
+
+@pytest.mark.skipif(not cpu_has_bf16(), reason="without units for it, bf16 takes minutes and is never chosen")
+def test_bf16_counts_what_float32_counts(lite: Counter) -> None:
+    exact = escounts.load("lite", device="cpu")
+    exact.model.precision = "float32"  # type: ignore[attr-defined]
+    lite.model.precision = "auto"  # type: ignore[attr-defined]
+    quick, slow = lite.encode(SAMPLE), exact.encode(SAMPLE)
+    for exemplars in ([], [(3.9, 5.9)]):
+        one, other = quick.count(exemplars=exemplars), slow.count(exemplars=exemplars)
+        assert one.count == other.count
+        assert one.raw_count != other.raw_count, "bf16 was not chosen"
+        assert one.raw_count == pytest.approx(other.raw_count, abs=0.05)
 
 
 def test_encode_then_count_equals_one_go_and_the_exemplar_keeps_the_phase(lite: Counter) -> None:

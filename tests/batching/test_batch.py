@@ -25,9 +25,12 @@ import escounts
 from escounts.batching import batch as batch_module
 from escounts.batching import processes, read_ahead
 from escounts.batching.rows import ResultFolder
-from escounts.batching.tasks import CountingProcess, Settings, Task, find_tasks
+from escounts.batching.tasks import CountingProcess, Settings, Task, find_tasks, same_on_every_machine
 from escounts.child_processes import spawn_context
+from escounts.counter import Counter
 from escounts.errors import EscountsError, VideoError
+from escounts.inference.multi_rate import MultiRateModel
+from escounts.nn.device import PRECISION_VARIABLE
 from escounts.nn.network import LITE_TINY, Network
 from escounts.video import Video
 from escounts.zoo.checkpoint import save_network
@@ -68,6 +71,15 @@ def test_rows_are_gathered_once_whoever_is_killed_when(tmp_path: Path) -> None:
     assert folder.table()["id"].to_pylist() == ["x", "y", "z"]
     folder.forget(["y"])
     assert folder.table()["id"].to_pylist() == ["x", "z"]
+
+
+def test_a_row_does_not_depend_on_the_units_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(PRECISION_VARIABLE, raising=False)
+    counter = Counter(MultiRateModel("tiny", Network(LITE_TINY)))
+    assert same_on_every_machine(counter).model.precision == "float32"  # type: ignore[attr-defined]
+    monkeypatch.setenv(PRECISION_VARIABLE, "bf16")
+    counter = Counter(MultiRateModel("tiny", Network(LITE_TINY)))
+    assert same_on_every_machine(counter).model.precision == "auto"  # type: ignore[attr-defined]
 
 
 def test_a_folder_without_rows_is_an_empty_table(tmp_path: Path) -> None:

@@ -42,6 +42,18 @@ def test_at_every_moment_the_estimate_is_that_of_the_video_so_far(model: MultiRa
                 np.testing.assert_allclose(now.values, whole.values, atol=2e-4)
 
 
+def test_in_bf16_too_the_estimate_is_that_of_the_video_so_far() -> None:
+    torch.manual_seed(0)
+    model = MultiRateModel("tiny", Network(LITE_TINY), precision="bf16", views=(View(6),), fast_views=())
+    images = list(moving_square(120))
+    with LiveEncoding(model) as live:
+        for image in images:
+            live.push(image)
+        now = live.update().density
+    whole = model.encode_images(images).estimate().density
+    np.testing.assert_allclose(now.values, whole.values, atol=2e-4)
+
+
 def test_an_exemplar_of_the_newest_seconds_counts_as_in_the_whole_video(model: MultiRateModel) -> None:
     images = list(moving_square(300))
     whole = model.encode_images(images)
