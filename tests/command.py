@@ -61,7 +61,6 @@ def as_nobody() -> str:
     # Import first: the checkout may lie where nobody may look.
     return (
         "import difflib, tempfile, escounts.counter, escounts.video, escounts.baselines.spectral\n"
-        "import escounts.zoo.building\n"
         "import escounts.output, escounts.cli.count, escounts.cli.count_jobs\n"
         f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})\n"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import struct
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
@@ -53,6 +54,24 @@ def write_movie(
             container.mux(stream.encode(frame))
         assert stream is not None, "no pictures"
         container.mux(stream.encode(None))
+    return path
+
+
+def looped(path: Path, pictures: Sequence[Picture], times: int, *, rate: int = 30) -> Path:
+    """The same pictures again and again: each is encoded once, so that a long video is made at once."""
+    coded = io.BytesIO()
+    write_movie(coded, pictures, rate=rate, codec="mjpeg", pixel_format="yuvj420p", container_format="matroska")
+    coded.seek(0)
+    with av.open(coded) as source, av.open(str(path), "w") as target:
+        stream = target.add_stream_from_template(source.streams.video[0])
+        for turn in range(times):
+            source.seek(0)
+            for packet in source.demux(video=0):
+                if packet.size:
+                    index = round(float(packet.pts * packet.time_base) * rate) + turn * len(pictures)
+                    packet.stream, packet.time_base = stream, Fraction(1, rate)
+                    packet.pts = packet.dts = index
+                    target.mux(packet)
     return path
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 from command import finish, run, spawn
-from movies import bouncing, write_movie
+from movies import bouncing, looped, write_movie
+from warm_processes import warm_processes
 
 from escounts.baselines.spectral import Spectral
 from escounts.cli.display import MOST_ROWS, Row, table
@@ -64,9 +65,10 @@ def test_rows_are_in_the_order_given_whatever_ends_first(
     three: list[Path],
     tmp_path: Path,
 ) -> None:
-    slow = write_movie(tmp_path / "slow.mp4", bouncing(30, 60.0, size=(320, 240)))
+    slow = looped(tmp_path / "slow.mp4", bouncing(1, 2.0, size=(320, 240)), 30)
     given = [slow, tmp_path / "missing.mp4", three[2], three[1], three[0]]
-    done = escounts(*COUNT, *given, "--jobs", "2", "--summary", tmp_path / "summary.csv")
+    with warm_processes():
+        done = escounts(*COUNT, *given, "--jobs", "2", "--summary", tmp_path / "summary.csv")
     assert done.out.index("c.mp4: 6 repetitions") < done.out.index("slow.mp4: 30 repetitions"), (
         "the slow one ends later"
     )
@@ -191,15 +193,16 @@ def test_a_process_that_dies_takes_one_video_with_it(three: list[Path], tmp_path
     """Killed from outside, as the system does when memory runs out."""
     from escounts.cli.count_jobs import Task, side_by_side
 
-    long = write_movie(tmp_path / "long.mp4", bouncing(300, 600.0, size=(320, 240), rate=10))
+    long = looped(tmp_path / "long.mp4", bouncing(1, 2.0, size=(320, 240), rate=10), 300, rate=10)
     tasks = [Task(v, v.stem, {}, None, ()) for v in (long, three[0], three[2])]
     outcomes = {}
     earlier = _children()  # of tests before this one in the same process
-    counting = side_by_side("spectral", "cpu", tasks, jobs=2)
-    task, done = next(counting)
-    outcomes[task.name] = done
-    os.kill(min(_children() - earlier), 9)
-    outcomes |= {task.name: done for task, done in counting}
+    with warm_processes():
+        counting = side_by_side("spectral", "cpu", tasks, jobs=2)
+        task, done = next(counting)
+        outcomes[task.name] = done
+        os.kill(min(_children() - earlier), 9)
+        outcomes |= {task.name: done for task, done in counting}
     assert len(outcomes) == 3 and sum(result is not None for result, _ in outcomes.values()) == 2
     assert "its process died (code -9)" in next(failure for _, failure in outcomes.values() if failure)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command import finish, run, spawn
-from movies import bouncing, write_movie
+from movies import bouncing, looped, write_movie
 
 from escounts.cli.count_jobs import output_names, videos_among
 from escounts.nn.network import LITE_TINY, Network
@@ -139,7 +139,7 @@ def test_interrupt_keeps_what_is_finished(folder: Path, tmp_path: Path) -> None:
     """Ctrl-C during the second, long video: the first one's files are there, whole; nothing of the second."""
     rng = np.random.default_rng(0)
     noise = [rng.integers(0, 255, (180, 320, 3), np.uint8) for _ in range(8)]
-    write_movie(tmp_path / "z.mp4", (noise[i % 8] for i in range(6000)))
+    looped(tmp_path / "z.mp4", noise, 750)
     process = spawn(*COUNT, folder / "a.mp4", tmp_path / "z.mp4", "-o", tmp_path / "out", "-f", "json,csv")
     deadline = time.monotonic() + 30
     while not (tmp_path / "out" / ".escounts-finished.jsonl").exists() and time.monotonic() < deadline:
