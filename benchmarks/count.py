@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import platform
 import statistics
 import tempfile
 from pathlib import Path
@@ -28,9 +27,15 @@ from footage import (
     segment,
 )
 
+from escounts.benchmarking.measuring import processor_name
+
+PRECISION_VARIABLE = "ESCOUNTS_PRECISION"
+"""escounts.nn.device has it, too; importing that is part of what is timed."""
 MINUTE = 6
 """Segments."""
 FAST, THOROUGH = "fast motion", "thorough"
+FLOAT32 = "in float32"
+"""Said of a setting: counted so where the processor would choose bf16."""
 
 
 def main() -> None:
@@ -43,11 +48,14 @@ def main() -> None:
     if options.child:
         what, video = options.child
         model, _, setting = what.partition(", ")
+        if setting.endswith(FLOAT32):
+            os.environ[PRECISION_VARIABLE] = "float32"
         if what == "decode":
             answer(lambda: decode(video))
         else:
             answer(counting(video, model, options.device, thorough=setting == THOROUGH))
         return
+    from escounts.nn.device import cpu_has_bf16
     from escounts.zoo import catalogue
 
     models = options.models or list(dict.fromkeys(["spectral", catalogue.default_name()]))
@@ -59,7 +67,10 @@ def main() -> None:
     jobs = {"decode": video} | {model: video for model in models}
     for model in models:
         if model != "spectral":
-            jobs |= {f"{model}, {FAST}": quick, f"{model}, {THOROUGH}": video}
+            jobs |= {f"{model}, {FAST}": quick}
+            if options.device == "cpu" and cpu_has_bf16():
+                jobs |= {f"{model}, {FLOAT32}": video, f"{model}, {FAST}, {FLOAT32}": quick}
+            jobs |= {f"{model}, {THOROUGH}": video}
     costs: dict[str, list[Cost]] = {job: [] for job in jobs}
     for _ in range(options.rounds):
         for job, footage in jobs.items():
@@ -75,7 +86,7 @@ def table(costs: dict[str, list[Cost]], device: str) -> str:
     lines = [
         "## A minute of 720p30" + ("" if device == "cpu" else ", on a GPU"),
         "",
-        f"{os.cpu_count()} cores ({platform.machine()}), h264, {SECONDS} s, median of {len(costs['decode'])} rounds; "
+        f"{processor_name()}; h264, {SECONDS} s, median of {len(costs['decode'])} rounds; "
         f"`python benchmarks/count.py --device {device}`. Truth: {MINUTE * REPETITIONS_A_SEGMENT} repetitions; "
         f"{FAST} {MINUTE * FAST_REPETITIONS_A_SEGMENT}.",
         "",

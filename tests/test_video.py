@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 from movies import level, levels, write_movie
 
+from escounts.decoding import FileSource
 from escounts.errors import VideoError
 from escounts.video import Video, video_files
 
@@ -217,6 +219,12 @@ def test_wrong_options_say_what_is_allowed(plain: Path) -> None:
     for options in ({"rate": 0}, {"every": 0}, {"rate": 5, "every": 2}, {"start": 2, "end": 1}, {"size": (0, 4)}):
         with pytest.raises(ValueError, match=r"."):
             next(video.frames(**options))
+
+
+def test_no_more_decoding_threads_than_cores_it_may_use(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {3}, raising=False)
+    assert FileSource(plain).threads == 1
+    assert FileSource(plain, threads=2).threads == 2
 
 
 def test_folders_are_searched_for_videos(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ class FileSource:
 
     def __init__(self, path: Path, *, threads: int | None = None) -> None:
         self.path = path
-        self.threads = threads or min(os.cpu_count() or 1, 8)
+        self.threads = threads or min(usable_cores(), 8)
 
     def probe(self) -> Probe:
         with self._opened(threads=1) as (container, stream):
@@ -127,9 +127,10 @@ class FileSource:
                     return
             clock = FrameClock(self._origin, 1.0 / self._fps)
             for frame in pictures(container, stream):
-                seconds = None if frame.pts is None else float(frame.pts * frame.time_base)
+                base = frame.time_base  # a Fraction made anew at every look: its arithmetic takes ten times as long
+                seconds = None if frame.pts is None else frame.pts * base.numerator / base.denominator
                 time = clock.at(seconds)
-                length = float(frame.duration * frame.time_base) if frame.duration else 1.0 / self._fps
+                length = frame.duration * base.numerator / base.denominator if frame.duration else 1.0 / self._fps
                 yield RawFrame(time, min(length, MAX_GAP), frame)
 
     def _first_two(self, container: Any, stream: Any) -> tuple[Any, Any]:
@@ -218,6 +219,12 @@ class ImageFolder:
 
     def _read(self, image: Path) -> Any:
         return FileSource(image, threads=1).still()
+
+
+def usable_cores() -> int:
+    """Cores that this process may run on: a container or `taskset` may leave it fewer than the machine has, and two
+    decoding threads on one core cost a sixth more than one."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class FrameClock:

@@ -17,6 +17,7 @@ from escounts.benchmarking.measuring import segment
 from escounts.cli import app
 from escounts.errors import EscountsError
 from escounts.inference.multi_rate import MultiRateModel
+from escounts.nn.device import counting_precision
 from escounts.nn.network import LITE_TINY, Network
 
 
@@ -71,6 +72,7 @@ def test_rounds_become_their_median() -> None:
 def test_engines_of_a_cpu() -> None:
     quick = table.engines_here("cpu", quick=True)
     assert [engine.model for engine in quick] == ["decoding alone", "spectral", "lite"]
+    assert quick[-1].precision == counting_precision(torch.device("cpu")), "what counting uses here"
     every = table.engines_here("cpu", exported="folder")
     assert {engine.runs for engine in every} >= {PLAIN, ONNX} and {"bf16", "float32"} == {e.precision for e in every}
     with pytest.raises(EscountsError, match="it takes auto, cpu or cuda"):

@@ -20,6 +20,7 @@ from escounts.benchmarking.measuring import looped, processor_name, segment
 from escounts.counter import load
 from escounts.errors import EscountsError
 from escounts.inference.multi_rate import MultiRateModel
+from escounts.nn.device import counting_precision
 from escounts.zoo import catalogue
 from escounts.zoo.onnx_export import export_onnx
 
@@ -83,9 +84,11 @@ def engines_here(device: str = "auto", *, quick: bool = False, exported: str | N
     default = catalogue.default_name()
     found = [Engine("decoding alone", runs=DECODING), Engine("spectral", runs=NUMPY)]
     if device != "cuda":
-        found += [Engine(default)]
+        chosen = counting_precision(torch.device("cpu"))  # what `count` would take here
+        found += [Engine(default, precision=chosen)]
         if not quick:
-            found += [Engine(default, precision="bf16"), Engine(default, runs=PLAIN)]
+            other = "bf16" if chosen == "float32" else "float32"
+            found += [Engine(default, precision=other), Engine(default, runs=PLAIN)]
             found += [Engine(default, runs=ONNX, folder=exported)] if exported else []
             found += _rivals("cpu", "float32")
     if device == "cuda" or (device == "auto" and torch.cuda.is_available()):
