@@ -66,12 +66,11 @@ def looped(path: Path, pictures: Sequence[Picture], times: int, *, rate: int = 3
         stream = target.add_stream_from_template(source.streams.video[0])
         for turn in range(times):
             source.seek(0)
-            for packet in source.demux(video=0):
-                if packet.size:
-                    index = round(float(packet.pts * packet.time_base) * rate) + turn * len(pictures)
-                    packet.stream, packet.time_base = stream, Fraction(1, rate)
-                    packet.pts = packet.dts = index
-                    target.mux(packet)
+            packets = [packet for packet in source.demux(video=0) if packet.size]
+            for index, packet in enumerate(packets):  # every picture is whole by itself: none is out of order
+                packet.stream, packet.time_base = stream, Fraction(1, rate)
+                packet.pts = packet.dts = turn * len(packets) + index
+                target.mux(packet)
     return path
 
 

@@ -65,8 +65,9 @@ def test_count_and_preview_stop_where_the_frames_pass_the_limit(tmp_path: Path) 
 def test_a_million_frames(model: str, tmp_path: Path) -> None:
     """Ten hours in 602 slides or in three pictures, two seconds that say they are ten hours, and a GIF of a million
     frames: bounded processor time, no limit asked for."""
+    number = share_of(602)
     slides = write_movie(
-        tmp_path / "slides.mkv", levels(602, step=40), times=[59.9 * n for n in range(602)], codec="ffv1"
+        tmp_path / "slides.mkv", levels(number, step=40), times=[59.9 * n for n in range(number)], codec="ffv1"
     )
     tally = Tally()
     gif = endless_gif(tmp_path / "million.gif", share_of(1_000_000), delay=2)
