@@ -62,7 +62,7 @@ def looped(path: Path, pictures: Sequence[Picture], times: int, *, rate: int = 3
     coded = io.BytesIO()
     write_movie(coded, pictures, rate=rate, codec="mjpeg", pixel_format="yuvj420p", container_format="matroska")
     coded.seek(0)
-    with av.open(coded) as source, av.open(str(path), "w") as target:
+    with av.open(coded, "r") as source, av.open(str(path), "w") as target:
         stream = target.add_stream_from_template(source.streams.video[0])
         for turn in range(times):
             source.seek(0)
