@@ -104,6 +104,8 @@ def test_a_row_that_was_half_written_is_not_a_row(tmp_path: Path) -> None:
     folder = ResultFolder(str(tmp_path))
     (tmp_path / "rows" / ".x.json.0.partial").write_text('{"id": "x", "sta')
     assert folder.finished() == {}
+    folder.sweep()
+    assert list((tmp_path / "rows").iterdir()) == []
 
 
 def test_an_id_changes_with_the_file_and_the_settings_only(videos: Path) -> None:

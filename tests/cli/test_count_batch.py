@@ -102,6 +102,18 @@ def test_any_exception_is_one_files_failure(
     assert "a.mp4: IndexError in " in done.err and "escounts doctor" in done.err and "maintainers" in done.err
 
 
+def test_what_a_killed_run_left_half_written_is_swept_by_the_next(
+    escounts: partial,  # type: ignore[type-arg]
+    three: list[Path],
+    tmp_path: Path,
+) -> None:
+    left = tmp_path / "out" / ".a.json.0123abcd.partial"
+    left.parent.mkdir()
+    left.write_text('{"half')
+    assert escounts(*COUNT, three[0], "-q", "-o", tmp_path / "out", "-f", "json").code == 0
+    assert {path.name for path in left.parent.iterdir()} == {"a.json", ".escounts-finished.jsonl"}
+
+
 def test_a_count_whose_file_cannot_be_written_is_printed(
     escounts: partial,  # type: ignore[type-arg]
     three: list[Path],
