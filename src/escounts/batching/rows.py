@@ -96,7 +96,7 @@ class ResultFolder:
         self.gather()
         for name in self._parts():
             table = self._read(name)
-            kept = table.filter(pc.invert(pc.is_in(table["id"], value_set=_strings(sorted(unwanted)))))
+            kept = table.filter(pc.invert(pc.is_in(table["id"], value_set=pa.array(sorted(unwanted), pa.string()))))
             if len(kept) < len(table):
                 if len(kept):
                     self._write_part(kept.to_pylist())
@@ -159,7 +159,3 @@ def row_schema() -> pa.Schema:
             "escounts": pa.string(),
         }
     )
-
-
-def _strings(values: list[str]) -> pa.Array:
-    return pa.array(values, pa.string())

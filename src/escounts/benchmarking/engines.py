@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -64,8 +64,8 @@ class Speed:
 
     engine: Engine
     seconds: float
-    wall: Mapping[str, float] = field(default_factory=dict)
-    processor: Mapping[str, float] = field(default_factory=dict)
+    wall: dict[str, float] = field(default_factory=dict)
+    processor: dict[str, float] = field(default_factory=dict)
     start: float | None = None
     peak_mb: float | None = None
     count: float | None = None
@@ -78,17 +78,16 @@ def measure(engine: Engine, path: Path) -> Speed:
     speed = Speed(engine, video.info.duration)
     try:
         if engine.runs == DECODING:
-            parts = Parts(engine.device)
-            parts.time("decoding", lambda: decode(str(path)))
-            speed = parts.of(speed)
+            _time(speed, "decoding", lambda: decode(str(path)))
         elif engine.runs == TRANSFORMERS:
             speed = _transformers(speed)
         else:
             model, start, _ = timed(lambda: _model(engine))
             speed = _counted(replace(speed, start=start), model, video)
     except (EscountsError, ImportError, MemoryError, RuntimeError) as error:
-        return replace(speed, error=f"{type(error).__name__}: {error}".splitlines()[0])
-    return replace(speed, peak_mb=_peak(engine.device))
+        return Speed(engine, speed.seconds, error=f"{type(error).__name__}: {error}".splitlines()[0])
+    megabytes = peak_megabytes() if engine.device == "cpu" else torch.cuda.max_memory_allocated() / 2**20
+    return replace(speed, peak_mb=megabytes)
 
 
 def _model(engine: Engine) -> Any:
@@ -138,35 +137,23 @@ def _plainly(model: MultiRateModel) -> MultiRateModel:
     return MultiRateModel(model.name, plain, precision="float32", calibration=model.calibration)
 
 
-class Parts:
-    """The times of an engine's parts, as they are measured."""
+def _time(speed: Speed, part: str, work: Callable[[], T], *, times: float = 1.0) -> T:
+    """What the work gives; it took the part 1 / times of its time, which the speed keeps. A GPU has then done it."""
 
-    def __init__(self, device: str) -> None:
-        self._device = device
-        self.wall: dict[str, float] = {}
-        self.processor: dict[str, float] = {}
-
-    def time(self, part: str, work: Callable[[], T], *, times: float = 1.0) -> T:
-        """What the work gives; it took the part 1 / times of its time. A GPU has then done it."""
-
-        def done() -> T:
-            value = work()
-            if self._device != "cpu":
-                torch.cuda.synchronize()
-            return value
-
-        value, wall, processor = timed(done)
-        self.wall[part], self.processor[part] = times * wall, times * processor
+    def done() -> T:
+        value = work()
+        if speed.engine.device != "cpu":
+            torch.cuda.synchronize()
         return value
 
-    def of(self, speed: Speed) -> Speed:
-        """The speed with these times."""
-        return replace(speed, wall=self.wall, processor=self.processor)
+    value, wall, processor = timed(done)
+    speed.wall[part], speed.processor[part] = times * wall, times * processor
+    return value
 
 
 def _counted(speed: Speed, model: Any, video: Video) -> Speed:
     """The parts of a counting model, each alone, and a whole count. On a GPU a first count warms up."""
-    counter, parts = Counter(model), Parts(speed.engine.device)
+    counter = Counter(model)
     if speed.engine.device != "cpu":
         counter.count(video)
 
@@ -174,22 +161,22 @@ def _counted(speed: Speed, model: Any, video: Video) -> Speed:
         encoded = counter.encode(video)
         return encoded, encoded.count()
 
-    encoded, result = parts.time("end to end", whole)
-    frames = parts.time("decoding", lambda: [frame.image for frame in _read(model, video)])
+    encoded, result = _time(speed, "end to end", whole)
+    frames = _time(speed, "decoding", lambda: [frame.image for frame in _read(model, video)])
     if isinstance(encoded.encoding, MultiRateEncoding):
         encoding = MultiRateEncoding(model, lambda _: frames, start=0.0)
         views = list(encoded.encoding.windows)
-        parts.time("encoder", lambda: encoding.encode(views))
-        parts.time("decoder", lambda: encoding.evidence())
+        _time(speed, "encoder", lambda: encoding.encode(views))
+        _time(speed, "decoder", lambda: encoding.evidence())
     else:
-        parts.time("decoder", lambda: encoded.encoding.estimate())
+        _time(speed, "decoder", lambda: encoded.encoding.estimate())
     if isinstance(model, PaperWindowModel):
         images = torch.from_numpy(np.stack([model.spec.cut(frames[0])] * model.spec.window_frames))[None]
         batch = images.expand(model.batch, *images.shape[1:])
         sequences = encoded.encoding.sequences  # type: ignore[attr-defined]
         windows = sum(-(-sequence.cells // model.spec.cells) for sequence in sequences)
-        parts.time("encoder", lambda: model.tokens(batch), times=windows / model.batch)
-    return replace(parts.of(speed), count=result.raw_count)
+        _time(speed, "encoder", lambda: model.tokens(batch), times=windows / model.batch)
+    return replace(speed, count=result.raw_count)
 
 
 def _read(model: Any, video: Video) -> Iterable[Frame]:
@@ -212,16 +199,10 @@ def _transformers(speed: Speed) -> Speed:
     model = model.eval().to(engine.device)
     frames = torch.randn(1, 16, 3, 224, 224, device=engine.device)
     low = torch.autocast(engine.device, torch.bfloat16) if engine.precision == "bf16" else nullcontext()
-    parts = Parts(engine.device)
     with torch.inference_mode(), low:
         model(frames)
-        parts.time("encoder", lambda: model(frames))
-    return replace(parts.of(speed), seconds=64 / 30)
-
-
-def _peak(device: str) -> float:
-    """Megabytes: of the GPU where it is one, else of this process."""
-    return peak_megabytes() if device == "cpu" else torch.cuda.max_memory_allocated() / 2**20
+        _time(speed, "encoder", lambda: model(frames))
+    return replace(speed, seconds=64 / 30)
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ import sys
 import threading
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -78,12 +78,9 @@ def watch_command(
 
 
 def _show_json(event: LiveEvent) -> None:
-    values = {name: _rounded(value) for name, value in asdict(event).items() if value is not None}
-    click.echo(json.dumps(values, ensure_ascii=False))
-
-
-def _rounded(value: Any) -> Any:
-    return round(value, 3) if isinstance(value, float) and math.isfinite(value) else value
+    values = {name: value for name, value in asdict(event).items() if value is not None}
+    rounded = {name: round(v, 3) if isinstance(v, float) and math.isfinite(v) else v for name, v in values.items()}
+    click.echo(json.dumps(rounded, ensure_ascii=False))
 
 
 def _show(event: LiveEvent) -> None:

@@ -94,11 +94,11 @@ def plan_videos(what: SyntheticSet, *, workers: int = 0) -> list[Planned]:
     """Every video of a set, decided but not drawn; classes are named so that others of a class can be found."""
     asked = [(what, split, index) for split in SEEDS for index in range(getattr(what, split))]
     if workers < 2:
-        return [_plan(*one) for one in asked]
+        return [_plan(one) for one in asked]
     # A fresh interpreter in each: the parent may hold a GPU.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, mp_context=context) as pool:
-        return list(pool.map(_plan_one, asked, chunksize=32))
+        return list(pool.map(_plan, asked, chunksize=32))
 
 
 def thumbnails_of(store: Path) -> dict[str, Tensor]:
@@ -109,11 +109,8 @@ def thumbnails_of(store: Path) -> dict[str, Tensor]:
     return load_file(path)
 
 
-def _plan_one(asked: tuple[SyntheticSet, str, int]) -> Planned:
-    return _plan(*asked)
-
-
-def _plan(what: SyntheticSet, split: str, index: int) -> Planned:
+def _plan(asked: tuple[SyntheticSet, str, int]) -> Planned:
+    what, split, index = asked
     seed = SEEDS[split] + 1000 * what.seed
     config = replace(DATASET, period=what.period, **(CALM if what.calm else {}))
     seconds = seeded(seed, index).uniform(*what.seconds)

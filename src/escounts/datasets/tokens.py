@@ -1,6 +1,6 @@
 """The token store: a dataset's videos, encoded once, on disk in float16.
 
-One safetensors file a video (it can be memory-mapped), an index with the sha256 of each, and the layout: which
+One safetensors file per video (it can be memory-mapped), an index with the sha256 of each, and the layout: which
 encoder made the tokens, how they were pooled, at which offsets. A file is whole or absent, so a killed encoding
 resumes, and the finished store is the same byte for byte.
 """
@@ -147,16 +147,14 @@ class TokenStore:
 
     def verify(self, names: Sequence[str] | None = None) -> list[str]:
         """Names whose file is missing, short, or not what was written."""
-        return [name for name in (names or self.entries) if not self._intact(self.entries[name])]
+        short = self.incomplete(names or list(self.entries))
+        paths = {name: self.path / VIDEOS / self.entries[name].file for name in names or self.entries}
+        return [n for n, path in paths.items() if n in short or file_sha256(path) != self.entries[n].sha256]
 
     def incomplete(self, names: Sequence[str]) -> list[str]:
         """Names whose file is missing or of another size than was written; quick, reads no tokens."""
         paths = {name: self.path / VIDEOS / self.entries[name].file for name in names}
         return [n for n, path in paths.items() if not path.is_file() or path.stat().st_size != self.entries[n].bytes]
-
-    def _intact(self, entry: IndexEntry) -> bool:
-        path = self.path / VIDEOS / entry.file
-        return path.is_file() and path.stat().st_size == entry.bytes and file_sha256(path) == entry.sha256
 
     def load(self, name: str, offset: int | None = None) -> VideoTokens:
         """The tokens of a video, all its sequences or the one at an offset (in cells)."""

@@ -44,7 +44,8 @@ def open_model(name: str, place: ModelPlace, *, split: str) -> EvaluatedModel:
     A head on tokens (a run folder, a decoder) takes the store where it fits, and encodes videos where it does not.
     Everything else counts video files. Videos that a run trained on are refused.
     """
-    if (Path(name) / ABOUT).is_file() or (Path(name).is_dir() and name not in _names()):
+    known = [entry.name for entry in catalogue.entries()]
+    if (Path(name) / ABOUT).is_file() or (Path(name).is_dir() and name not in known):
         return _run_model(Path(name), place, split)
     if name == "mean":
         return mean_count(place.dataset)
@@ -56,10 +57,6 @@ def open_model(name: str, place: ModelPlace, *, split: str) -> EvaluatedModel:
         raise DataError(f"{entry.name} counts video files: give the folder of {place.dataset.name} with --root")
     counter = Counter(catalogue.build(name, place.device))
     return FileModel(entry.name, counter, place.dataset, place.root, identity=_file_identity(name))
-
-
-def _names() -> list[str]:
-    return [entry.name for entry in catalogue.entries()]
 
 
 def _stored(name: str) -> store.StoredWeights | None:

@@ -83,15 +83,10 @@ async def count(service: Services, request: CountRequest, response: Response) ->
     if not await asyncio.to_thread(service.runner.submit, row):
         raise HTTPException(404, "the video was deleted meanwhile")
     if request.wait > 0:
-        await _ended_within(service, row.id, request.wait)
+        await asyncio.wait({asyncio.wrap_future(service.runner.ended(row.id))}, timeout=request.wait)
     now = need_job(service, row.id)
     response.status_code = 200 if now.ended else 202
     return present_job(service, now, whole=True)
-
-
-async def _ended_within(service: Services, job_id: str, seconds: float) -> None:
-    future = asyncio.wrap_future(service.runner.ended(job_id))
-    await asyncio.wait({future}, timeout=seconds)
 
 
 @router.get("/jobs", tags=["jobs"])
@@ -210,7 +205,8 @@ async def download(
     name = f"{Path(video.name).stem or 'video'}{'-counted' if format == 'mp4' else ''}{suffix}"
     if format not in DRAWN:
         text = await asyncio.to_thread(_written, document, format, suffix)
-        return Response(text, media_type=media_type, headers={"content-disposition": _attachment(name)})
+        attachment = f"attachment; filename*=UTF-8''{quote(name, safe='')}"
+        return Response(text, media_type=media_type, headers={"content-disposition": attachment})
     target = service.settings.renders / f"{job_id}.{version}{suffix}"
     if not target.exists():
         source = service.library.locate(video)
@@ -272,7 +268,3 @@ def _remove_older(target: Path) -> None:
     for other in target.parent.glob(f"{same}-*{target.suffix}"):
         if other != target:
             other.unlink(missing_ok=True)
-
-
-def _attachment(name: str) -> str:
-    return f"attachment; filename*=UTF-8''{quote(name, safe='')}"

@@ -135,7 +135,7 @@ class Report(BaseModel):
 
     @classmethod
     def of(cls, values: Any, model: str, names: Mapping[str, str]) -> Report:
-        """From what the process reported; ValueError where it is no report. names: of the videos, by id."""
+        """From what the process reported; ValueError where that is not a report. names: of the videos, by id."""
         try:
             found = [(video, video["name"]) for video in values["videos"]]
             videos = [{**video, "video": id_, "name": names.get(id_, "a deleted video")} for video, id_ in found]

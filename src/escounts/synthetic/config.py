@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 Range = tuple[float, float]
 
 SIZES = ("drift_size", "one_sided", "blur_below")
-"""Numbers of the recipe that are no shares; `negative_…` are not, either, but weights beside each other."""
+"""Numbers of the recipe that are not shares; nor are `negative_…`, but weights beside each other."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """What is drawn: a Plan holds everything about one video as small numpy arrays, ready to pickle and render.
 
 Screen coordinates run from -1 to 1, x to the right and y down. A lens (F, 2, 3) maps screen coordinates to a layer's
-own coordinates at every drawn moment F = length · subframes. A Canvas collects strokes: one call a stroke, any
+own coordinates at every drawn moment F = length · subframes. A Canvas collects strokes: one call per stroke, any
 argument constant or changing over the drawn moments.
 """
 

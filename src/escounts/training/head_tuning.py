@@ -225,7 +225,7 @@ def _spread(windows: Sequence[Window], most: int) -> list[Window]:
 
 
 def _targets(spans: Sequence[Span], view: View, window: Window, start: float) -> tuple[Tensor, Tensor]:
-    """Repetitions a cell and length in cells of the repetition at each, (T,); spans in seconds of the video."""
+    """Repetitions per cell and length in cells of the repetition at each, (T,); spans in seconds of the video."""
     step = view.divisor / BASE_RATE
     begin = start + view.phase / BASE_RATE + window.start * step
     rate_T = rate_map(spans, cells=window.cells, step=step, start=begin)

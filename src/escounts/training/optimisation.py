@@ -24,7 +24,7 @@ Schedule = Literal["steps", "cosine"]
 class TrainConfig:
     """The defaults are the paper's recipe (section 4.1); `synthetic_recipe` is the default model's.
 
-    steps: length of the run in optimiser steps; None means epochs × the task's steps an epoch.
+    steps: length of the run in optimiser steps; None means epochs × the task's steps per epoch.
     seconds: a budget on the clock (a lent machine); the schedule then follows whichever is further on.
     schedule "steps": × decay every decay_epochs epochs; "cosine": to zero at the end, after the warm-up.
     ema: decay of the averaged weights per step, or None. clip: largest gradient norm.

@@ -212,14 +212,13 @@ def load_predictions(path: Path) -> list[Prediction]:
             table = pyarrow.parquet.read_table(path).to_pylist()
         else:
             with path.open(newline="") as handle:
-                table = [_unguarded_row(row) for row in csv.DictReader(handle)]
+                table = [
+                    {name: unguarded(cell) if isinstance(cell, str) else cell for name, cell in row.items()}
+                    for row in csv.DictReader(handle)
+                ]
         return [row_from(row) for row in table]
     except (OSError, KeyError, ValueError, TypeError) as error:
         raise DataError(f"{path} does not hold predictions: {error}") from error
-
-
-def _unguarded_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: unguarded(cell) if isinstance(cell, str) else cell for name, cell in row.items()}
 
 
 def flat_row(row: Prediction) -> dict[str, Any]:

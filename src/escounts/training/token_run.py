@@ -24,11 +24,7 @@ from escounts.errors import DataError, ModelError
 from escounts.nn.decoder import PAPER, Decoder, DecoderConfig
 from escounts.nn.network import Network
 from escounts.training.batches import TokenCache
-from escounts.training.objective import (
-    DensityObjectiveConfig,
-    Objective,
-    ObjectiveConfig,
-)
+from escounts.training.objective import DensityObjectiveConfig, Objective, ObjectiveConfig
 from escounts.training.optimisation import TrainConfig
 from escounts.training.run_folder import ABOUT, reserve_run_folder
 from escounts.training.stored_tokens import StoredTokensConfig, StoredTokensTask
@@ -106,7 +102,7 @@ def train_on_tokens(
     near the device, where several runs share them.
     """
     where = start_distributed(device)
-    train, valid = dataset.split("train"), _validation(dataset)
+    train, valid = dataset.split("train"), dataset.split("valid") if "valid" in dataset.splits else ()
     torch.manual_seed(run.train.seed)
     network = build(run.decoder, store.layout, initial)
     task = StoredTokensTask(store, train, valid, run.tokens, device=where, cache=cache)
@@ -208,7 +204,3 @@ def _saver(run: TokenRun, dataset: str, encoder: str, initial: Path | None) -> A
             write_checkpoint(path, network.state_dict(), config=config, metadata=about)
 
     return save
-
-
-def _validation(dataset: Dataset) -> tuple[VideoAnnotation, ...]:
-    return dataset.split("valid") if "valid" in dataset.splits else ()

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from escounts.confidence import Calibration
+from escounts.config_codec import tuples
 from escounts.counting_model import CountingModel
 from escounts.errors import ModelError
 from escounts.inference.multi_rate import MultiRateModel
@@ -47,7 +48,7 @@ def build_onnx_model(folder: Path) -> MultiRateModel:
         for name, content in contents.items():
             if hashlib.sha256(content).hexdigest() != described["sha256"][name]:
                 raise ModelError(f"{folder / name}: not the file that was exported (sha256); export it again")
-        encoder = OnnxEncoder(LiteConfig(**_tuples(config.encoder_options)), _graph(contents[ENCODER]))
+        encoder = OnnxEncoder(LiteConfig(**tuples(config.encoder_options)), _graph(contents[ENCODER]))
         decoder = OnnxDecoder(config.decoder, _graph(contents[DECODER]))
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise ModelError(f"{folder} is not a whole exported model ({error}); export it again") from error
@@ -67,10 +68,6 @@ def _graph(content: bytes) -> RunGraph:
     options.intra_op_num_threads = 1  # windows go side by side, each on a core of its own
     session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     return lambda inputs: session.run(None, inputs)
-
-
-def _tuples(options: Any) -> dict[str, Any]:
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
 
 
 class OnnxEncoder(LiteEncoder):
@@ -145,13 +142,9 @@ class OnnxDecoder(Decoder):
         assert isinstance(self.config.head, RateHeadConfig)
         inputs = (projected.tokens_BTHWC.numpy(), projected.similarity_BTC.numpy(), *exemplars.inputs)
         names = ("tokens", "similarity", "exemplars", "cells", "use")
-        gate, periods, *video = _tensors(self._run(dict(zip(names, inputs, strict=True))))
+        gate, periods, *video = map(torch.from_numpy, self._run(dict(zip(names, inputs, strict=True))))
         rate, _ = read_periods(self.config.head, periods)
         return HeadOutput(gate.sigmoid() * rate, gate, periods, rate, video[0] if video else None)
-
-
-def _tensors(arrays: Sequence[Any]) -> list[Tensor]:
-    return [torch.from_numpy(array) for array in arrays]
 
 
 def build_model(checkpoint: Path, device: str) -> CountingModel:
