@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from escounts.arrays import Array
 
-RESAMPLES = 2000
+RESAMPLES, LEVEL = 2000, 0.95
 VALUES_AT_ONCE = 1 << 22
 """Resampled values held in memory at a time."""
 
@@ -87,17 +87,10 @@ def released_mae(truth: npt.ArrayLike, predicted: npt.ArrayLike) -> float:
     return _mean(_released_errors(true, counted))
 
 
-def evaluate(
-    truth: npt.ArrayLike,
-    predicted: npt.ArrayLike,
-    *,
-    level: float = 0.95,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-) -> dict[str, Score]:
-    """All metrics with bootstrap intervals over videos.
+def evaluate(truth: npt.ArrayLike, predicted: npt.ArrayLike) -> dict[str, Score]:
+    """All metrics with bootstrap intervals over videos, always the same ones.
 
-    Keys: mae, rmse, obz, obo, mae_unrounded, rmse_unrounded, released_mae. One seed gives one answer.
+    Keys: mae, rmse, obz, obo, mae_unrounded, rmse_unrounded, released_mae.
     """
     raw_truth, raw = _counts(truth, predicted, rounded=False)
     counted = rounded_counts(raw)
@@ -113,36 +106,27 @@ def evaluate(
         "released_mae": (_released_errors(raw_truth, counted), _same),
     }
     return {
-        name: bootstrap(
-            values, finish=finish, level=level, resamples=resamples, seed=seed, left_out=len(raw) - len(values)
-        )
+        name: bootstrap(values, finish=finish, left_out=len(raw) - len(values))
         for name, (values, finish) in terms.items()
     }
 
 
 def bootstrap(
-    values: npt.ArrayLike,
-    *,
-    finish: Callable[[Array], Array] | None = None,
-    level: float = 0.95,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-    left_out: int = 0,
+    values: npt.ArrayLike, *, finish: Callable[[Array], Array] = lambda means: means, left_out: int = 0
 ) -> Score:
-    """The mean of per-video values and its percentile interval; finish: applied to the means (np.sqrt for RMSE)."""
+    """The mean of per-video values and its interval at LEVEL; finish: applied to the means (np.sqrt for RMSE)."""
     values = np.asarray(values, dtype=np.float64)
-    finish = finish or _same
     if len(values) == 0:
         return Score(float("nan"), float("nan"), float("nan"), 0, left_out)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     at_once = max(1, VALUES_AT_ONCE // len(values))
     means = np.concatenate(
         [
-            values[rng.integers(0, len(values), (min(at_once, resamples - done), len(values)))].mean(1)
-            for done in range(0, resamples, at_once)
+            values[rng.integers(0, len(values), (min(at_once, RESAMPLES - done), len(values)))].mean(1)
+            for done in range(0, RESAMPLES, at_once)
         ]
     )
-    low, high = np.quantile(finish(means), [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(finish(means), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     value = finish(np.array([values.mean()]))[0]
     return Score(float(value), float(low), float(high), len(values), left_out)
 

@@ -207,9 +207,10 @@ def identities(table: Table, runner: TableRunner) -> dict[tuple[object, ...], li
     for row in table.rows:
         for group, cells in enumerate(row.cells):
             if cells.recipe is not None:
-                made = runner.identity(cells)
-                if not isinstance(made, Unavailable):
-                    found.setdefault((group, *made), []).append(row.labels)
+                source = runner.find_source(cells.recipe, cells.recipe.dataset)
+                if not isinstance(source, Unavailable):
+                    run = runner.folder(cells.recipe, source, 0).name
+                    found.setdefault((group, run, cells.spec), []).append(row.labels)
             elif cells.model is not None:
                 found.setdefault((group, cells.model, cells.spec), []).append(row.labels)
     return found

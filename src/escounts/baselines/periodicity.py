@@ -21,6 +21,8 @@ MIN_LAG = 3
 """Shortest period in frames: below, a sampled motion has no shape."""
 MIN_RISE = 0.10
 """A peak of the profile that rises less than this above the dip before it is noise."""
+MOST_CANDIDATES = 64
+"""Of one window, the strongest first."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ def lag_profile(signal: Signal, lags: int) -> Curve:
     return similarity
 
 
-def candidates(profile: Curve, *, most: int = 64) -> list[Period]:
+def candidates(profile: Curve) -> list[Period]:
     """The strong peaks of a lag profile as periods, the shortest ones, each refined at its multiples."""
     lags = np.arange(1, len(profile) - 1)
     if len(lags) == 0:
@@ -75,7 +77,7 @@ def candidates(profile: Curve, *, most: int = 64) -> list[Period]:
     peak = (profile[lags] >= profile[lags - 1]) & (profile[lags] >= profile[lags + 1])
     found = lags[peak & (lags >= MIN_LAG) & (rises[lags] > MIN_RISE)]
     strong = found[rises[found] >= 0.5 * rises[found].max(initial=0.0)]  # multiples are as strong, and many
-    return [Period(_refined(profile, int(lag)), float(rises[lag])) for lag in strong[:most]]
+    return [Period(_refined(profile, int(lag)), float(rises[lag])) for lag in strong[:MOST_CANDIDATES]]
 
 
 def _refined(profile: Curve, lag: int) -> float:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import csv
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from escounts.errors import DataError
 
@@ -154,11 +155,11 @@ def read_rows(path: Path, *, need: Iterable[str] = ()) -> list[Row]:
     return rows
 
 
-def number(row: Row, column: str, *, most: float = MOST) -> float | None:
+def number(row: Mapping[str, Any], column: str, *, most: float = MOST) -> float | None:
     """The number in a cell; None when it is empty, absent, not a number or further from 0 than `most`."""
     try:
         value = float(row.get(column, ""))
-    except ValueError:
+    except (TypeError, ValueError, OverflowError):
         return None
     return value if math.isfinite(value) and abs(value) <= most else None
 
@@ -254,6 +255,24 @@ def assemble(
         published=published or {},
         video_folders=video_folders,
     )
+
+
+def read_tables(
+    root: Path, folders: Sequence[str], files: Mapping[str, str], *, need: Iterable[str]
+) -> dict[str, list[Row]]:
+    """The rows of each split's table. files: split → its name, looked for in root/folder."""
+    return {split: read_rows(label_file(root, folders, file), need=need) for split, file in files.items()}
+
+
+def from_tables(
+    name: str,
+    tables: Mapping[str, list[Row]],
+    read: Callable[[Row, str], VideoAnnotation | Problem],
+    **about: Any,
+) -> Dataset:
+    """A dataset from one table per split. read: what a row of a split says. about: see `assemble`."""
+    found = [read(row, split) for split, rows in tables.items() for row in rows]
+    return assemble(name, found, {split: len(rows) for split, rows in tables.items()}, **about)
 
 
 def _written(span: Span) -> str:

@@ -11,7 +11,6 @@ annotators' stretches; each stretch that states a count is divided evenly.
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -20,16 +19,16 @@ from typing import Any, Literal
 
 from escounts.datasets.annotations import (
     LISTS,
-    MOST,
     MOST_REPETITIONS,
     Dataset,
     Problem,
     Row,
     VideoAnnotation,
     assemble,
-    label_file,
+    from_tables,
     number,
     read_rows,
+    read_tables,
 )
 from escounts.density import pseudo_spans
 from escounts.errors import DataError
@@ -55,20 +54,12 @@ def load_countix(root: Path, *, form: Form = "seconds") -> Dataset:
     those of the frames form are the segments cut out, `<id>_<start in the clip>_<end>.mp4`.
     """
     need = ("video_id", "counts", "num_frames") if form == "frames" else ("video_id", "count")
-    tables = {
-        split: read_rows(label_file(root, COUNTIX_LABEL_FOLDERS[form], table), need=need)
-        for split, table in COUNTIX_TABLES.items()
-    }
+    tables = read_tables(root, COUNTIX_LABEL_FOLDERS[form], COUNTIX_TABLES, need=need)
     actions = _actions(root) if form == "frames" else {}
-    found = [
-        _from_frames(row, split, actions) if form == "frames" else _from_seconds(row, split)
-        for split, rows in tables.items()
-        for row in rows
-    ]
-    return assemble(
+    return from_tables(
         {"seconds": "countix", "frames": "countix-frames", "av": "countix-av"}[form],
-        found,
-        {split: len(rows) for split, rows in tables.items()},
+        tables,
+        lambda row, split: _from_frames(row, split, actions) if form == "frames" else _from_seconds(row, split),
         published={} if form == "av" else COUNTIX_PUBLISHED,
         video_folders=VIDEO_FOLDERS,
     )
@@ -197,17 +188,8 @@ def _stretches(entry: Mapping[str, Any]) -> list[Any]:
 
 def _clip(entry: Mapping[str, Any]) -> str:
     """The name of a clip: its video and, where a number states it, the second."""
-    video, second = str(entry.get("video_id")), _number(entry.get("timestamp_sec"))
+    video, second = str(entry.get("video_id")), number(entry, "timestamp_sec")
     return video if second is None else f"{video}_{second:.3f}"
-
-
-def _number(value: object, most: float = MOST) -> float | None:
-    """A finite number not further from 0 than `most`, else None."""
-    try:
-        found = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return found if math.isfinite(found) and abs(found) <= most else None
 
 
 def _entries(path: Path) -> list[Mapping[str, Any]]:
@@ -232,7 +214,7 @@ def _videos(entry: Mapping[str, Any], index: int, split: str) -> Iterator[VideoA
         yield Problem(split, f"entry {index}", "no video_id", unusable=True)
         return
     clip, second = _clip(entry), entry.get("timestamp_sec")
-    if second is not None and _number(second) is None:
+    if second is not None and number(entry, "timestamp_sec") is None:
         yield Problem(split, clip, f"timestamp_sec {second!r:.40} is not a number of seconds", unusable=True)
         return
     stretches = _stretches(entry)
@@ -243,8 +225,8 @@ def _videos(entry: Mapping[str, Any], index: int, split: str) -> Iterator[VideoA
         if not isinstance(stretch, dict):
             yield Problem(split, name, f"stretch {stretch!r:.40} has no start_time, end_time or count", unusable=True)
             continue
-        start, end = _number(stretch.get("start_time")), _number(stretch.get("end_time"))
-        stated = _number(stretch.get("count"), MOST_REPETITIONS)
+        start, end = number(stretch, "start_time"), number(stretch, "end_time")
+        stated = number(stretch, "count", most=MOST_REPETITIONS)
         if start is None or end is None or stated is None:
             what = f"no start_time, end_time or count (0 to {MOST_REPETITIONS})"
             yield Problem(split, name, what, unusable=True)

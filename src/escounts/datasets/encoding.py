@@ -48,7 +48,6 @@ def layout_for(
     pool: tuple[int, int] | None = None,
     shifts: int = 4,
     exemplars: int = 8,
-    pool_exemplars: bool = False,
     padding: Literal["last", "mean"] = "last",
 ) -> TokenLayout:
     """The layout of an encoder's tokens. pool: grid to average to (none: as they come). shifts: K; the
@@ -61,7 +60,7 @@ def layout_for(
         identity=identity,
         channels=spec.channels,
         grid=grid,
-        exemplar_grid=grid if pool_exemplars or cut else spec.grid,
+        exemplar_grid=grid if cut else spec.grid,
         exemplar_cells=cells,
         window_cells=spec.cells,
         every=spec.every,

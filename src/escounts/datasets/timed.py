@@ -13,7 +13,7 @@ repetition. The dataset is for testing only: every video is in the split `test`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -27,9 +27,11 @@ from escounts.datasets.annotations import (
     VideoAnnotation,
     assemble,
     frame_pairs,
+    from_tables,
     label_file,
     number,
     read_rows,
+    read_tables,
     to_seconds,
 )
 from escounts.errors import DataError, VideoError
@@ -61,18 +63,25 @@ REPCOUNT_FALLBACK_FPS = 30.0
 
 def load_repcount(root: Path, *, open_set: bool = False) -> Dataset:
     """RepCount-A from its label tables (root, or root/annotation), the benchmark or the open-set split."""
-    benchmark = {
-        split: read_rows(
-            label_file(root, REPCOUNT_LABEL_FOLDERS, f"{split}.csv"), need=("type", "name", "count", "fps")
-        )
-        for split in REPCOUNT_SPLITS
-    }
+    files = {split: f"{split}.csv" for split in REPCOUNT_SPLITS}
+    benchmark = read_tables(root, REPCOUNT_LABEL_FOLDERS, files, need=("type", "name", "count", "fps"))
     if not open_set:
-        return _assemble("repcount", benchmark, {}, REPCOUNT_PUBLISHED, REPCOUNT_VIDEO_FOLDERS)
+        return from_tables(
+            "repcount",
+            benchmark,
+            lambda row, split: _repcount_video(row, row, split),
+            published=REPCOUNT_PUBLISHED,
+            video_folders=REPCOUNT_VIDEO_FOLDERS,
+        )
     # Beside the benchmark tables, as in the release, or under the same root.
     tables = {split: read_rows(_open_table(root, split), need=("type", "name", "count")) for split in REPCOUNT_SPLITS}
     known = {row["name"]: row for rows in benchmark.values() for row in rows}
-    return _assemble("repcount-open", tables, known, {}, REPCOUNT_OPEN_VIDEO_FOLDERS)
+    return from_tables(
+        "repcount-open",
+        tables,
+        lambda row, split: _repcount_video(row, known.get(row["name"], row), split),
+        video_folders=REPCOUNT_OPEN_VIDEO_FOLDERS,
+    )
 
 
 def _open_table(root: Path, split: str) -> Path:
@@ -83,20 +92,6 @@ def _open_table(root: Path, split: str) -> Path:
             return path
     looked = ", ".join(REPCOUNT_OPEN_LABEL_FOLDERS[:-1])
     raise DataError(f"no open-set table {split}.csv in {root} (looked in {looked})")
-
-
-def _assemble(
-    name: str,
-    tables: Mapping[str, list[Row]],
-    known: Mapping[str, Row],
-    published: Mapping[str, int],
-    folders: tuple[str, ...],
-) -> Dataset:
-    found = [
-        _repcount_video(row, known.get(row["name"], row), split) for split, rows in tables.items() for row in rows
-    ]
-    counts = {split: len(rows) for split, rows in tables.items()}
-    return assemble(name, found, counts, published=published, video_folders=folders)
 
 
 def _repcount_video(row: Row, rates: Row, split: str) -> VideoAnnotation | Problem:
@@ -131,13 +126,9 @@ UCFREP_FPS = 25.0
 def load_ucfrep(root: Path) -> Dataset:
     """UCFRep from its label tables; the paper reports on `valid`, there is no test split."""
     need = ("name", "counts", "num_frames", "start_frame")
-    tables = {
-        split: read_rows(label_file(root, UCFREP_LABEL_FOLDERS, table), need=need)
-        for split, table in UCFREP_TABLES.items()
-    }
-    found = [_ucfrep_video(row, split) for split, rows in tables.items() for row in rows]
-    counts = {split: len(rows) for split, rows in tables.items()}
-    return assemble("ucfrep", found, counts, published=UCFREP_PUBLISHED, video_folders=UCFREP_VIDEO_FOLDERS)
+    tables = read_tables(root, UCFREP_LABEL_FOLDERS, UCFREP_TABLES, need=need)
+    about = {"published": UCFREP_PUBLISHED, "video_folders": UCFREP_VIDEO_FOLDERS}
+    return from_tables("ucfrep", tables, _ucfrep_video, **about)
 
 
 def _ucfrep_video(row: Row, split: str) -> VideoAnnotation | Problem:

@@ -145,11 +145,10 @@ class TokenStore:
         if differences:
             raise DataError(f"{self.path} holds other tokens ({'; '.join(differences)}); encode into a new folder")
 
-    def verify(self, names: Sequence[str] | None = None) -> list[str]:
+    def verify(self) -> list[str]:
         """Names whose file is missing, short, or not what was written."""
-        short = self.incomplete(names or list(self.entries))
-        paths = {name: self.path / VIDEOS / self.entries[name].file for name in names or self.entries}
-        return [n for n, path in paths.items() if n in short or file_sha256(path) != self.entries[n].sha256]
+        short, folder = self.incomplete(list(self.entries)), self.path / VIDEOS
+        return [n for n, e in self.entries.items() if n in short or file_sha256(folder / e.file) != e.sha256]
 
     def incomplete(self, names: Sequence[str]) -> list[str]:
         """Names whose file is missing or of another size than was written; quick, reads no tokens."""

@@ -29,9 +29,8 @@ def choose_exemplars(
     *,
     shots: int,
     kind: Literal["same", "other"],
-    seed: int = 0,
 ) -> dict[str, list[ExemplarChoice]]:
-    """Exemplars for every video, always the same ones for a seed; fewer where fewer repetitions are offered.
+    """Exemplars for every video, always the same ones; fewer where fewer repetitions are offered.
 
     kind "same": repetitions of the video itself; "other": of training videos of its action, never of itself.
     offered: exemplars that each video can give. A video that has none is counted zero-shot.
@@ -41,7 +40,7 @@ def choose_exemplars(
     sampler = ExemplarSampler([video for video in pool if offered.get(video.name)], offered, sampling)
     chosen = {}
     for video in videos:
-        rng = np.random.default_rng((seed, crc32(video.name.encode())))
+        rng = np.random.default_rng((0, crc32(video.name.encode())))
         wanted = min(shots, offered.get(video.name, 0)) if kind == "same" else shots
         choices = sampler.choose(video, wanted, rng)
         chosen[video.name] = [choice for choice in choices if (choice[0] != video.name) == (kind == "other")]

@@ -75,24 +75,20 @@ def by_equal_size(rows: Sequence[Prediction], value: Value, groups: int = 5, uni
     return by_edges(rows, value, [float(edge) for edge in edges if edge < values[-1]], unit)
 
 
-def by_count(rows: Sequence[Prediction], groups: int = 5) -> list[GroupResult]:
+def by_count(rows: Sequence[Prediction]) -> list[GroupResult]:
     """By the true number of repetitions, equally sized groups (the paper does not state its edges)."""
-    return by_equal_size(rows, lambda row: float(row.count), groups)
+    return by_equal_size(rows, lambda row: float(row.count))
 
 
-def by_repetition_length(rows: Sequence[Prediction], *, paper: bool = True) -> list[GroupResult]:
+def by_repetition_length(rows: Sequence[Prediction]) -> list[GroupResult]:
     """By the mean length of a repetition; videos without repetitions have none and are left out."""
     known = [row for row in rows if row.repetition_length > 0]
-    if paper:
-        return by_edges(known, lambda row: row.repetition_length, LENGTH_EDGES, "s")
-    return by_equal_size(known, lambda row: row.repetition_length, unit="s")
+    return by_edges(known, lambda row: row.repetition_length, LENGTH_EDGES, "s")
 
 
-def by_duration(rows: Sequence[Prediction], *, paper: bool = True) -> list[GroupResult]:
+def by_duration(rows: Sequence[Prediction]) -> list[GroupResult]:
     """By the duration of the video."""
-    if paper:
-        return by_edges(rows, lambda row: row.duration, DURATION_EDGES, "s")
-    return by_equal_size(rows, lambda row: row.duration, unit="s")
+    return by_edges(rows, lambda row: row.duration, DURATION_EDGES, "s")
 
 
 def by_action(rows: Sequence[Prediction]) -> list[GroupResult]:
@@ -121,7 +117,7 @@ def threshold(values: npt.ArrayLike, theta: float, *, rule: ThresholdRule = "pap
     return theta * (high - low) + (low if rule == "above-minimum" else 0.0)
 
 
-def jaccard(density: DensityMap, spans: Sequence[Span], theta: float, *, rule: ThresholdRule = "paper") -> float:
+def jaccard(density: DensityMap, spans: Sequence[Span], theta: float) -> float:
     """The index of one video at one threshold, 0..1; 1 when there is nothing to find and nothing is found.
 
     spans: annotated repetitions in seconds. A peak is at the middle of its cell and inside a repetition when
@@ -129,7 +125,7 @@ def jaccard(density: DensityMap, spans: Sequence[Span], theta: float, *, rule: T
     """
     if len(density.values) == 0:
         return 0.0 if spans else 1.0
-    above = threshold(density.values, theta, rule=rule)
+    above = threshold(density.values, theta)
     times = density.times[find_peaks(density.values, above=above)]
     edges = np.array(spans, dtype=np.float64).reshape(-1, 2)
     inside = (times[:, None] >= edges[None, :, 0]) & (times[:, None] < edges[None, :, 1])
@@ -139,20 +135,14 @@ def jaccard(density: DensityMap, spans: Sequence[Span], theta: float, *, rule: T
     return found / total if total else 1.0
 
 
-def localise(
-    videos: Iterable[tuple[DensityMap, Sequence[Span]]],
-    *,
-    thresholds: tuple[float, ...] = THRESHOLDS,
-    rule: ThresholdRule = "paper",
-    seed: int = 0,
-) -> tuple[dict[float, float], Score]:
+def localise(videos: Iterable[tuple[DensityMap, Sequence[Span]]]) -> tuple[dict[float, float], Score]:
     """The table of the appendix: threshold → mean over videos of the index, and the mean over thresholds with its
     interval."""
-    rows = [[jaccard(density, spans, theta, rule=rule) for theta in thresholds] for density, spans in videos]
+    rows = [[jaccard(density, spans, theta) for theta in THRESHOLDS] for density, spans in videos]
     if not rows:
         raise ValueError("got no videos to localise in; give at least one (density map, spans) pair")
     table = np.array(rows)
-    return dict(zip(thresholds, table.mean(0).tolist(), strict=True)), bootstrap(table.mean(1), seed=seed)
+    return dict(zip(THRESHOLDS, table.mean(0).tolist(), strict=True)), bootstrap(table.mean(1))
 
 
 NAMES = {

@@ -171,15 +171,6 @@ class TableRunner:
         }
         return Measured(values, found[0][0].coverage, tuple(evaluation.rows for evaluation, _ in found))
 
-    def identity(self, cells: Cells, seed: int = 0) -> tuple[str, EvalSpec] | Unavailable:
-        """What makes the cells of a row different from every other row's: the run and how it is evaluated."""
-        assert cells.recipe is not None
-        source = self.find_source(cells.recipe, cells.recipe.dataset)
-        if isinstance(source, Unavailable):
-            return source
-        run = self.plan_run(cells.recipe, source.store.layout, seed)
-        return digest_of(run_identity(run, source)), cells.spec
-
     def runs(self, tables: Sequence[Table]) -> Iterator[tuple[Recipe, int]]:
         """Every run that some tables need and that is not trained yet, each once; a seed's before the next seed's."""
         seen = set()

@@ -58,13 +58,13 @@ def frames_at(path: Path, times: Sequence[float], *, height: int) -> list[Image]
     return found
 
 
-def jpeg(image: Image) -> bytes:
-    """A height x width x 3 uint8 RGB image as JPEG."""
+def jpeg(image: Image, options: dict[str, str] | None = None) -> bytes:
+    """A height x width x 3 uint8 RGB image as JPEG. options: of FFmpeg's encoder."""
     height, width = image.shape[:2]
     encoder = av.CodecContext.create("mjpeg", "w")
     encoder.width, encoder.height, encoder.pix_fmt = width, height, "yuvj420p"
     encoder.time_base = Fraction(1, 25)
-    encoder.options = {"qscale": "4"}
+    encoder.options = options or {"qscale": "4"}
     frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(image), format="rgb24").reformat(format="yuvj420p")
     packets = [*encoder.encode(frame), *encoder.encode(None)]
     return b"".join(bytes(packet) for packet in packets)

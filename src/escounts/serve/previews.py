@@ -14,6 +14,7 @@ from escounts.arrays import Image
 from escounts.atomic_files import write_bytes
 from escounts.errors import OutputError, VideoError
 from escounts.output.mp4 import even_size, write_movie, writes_h264
+from escounts.output.png import jpeg
 from escounts.video import Video
 
 LONGEST_SIDE = 640
@@ -108,14 +109,7 @@ def _sampled(video: Video, number: int, size: tuple[int, int], duration: float) 
 
 def _jpeg(image: Image) -> bytes:
     """height x width x 3, uint8, RGB, both even → a JPEG file."""
-    encoder = av.CodecContext.create("mjpeg", "w")
-    encoder.height, encoder.width = image.shape[:2]
-    encoder.pix_fmt = "yuvj420p"
-    encoder.time_base = Fraction(1, 25)
-    encoder.options = {"qmin": str(QUALITY), "qmax": str(QUALITY)}
-    picture = av.VideoFrame.from_ndarray(np.ascontiguousarray(image), format="rgb24")
     try:
-        packets = [*encoder.encode(picture.reformat(format="yuvj420p")), *encoder.encode(None)]
+        return jpeg(image, {"qmin": str(QUALITY), "qmax": str(QUALITY)})
     except av.error.FFmpegError as error:
         raise OutputError(f"the picture could not be written as JPEG: {error}") from error
-    return b"".join(bytes(packet) for packet in packets)

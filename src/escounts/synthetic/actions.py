@@ -214,11 +214,11 @@ def draw_pace(rng: np.random.Generator, config: GeneratorConfig) -> tuple[float,
     return rng.uniform(0.25, 0.75), rng.random(), (first, rng.uniform(-1, 1) * (0.95 - abs(first)))
 
 
-def pick_segment(rng: np.random.Generator, rows: Rows, natural: float, tries: int = 8, offset: int = 0) -> Row:
+def pick_segment(rng: np.random.Generator, rows: Rows, natural: float) -> Row:
     """A segment about `natural` frames long: recordings are equally likely, whatever they hold."""
     recordings = rows[:, 0]
     best, badness = rows[0], np.inf
-    for _ in range(tries):
+    for _ in range(8):
         # A random row's recording is biased to rich ones; drawing the recording number first is not.
         at = int(np.searchsorted(recordings, rng.integers(recordings[0], recordings[-1] + 1)))
         at = min(at, len(rows) - 1)
@@ -229,7 +229,7 @@ def pick_segment(rng: np.random.Generator, rows: Rows, natural: float, tries: in
             best, badness = row, off
         if off < 1.0:
             break
-    return int(best[0]) + offset, int(best[1]), int(best[2])
+    return int(best[0]), int(best[1]), int(best[2])
 
 
 def choose_way(rng: np.random.Generator, config: GeneratorConfig, segments: Segments) -> str:

@@ -87,6 +87,7 @@ class ExemplarSampler:
         return next(name for place, name in enumerate(names) if place == pick)
 
 
+MIXING = 16
 BLUR = 0.05
 """Share by which a video's length is taken as longer or shorter when videos of about one length are gathered."""
 
@@ -94,18 +95,17 @@ BLUR = 0.05
 class LengthBatches:
     """Batches of videos of about one length, in an order that changes every epoch.
 
-    Videos are shuffled, sorted by about their length within stretches of `mixing` batches, cut, and the batches
+    Videos are shuffled, sorted by about their length within stretches of MIXING batches, cut, and the batches
     shuffled: little padding, and still chance who meets whom, also when an epoch is one stretch. The last batch of
     an epoch is filled from its first videos.
     """
 
-    def __init__(self, lengths: Sequence[int], batch_size: int, *, seed: int = 0, mixing: int = 16) -> None:
+    def __init__(self, lengths: Sequence[int], batch_size: int, *, seed: int = 0) -> None:
         if not lengths:
             raise ValueError("no videos to make batches of")
         self.lengths = np.asarray(lengths)
         self.batch_size = min(batch_size, len(lengths))
         self.seed = seed
-        self.mixing = mixing
         self.steps_per_epoch = -(-len(lengths) // self.batch_size)
         self._known: tuple[int, list[list[int]]] = (-1, [])
 
@@ -122,7 +122,7 @@ class LengthBatches:
         order = rng.permutation(len(self.lengths))
         short = self.steps_per_epoch * self.batch_size - len(order)
         order = np.concatenate([order, order[:short]])
-        stretch = self.mixing * self.batch_size
+        stretch = MIXING * self.batch_size
         pieces = [order[i : i + stretch] for i in range(0, len(order), stretch)]
         about = self.lengths * rng.uniform(1 - BLUR, 1 + BLUR, len(self.lengths))
         ordered = np.concatenate([piece[np.argsort(about[piece], kind="stable")] for piece in pieces])
@@ -149,10 +149,10 @@ DEVICE_SHARE = 0.4
 class TokenCache:
     """Sequences and exemplars of a store, on a device; beyond the limit they are read anew each time."""
 
-    def __init__(self, store: TokenStore, device: torch.device, limit: int | None = None) -> None:
+    def __init__(self, store: TokenStore, device: torch.device) -> None:
         self.store = store
         self.device = device
-        self.limit = _limit(device) if limit is None else limit
+        self.limit = _limit(device)
         self.bytes = 0
         self._kept: dict[tuple[str, str, int], Tensor] = {}
         self._spans: dict[tuple[str, int], tuple[float, float]] = {}

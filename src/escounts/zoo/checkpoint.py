@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -30,6 +30,7 @@ from escounts.nn.encoders.registry import build_encoder
 from escounts.nn.network import Network, NetworkConfig
 from escounts.zoo.store import DAMAGE, encoder_of, kind_of
 
+Module = TypeVar("Module", bound=nn.Module)
 FORMAT = "escounts-1"
 OWN_METADATA = ("format", "config", "sha256")
 LARGEST_SETTING = 65_536
@@ -188,11 +189,7 @@ def save_network(
 def load_network(path: Path | str, device: torch.device | str = "cpu") -> tuple[Network, dict[str, str]]:
     """The network saved at path, in evaluation mode on device in float32, and its metadata."""
     tensors, config, metadata = read_checkpoint(path)
-    with building(path):
-        _fits_on_paper(path, lambda: Network(NetworkConfig.from_plain(config)), tensors)
-        network = Network(NetworkConfig.from_plain(config))
-    strict_load(network, tensors, source=f"the weights in {path}")
-    return network.to(device).eval(), metadata
+    return _loaded(path, lambda: Network(NetworkConfig.from_plain(config)), tensors, device), metadata
 
 
 def save_decoder(
@@ -201,11 +198,10 @@ def save_decoder(
     *,
     encoder: str,
     metadata: Mapping[str, str] | None = None,
-    dtype: torch.dtype | None = None,
 ) -> str:
     """Save a decoder that was trained on the tokens of a frozen encoder; the encoder's weights stay apart."""
     config = {"encoder": encoder, "decoder": to_plain(decoder.config)}
-    return write_checkpoint(path, decoder.state_dict(), config=config, metadata=metadata, dtype=dtype)
+    return write_checkpoint(path, decoder.state_dict(), config=config, metadata=metadata)
 
 
 def load_decoder(path: Path | str, device: torch.device | str = "cpu") -> tuple[Decoder, str, dict[str, str]]:
@@ -213,11 +209,8 @@ def load_decoder(path: Path | str, device: torch.device | str = "cpu") -> tuple[
     tensors, config, metadata = read_checkpoint(path)
     if kind_of(config) != "decoder":
         raise ModelError(f"{path} does not hold a decoder alone")
-    with building(path):
-        _fits_on_paper(path, lambda: Decoder(from_plain(DecoderConfig, config["decoder"])), tensors)
-        decoder = Decoder(from_plain(DecoderConfig, config["decoder"]))
-    strict_load(decoder, tensors, source=f"the weights in {path}")
-    return decoder.to(device).eval(), encoder_of(config), metadata
+    decoder = _loaded(path, lambda: Decoder(from_plain(DecoderConfig, config["decoder"])), tensors, device)
+    return decoder, encoder_of(config), metadata
 
 
 def load_encoder(path: Path | str, device: torch.device | str = "cpu") -> Encoder:
@@ -225,18 +218,24 @@ def load_encoder(path: Path | str, device: torch.device | str = "cpu") -> Encode
     tensors, config, _ = read_checkpoint(path)
     if kind_of(config) != "encoder":
         raise ModelError(f"{path} does not hold an encoder alone")
+    encoder = _loaded(path, lambda: build_encoder(config["encoder"], **config.get("options", {})), tensors, device)
+    return encoder.requires_grad_(False)
+
+
+def _loaded(
+    path: Path | str, build: Callable[[], Module], tensors: Mapping[str, Tensor], device: torch.device | str
+) -> Module:
+    """The module with a file's weights, in evaluation mode on the device.
+
+    Built without memory first: a config that asks for more than the file holds is refused before that costs.
+    """
     with building(path):
-        _fits_on_paper(path, lambda: build_encoder(config["encoder"], **config.get("options", {})), tensors)
-        encoder = build_encoder(config["encoder"], **config.get("options", {}))
-    strict_load(encoder, tensors, source=f"the weights in {path}")
-    return encoder.to(device).eval().requires_grad_(False)
-
-
-def _fits_on_paper(path: Path | str, build: Callable[[], nn.Module], tensors: Mapping[str, Tensor]) -> None:
-    """Build it without memory first: a config that asks for more than the file holds is refused before that costs."""
-    with torch.device("meta"):
+        with torch.device("meta"):
+            on_paper = build()
+        fitting(on_paper, tensors, source=f"the weights in {path}")
         module = build()
-    fitting(module, tensors, source=f"the weights in {path}")
+    strict_load(module, tensors, source=f"the weights in {path}")
+    return module.to(device).eval()
 
 
 def tensors_sha256(tensors: Mapping[str, Tensor]) -> str:
@@ -314,10 +313,9 @@ def _shape(tensor: Tensor) -> str:
     return "×".join(map(str, tensor.shape)) or "a scalar"
 
 
-def _some(names: Sequence[str], limit: int = 4) -> str:
-    shown = ", ".join(names[:limit])
-    return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
-def _one_line(text: str, limit: int = 120) -> str:
-    return " ".join(text.split())[:limit]
+def _one_line(text: str) -> str:
+    return " ".join(text.split())[:120]
