@@ -11,7 +11,9 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from multiprocessing import resource_tracker, spawn
+from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Any
 
@@ -66,3 +68,18 @@ _context: Any = _Context()
 def spawn_context() -> Any:
     """What `multiprocessing.get_context("spawn")` is, whose processes end quietly when their parent is gone."""
     return _context
+
+
+def started(target: Callable[..., None], *arguments: Any, name: str | None = None) -> tuple[Any, Connection]:
+    """A child that calls target with its end of a pipe, then the arguments: its process, and our end."""
+    context = spawn_context()
+    ours, theirs = context.Pipe()
+    try:
+        process = context.Process(target=target, args=(theirs, *arguments), name=name, daemon=True)
+        process.start()
+    except OSError:
+        ours.close()
+        raise
+    finally:
+        theirs.close()
+    return process, ours

@@ -176,7 +176,7 @@ def test_models_that_count_files(escounts: Escounts, tmp_path: Path, monkeypatch
     assert said.code == 0, said.err
     assert "folder all: 2 of 2 videos scored" in said.out
     rows = load_predictions(tmp_path / "tables/models/spectral/folder-all-0-none-K4.csv")
-    assert [(row.name, row.rounded) for row in rows] == [("a.mp4", 4), ("b.mp4", 5)]
+    assert [(row.name, round(row.predicted)) for row in rows] == [("a.mp4", 4), ("b.mp4", 5)]
     document = tmp_path / "found.json"
     more = ("--shots", "0,1", "--groups", "--json", document)
     table = escounts("evaluate", "spectral", "--data", "folder", "--root", root / "labels.csv", *more)

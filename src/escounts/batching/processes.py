@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
 
-from escounts.child_processes import spawn_context
+from escounts.child_processes import started
 from escounts.errors import EscountsError, explained
 
 T = TypeVar("T")
@@ -131,20 +131,13 @@ class TaskProcess(Generic[T, A]):
 
     def _prepared(self) -> str:
         """Start a process: "ready", or why it is not."""
-        context = spawn_context()
         with self._changing:
             if self._closed:
                 raise TaskError("it was stopped before this task")
-            self._pipe, theirs = context.Pipe()
-            arguments = (theirs, self._prepare, self._arguments, self._threads)
-            process = context.Process(target=_serve, args=arguments, daemon=True)
             try:
-                process.start()
+                self._process, self._pipe = started(_serve, self._prepare, self._arguments, self._threads)
             except OSError as error:  # no memory or no room for another one: no task can have an answer
                 raise EscountsError(f"no process could be started: {error.strerror or error}") from error
-            finally:
-                theirs.close()
-            self._process = process
         try:
             if self._pipe.poll(STARTING):
                 return str(self._pipe.recv())

@@ -20,7 +20,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from escounts.child_processes import spawn_context
+from escounts.child_processes import started
 from escounts.cli import lasting
 from escounts.decoding import image_files
 from escounts.errors import EscountsError, VideoError, explained
@@ -148,16 +148,12 @@ def one_by_one(
 
 def side_by_side(model: str, device: str, tasks: Sequence[Task], jobs: int) -> Iterator[tuple[Task, Done]]:
     """Count in `jobs` processes, in the order in which they end. A process that dies fails the video it had."""
-    context = spawn_context()
     waiting = deque(tasks)
     threads = max(1, (os.cpu_count() or 1) // jobs)
     workers: dict[Connection, tuple[Any, Task]] = {}
 
     def start() -> None:
-        ours, theirs = context.Pipe()
-        process = context.Process(target=_serve, args=(theirs, model, device, threads), daemon=True)
-        process.start()
-        theirs.close()
+        process, ours = started(_serve, model, device, threads)
         _give(ours, process)
 
     def _give(ours: Connection, process: Any) -> None:

@@ -21,7 +21,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, HTTPException, Path, Request
 from pydantic import BaseModel, Field
 
-from escounts.child_processes import spawn_context
+from escounts.child_processes import started
 from escounts.sandbox import Reports
 from escounts.serve.live_worker import run
 from escounts.serve.schemas import GUARDED, PROBLEMS, USUAL_PROBLEMS, Services, Span, Strict
@@ -165,12 +165,7 @@ class LiveSessions:
     def _start(self, client: str, model: str, assume_repeats: bool) -> LiveSession:
         device = self._settings.devices[0] if self._settings.devices else "auto"
         options = WorkerOptions.of(self._settings, device, model=model)
-        context = spawn_context()
-        ours, theirs = context.Pipe()
-        arguments = (theirs, options, assume_repeats)
-        process = context.Process(target=run, args=arguments, name="escounts-live", daemon=True)
-        process.start()
-        theirs.close()
+        process, ours = started(run, options, assume_repeats, name="escounts-live")
         now = time.monotonic()
         return LiveSession(secrets.token_hex(16), client, process, ours, began=now, heard=now)
 

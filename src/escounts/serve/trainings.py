@@ -26,7 +26,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from escounts.atomic_files import atomic_file
-from escounts.child_processes import spawn_context
+from escounts.child_processes import started
 from escounts.errors import EscountsError, ModelError
 from escounts.sandbox import Reports, are_numbers, confine
 from escounts.serve.database import Database, TrainingRow
@@ -190,20 +190,14 @@ class Trainings:
             made = self._scratch / f".{row.id}.training.partial" / "model.safetensors"
             for folder in (target.parent, made.parent):
                 folder.mkdir(parents=True, exist_ok=True)
-            context = spawn_context()
-            ours, theirs = context.Pipe()
-            process = context.Process(target=run, args=(theirs, make(made)), name="escounts-training", daemon=True)
             self._database.add_training(row)
             try:
-                process.start()
+                process, ours = started(run, make(made), name="escounts-training")
             except OSError as error:
-                ours.close()
                 shutil.rmtree(made.parent, ignore_errors=True)
                 reason = f"no process could be started: {error.strerror or error}"
                 self._database.end_training(row.id, "failed", error=reason)
                 raise Refused(reason, 409) from error
-            finally:
-                theirs.close()
             self._running = running = _Running(row, process, Reports(ours, 2), made, target, time.monotonic())
             running.follower = threading.Thread(target=self._follow, args=(running,), name="training", daemon=True)
             running.follower.start()

@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
 
-from escounts.child_processes import spawn_context
+from escounts.child_processes import started
 from escounts.errors import EscountsError
 from escounts.sandbox import Reports
 from escounts.serve.settings import Settings, WorkerOptions, hide_paths
@@ -158,7 +158,6 @@ class WorkerPool:
 
     def __init__(self, settings: Settings, *, told: Callable[[], None] = lambda: None) -> None:
         self._settings, self._told = settings, told
-        self._context = spawn_context()
         self._failures: dict[str, int] = {}
         self._next_start: dict[str, float] = {}
         self.workers: list[WorkerHandle] = []
@@ -173,11 +172,8 @@ class WorkerPool:
                 self.workers.append(self._start(device))
 
     def _start(self, device: str) -> WorkerHandle:
-        ours, theirs = self._context.Pipe()
         options = WorkerOptions.of(self._settings, device, model=self._settings.model)
-        process = self._context.Process(target=run, args=(theirs, options), name=f"escounts-{device}", daemon=True)
-        process.start()
-        theirs.close()
+        process, ours = started(run, options, name=f"escounts-{device}")
         return WorkerHandle(device, process, ours, failures=self._failures.get(device, 0), told=self._told)
 
     def remove_dead(self, worker: WorkerHandle) -> None:

@@ -55,11 +55,6 @@ class Prediction:
     kind: DensityKind = "peaks"
     released_truth: float | None = None
 
-    @property
-    def rounded(self) -> int:
-        """The whole count, half to even."""
-        return round(self.predicted)
-
     def density_map(self) -> DensityMap:
         """The map as counting returns it."""
         return DensityMap(np.asarray(self.density, np.float32), self.start, self.step, self.kind)
