@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from escounts.density import density_map, find_peaks, period_map, pseudo_spans, rate_map
+from escounts.density import density_map, period_map, pseudo_spans, rate_map
 from escounts.results import DensityMap
+from escounts.spans import find_peaks
 
 SIGMAS = st.sampled_from([0, 0.25, 0.5, 0.75, 1.0, "variable"])
 

@@ -14,19 +14,9 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from escounts.arrays import Array, IntArray
-from escounts.spans import find_peaks
 
 Span: TypeAlias = tuple[float, float]
 Sigma: TypeAlias = float | Literal["variable"]
-
-__all__ = [
-    "density_map",
-    "find_peaks",
-    "period_map",
-    "pseudo_spans",
-    "rate_map",
-    "released_density_map",
-]
 
 KAPPA = 0.25
 """Width of a "variable" bump: sigma is this share of the repetition's length (Table 3e names no value)."""

@@ -97,8 +97,9 @@ class TokenSource:
         """A video's sequences at every offset."""
         if self.store is not None and video.name in self.store:
             return self.store.load(video.name)
+        file, encoder = self._found(video)
         # Exemplars are encoded where they are asked for: each costs as much as a window.
-        return encode_video(self._found(video), video, self._ready_encoder(), replace(self.layout, exemplars=0))
+        return encode_video(file, video, encoder, replace(self.layout, exemplars=0))
 
     def exemplar(self, name: str, index: int) -> tuple[Tensor, tuple[float, float]]:
         """One exemplar's tokens (T, H, W, C) and its span in seconds."""
@@ -110,20 +111,17 @@ class TokenSource:
 
     def _encode_exemplars(self, name: str) -> VideoTokens:
         video = self.dataset.find(name)
-        return encode_exemplars(self._found(video), video, self._ready_encoder(), self.layout)
+        file, encoder = self._found(video)
+        return encode_exemplars(file, video, encoder, self.layout)
 
     def _file(self, video: VideoAnnotation) -> Path | None:
         return None if self.root is None or self.encoder is None else self.dataset.locate(self.root, video)
 
-    def _found(self, video: VideoAnnotation) -> Path:
+    def _found(self, video: VideoAnnotation) -> tuple[Path, Encoder]:
         file = self._file(video)
-        if file is None:
+        if file is None or self.encoder is None:
             raise VideoError(f"no video of {video.name} under {self.root}")
-        return file
-
-    def _ready_encoder(self) -> Encoder:
-        assert self.encoder is not None  # _found has seen to it
-        return self.encoder
+        return file, self.encoder
 
 
 class TokenModel:

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from escounts.density import find_peaks
 from escounts.metrics import Score, bootstrap, evaluate, mae, obo, obz, off_by_curve, rmse
 from escounts.results import DensityMap
+from escounts.spans import find_peaks
 from escounts.training.predictions import Prediction, true_counts
 
 if TYPE_CHECKING:

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
-import traceback
 from collections import deque
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
@@ -18,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from escounts.errors import EscountsError, VideoError
 from escounts.sandbox import confine
-from escounts.serve.settings import WorkerOptions, hide_paths, limit_memory, report
+from escounts.serve.settings import WorkerOptions, explain, limit_memory, report
 
 if TYPE_CHECKING:
     from escounts.live import LiveEvent, Watch
@@ -169,11 +167,4 @@ def _rounded(value: float | None) -> float:
 
 
 def _explain(error: Exception, options: WorkerOptions) -> str:
-    """One line for a person, never a traceback."""
-    text = hide_paths(" ".join(str(error).split()))
-    if isinstance(error, EscountsError):
-        return text
-    if isinstance(error, MemoryError) or "allocate memory" in text:
-        return f"it needs more memory than the {options.memory / 2**30:.1f} GiB it may use"
-    traceback.print_exception(error, file=sys.stderr)
-    return f"{type(error).__name__}: {text}"
+    return explain(error, memory=f"it needs more memory than the {options.memory / 2**30:.1f} GiB it may use")

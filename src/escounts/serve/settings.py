@@ -7,6 +7,8 @@ import ipaddress
 import os
 import re
 import sys
+import traceback
+from collections.abc import Iterable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -158,6 +160,30 @@ def open_video(source: Source, options: WorkerOptions) -> Any:
 def hide_paths(text: str) -> str:
     """A message for a client: of every path of this machine only the last part is left."""
     return PATHS.sub(lambda match: match[0].rstrip("/").rsplit("/", 1)[-1], text)
+
+
+def lacks_memory(error: Exception) -> bool:
+    """Whether an error says that a process came to the limit of its memory."""
+    text = " ".join(str(error).split())
+    told = "allocate memory" in text or "start new thread" in text
+    return isinstance(error, MemoryError) or (told and not isinstance(error, EscountsError))
+
+
+def explain(error: Exception, sources: Iterable[Source] = (), *, memory: str, fault: str = "") -> str:
+    """One line for a person, never a traceback: the names of videos instead of their paths.
+
+    memory: what is said where there was too little of it. fault: comes first where the program is to blame.
+    """
+    text = " ".join(str(error).split())
+    for source in sources:
+        text = text.replace(source.path, source.name).replace(os.path.basename(source.path), source.name)
+    text = hide_paths(text)
+    if isinstance(error, EscountsError):
+        return text
+    if lacks_memory(error):
+        return memory
+    traceback.print_exception(error, file=sys.stderr)
+    return f"{fault}{type(error).__name__}: {text}"
 
 
 def limit_memory(extra: int) -> None:

@@ -12,10 +12,8 @@ import shutil
 import signal
 import sqlite3
 import stat
-import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -30,7 +28,16 @@ from escounts.child_processes import started
 from escounts.errors import EscountsError, ModelError
 from escounts.sandbox import Reports, are_numbers, confine
 from escounts.serve.database import Database, TrainingRow
-from escounts.serve.settings import Refused, Source, WorkerOptions, hide_paths, limit_memory, open_video, report
+from escounts.serve.settings import (
+    Refused,
+    Source,
+    WorkerOptions,
+    explain,
+    hide_paths,
+    limit_memory,
+    open_video,
+    report,
+)
 from escounts.zoo.catalogue import is_own_model
 
 
@@ -53,7 +60,10 @@ def run(connection: Connection, task: TrainingTask) -> None:
     try:
         ending: tuple[str, object] = ("done", _learn(connection, task))
     except Exception as error:
-        ending = ("failed", _explain(error, task))
+        limit = f"{task.options.memory / 2**30:.1f} GiB"
+        memory = f"learning needs more memory than the {limit} it may use; label shorter videos"
+        sources = [source for source, _ in task.videos]
+        ending = ("failed", explain(error, sources, memory=memory, fault="it could not be learnt: "))
     report(connection, *ending)
 
 
@@ -78,20 +88,6 @@ def _learn(connection: Connection, task: TrainingTask) -> dict[str, object]:
         progress=lambda stage, share: report(connection, "progress", (stage, share)),
     )
     return learnt.to_dict()
-
-
-def _explain(error: Exception, task: TrainingTask) -> str:
-    """One line for a person, with names instead of paths."""
-    text = " ".join(str(error).split())
-    for source, _ in task.videos:
-        text = text.replace(source.path, source.name).replace(os.path.basename(source.path), source.name)
-    if isinstance(error, EscountsError):
-        return hide_paths(text)
-    if isinstance(error, MemoryError) or "allocate memory" in text:
-        limit = f"{task.options.memory / 2**30:.1f} GiB"
-        return f"learning needs more memory than the {limit} it may use; label shorter videos"
-    traceback.print_exception(error, file=sys.stderr)
-    return hide_paths(f"it could not be learnt: {type(error).__name__}: {text}")
 
 
 STAGES = ("encoding", "checking", "training")

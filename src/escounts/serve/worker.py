@@ -9,10 +9,8 @@ from __future__ import annotations
 import os
 import queue
 import signal
-import sys
 import threading
 import time
-import traceback
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -23,7 +21,7 @@ from typing import Any, Literal
 from escounts.errors import EscountsError
 from escounts.results import CountResult
 from escounts.sandbox import confine
-from escounts.serve.settings import Source, WorkerOptions, hide_paths, limit_memory, open_video, report
+from escounts.serve.settings import Source, WorkerOptions, explain, lacks_memory, limit_memory, open_video, report
 
 Lane = Literal["slow", "fast"]
 LANES: tuple[Lane, ...] = ("slow", "fast")
@@ -276,18 +274,12 @@ class Worker:
         return task.target
 
     def _explain(self, error: Exception, source: Source) -> str:
-        """One line for a person: the video's name instead of its path, never a traceback."""
-        text = " ".join(str(error).split()).replace(source.path, source.name)
-        text = hide_paths(text.replace(os.path.basename(source.path), source.name))
-        if isinstance(error, EscountsError):
-            return text
-        if isinstance(error, MemoryError) or "allocate memory" in text or "start new thread" in text:
+        if lacks_memory(error):
             self._cache.clear()
             self.report("cached", "", [])
-            limit = f"{self._options.memory / 2**30:.1f} GiB"
-            return f"{source.name} needs more memory than the {limit} a worker may use"
-        traceback.print_exception(error, file=sys.stderr)
-        return f"{source.name} could not be counted: {type(error).__name__}: {text}"
+        limit = f"{self._options.memory / 2**30:.1f} GiB"
+        memory = f"{source.name} needs more memory than the {limit} a worker may use"
+        return explain(error, [source], memory=memory, fault=f"{source.name} could not be counted: ")
 
 
 class EncodingCache:
