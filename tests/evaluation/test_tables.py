@@ -322,13 +322,14 @@ def test_a_table_is_estimated_before_it_is_made(tmp_path: Path) -> None:
     maker.runner = tiny_runner(maker.runner)  # type: ignore[method-assign, assignment]
     told = maker.estimate([TABLES["3a"], TABLES["3g"]])
     assert told is not None
-    assert (told.runs, told.steps) == (3, 3 * 2), "the reference is shared; two epochs of one step"
-    assert "3 runs to train" in told.text() and "GB of disk" in told.text()
+    runs, steps, text = told
+    assert (runs, steps) == (3, 3 * 2), "the reference is shared; two epochs of one step"
+    assert "3 runs to train" in text and "GB of disk" in text
     assert not (tmp_path / "out" / "runs").exists(), "nothing was trained"
     filled, path = maker.make(TABLES["3a"])
     assert path.exists() and all(row.videos == "1/1" for row in filled.rows if row.measured)
     left = maker.estimate([TABLES["3a"], TABLES["3g"]])
-    assert left is not None and left.runs == 1
+    assert left is not None and left[0] == 1
     maker.make(TABLES["3g"])
     assert maker.estimate([TABLES["3a"], TABLES["3g"]]) is None
 

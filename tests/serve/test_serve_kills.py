@@ -134,7 +134,7 @@ def test_a_job_whose_worker_dies_is_tried_once_more_and_then_failed(tmp_path: Pa
             "counting it ended its worker process with SIGKILL, twice",
         )
         assert client.start_count(client.send_video(clips[5])["id"], wait=30)["state"] == "done"
-        assert service.runner.tally.crashes == 2
+        assert service.runner.tally["worker_crashes"] == 2
 
 
 def test_a_job_past_its_time_fails_alone(tmp_path: Path, clips: dict[int, Path]) -> None:
@@ -145,7 +145,7 @@ def test_a_job_past_its_time_fails_alone(tmp_path: Path, clips: dict[int, Path])
         first, second = (client.ended(job) for job in jobs)
         assert (first["state"], first["error"]) == ("failed", "took longer than the 3 s a job may take")
         assert second["state"] == "done"
-        assert service.runner.tally.timeouts == 1
+        assert service.runner.tally["job_timeouts"] == 1
 
 
 def test_a_worker_that_cannot_start_fails_its_jobs_with_the_reason(tmp_path: Path, clips: dict[int, Path]) -> None:

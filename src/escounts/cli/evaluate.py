@@ -213,7 +213,7 @@ def table_command(
         )
         told = maker.estimate(wanted)
         if told is not None:
-            click.echo(told.text(), err=True)
+            click.echo(told[2], err=True)
         if estimate:
             return
         for table in wanted:

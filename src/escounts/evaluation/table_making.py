@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
@@ -24,26 +24,6 @@ PROBE_STEPS = 8
 """Steps of one run that an estimate is made from, after as many to warm up."""
 RUN_BYTES = 4
 """Copies of a run's weights that its folder keeps: last, best, and the optimiser's two."""
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """What making tables takes: runs to train, steps of all, seconds by a measured step, bytes, bytes free."""
-
-    runs: int
-    steps: int
-    seconds: float
-    size: int
-    free: int
-
-    def text(self) -> str:
-        """For a person."""
-        hours, minutes = divmod(round(self.seconds / 60), 60)
-        long = f"{hours} h {minutes} min" if hours else f"{max(minutes, 1)} min"
-        return (
-            f"{self.runs} runs to train, {self.steps} steps: about {long} on this machine (measured on the first), "
-            f"{self.size / 1e9:.2f} GB of disk, {self.free / 1e9:.0f} GB free"
-        )
 
 
 class TableMaker:
@@ -84,8 +64,9 @@ class TableMaker:
             **self._options,  # type: ignore[arg-type]
         )
 
-    def estimate(self, tables: Sequence[Table]) -> Estimate | None:
-        """What training takes; None when there is nothing to train. Runs a few steps of the first run."""
+    def estimate(self, tables: Sequence[Table]) -> tuple[int, int, str] | None:
+        """Runs to train, steps of all, and what they take on this machine, for a person; None when there is nothing
+        to train. Runs a few steps of the first run."""
         with one_thread(self.single_thread):
             found: dict[Path, tuple[TableRunner, Recipe, Source, int]] = {}
             for table in tables:
@@ -101,8 +82,14 @@ class TableMaker:
                 steps += steps_of(runner.plan_run(recipe, source.store.layout, seed), source.dataset, source.store)
             per_step, weights = _probe(*next(iter(found.values())))
         self.out.mkdir(parents=True, exist_ok=True)
-        free = shutil.disk_usage(self.out).free
-        return Estimate(len(found), steps, steps * per_step, len(found) * RUN_BYTES * weights, free)
+        hours, minutes = divmod(round(steps * per_step / 60), 60)
+        long = f"{hours} h {minutes} min" if hours else f"{max(minutes, 1)} min"
+        size, free = len(found) * RUN_BYTES * weights, shutil.disk_usage(self.out).free
+        text = (
+            f"{len(found)} runs to train, {steps} steps: about {long} on this machine (measured on the first), "
+            f"{size / 1e9:.2f} GB of disk, {free / 1e9:.0f} GB free"
+        )
+        return len(found), steps, text
 
     def make(self, table: Table) -> tuple[FilledTable, Path]:
         """The table, filled and written as Markdown and CSV; the Markdown file."""

@@ -252,16 +252,10 @@ def create_app(settings: Settings) -> FastAPI:
 
 
 def _metrics(service: Service) -> str:
-    tally = service.runner.tally
     states = service.database.totals()
     lines = [f'escounts_jobs{{state="{state}"}} {states.get(state, 0)}' for state in sorted(_STATES | set(states))]
     values = {
-        "escounts_counts_total": tally.counts,
-        "escounts_count_seconds_total": round(tally.count_seconds, 3),
-        "escounts_recounts_total": tally.recounts,
-        "escounts_recount_seconds_total": round(tally.recount_seconds, 3),
-        "escounts_worker_crashes_total": tally.crashes,
-        "escounts_job_timeouts_total": tally.timeouts,
+        **{f"escounts_{name}_total": round(value, 3) for name, value in service.runner.tally.items()},
         "escounts_workers_ready": sum(worker["ready"] for worker in service.runner.workers()),
         "escounts_live_counts": service.live.running,
         "escounts_listeners": service.hub.listeners,

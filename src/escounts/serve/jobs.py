@@ -14,7 +14,6 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Any
 
 from escounts.sandbox import are_numbers
@@ -29,18 +28,6 @@ CRASHES_ALLOWED = 1
 REPORTS_AT_ONCE = 50
 
 log = logging.getLogger(__name__)
-
-
-@dataclass
-class Tally:
-    """Numbers for the metrics page, since the start of the server."""
-
-    recounts: int = 0
-    recount_seconds: float = 0.0
-    counts: int = 0
-    count_seconds: float = 0.0
-    crashes: int = 0
-    timeouts: int = 0
 
 
 class JobRunner:
@@ -74,7 +61,9 @@ class JobRunner:
         self._stopping = False
         self._thread = threading.Thread(target=self._supervise, name="jobs", daemon=True)
         self._maintained = 0.0
-        self.tally = Tally()
+        self.tally: dict[str, float] = {"counts": 0, "count_seconds": 0.0, "recounts": 0, "recount_seconds": 0.0}
+        self.tally |= {"worker_crashes": 0, "job_timeouts": 0}
+        """Numbers for the metrics page, since the start of the server."""
         self.trouble: str | None = None
         """Why the queue stands still, as long as it does."""
 
@@ -269,13 +258,9 @@ class JobRunner:
     def _measure(self, entry: Running | None) -> None:
         if entry is None:
             return
-        seconds = time.monotonic() - entry.began
-        if entry.lane == "fast":
-            self.tally.recounts += 1
-            self.tally.recount_seconds += seconds
-        else:
-            self.tally.counts += 1
-            self.tally.count_seconds += seconds
+        kind = "recount" if entry.lane == "fast" else "count"
+        self.tally[f"{kind}s"] += 1
+        self.tally[f"{kind}_seconds"] += time.monotonic() - entry.began
 
     def _watch_clocks(self) -> None:
         """A task past its time, or one that does not stop when cancelled, costs its worker."""
@@ -286,7 +271,7 @@ class JobRunner:
                 continue
             for entry in overdue:
                 entry.overdue = entry.cancel_at is None
-                self.tally.timeouts += int(entry.overdue)
+                self.tally["job_timeouts"] += int(entry.overdue)
             worker.kill()
             self._remove_dead(worker)
 
@@ -295,7 +280,7 @@ class JobRunner:
         reason = worker.exit_reason()
         stopped_by_us = any(entry.overdue or entry.cancel_at for entry in worker.tasks.values())
         if worker.tasks and not stopped_by_us:
-            self.tally.crashes += 1
+            self.tally["worker_crashes"] += 1
         for task_id, entry in list(worker.tasks.items()):
             if task_id in self._rendering:
                 resolve(self._rendering.pop(task_id), JobError(f"drawing it {reason}"))
