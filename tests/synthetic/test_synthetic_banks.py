@@ -125,7 +125,7 @@ def test_motion_segments_find_the_squats(motion: MotionBank) -> None:
     squats = motion.segments.cycle[motion.segments.cycle[:, 0] == 1]
     upright = squats[squats[:, 1] % 20 == 0]
     assert len(upright) and (upright[:, 2] == 20).all(), "from standing to standing"
-    assert motion.walking() == [0]
+    assert motion.walking == [0]
     assert 2 not in motion.segments.cycle[:, 0], "a single bow is no cycle"
 
 
@@ -145,7 +145,7 @@ def test_motion_positions_are_sums_of_steps(shared: Path) -> None:
     first, last = offsets[100], offsets[101]
     expected = np.cumsum(delta[first:last].astype(np.int32), 0) / 1000
     np.testing.assert_allclose(bank.joints[first:last], expected, atol=1e-5)
-    assert len(bank.walking()) > 100
+    assert len(bank.walking) > 100
 
 
 def _trials(path: Path) -> list[dict[str, str]]:

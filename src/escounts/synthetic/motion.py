@@ -56,7 +56,8 @@ class MotionBank:
         self.offsets = np.asarray(offsets, dtype=np.int64)
         self.names = list(names)
         self.descriptions = list(descriptions)
-        self._walking = [i for i, text in enumerate(descriptions) if text.strip().lower().startswith("walk")]
+        self.walking = [i for i, text in enumerate(descriptions) if text.strip().lower().startswith("walk")]
+        """The trials in which somebody walks somewhere."""
         if joints.shape[1:] != (len(JOINTS), 3) or self.offsets[-1] != len(joints):
             raise DataError(
                 f"joints have the shape {joints.shape} and offsets end at {self.offsets[-1]}, "
@@ -97,10 +98,6 @@ class MotionBank:
     def save(self, path: str | Path) -> None:
         """Write the mined segments, not the motion."""
         self.segments.save(path, self.names)
-
-    def walking(self) -> list[int]:
-        """The trials in which somebody walks somewhere."""
-        return self._walking
 
     def _mine(self, workers: int) -> Segments:
         bounds = [row for row in enumerate(pairwise(self.offsets)) if row[1][1] - row[1][0] >= 12]
@@ -224,7 +221,7 @@ def lead_poses(
     """Other motion before the first and after the last repetition, blended in over a few frames."""
     trial, start, _ = action.segment
     low, high = float(bank.offsets[trial]), float(bank.offsets[trial + 1] - 1)
-    walks = bank.walking()
+    walks = bank.walking
     for stage in (BEFORE, AFTER):
         where = clock.stage == stage
         draw = rng.random()
@@ -257,7 +254,7 @@ def lead_poses(
 
 def passing_poses(rng: np.random.Generator, bank: MotionBank, times: Floats, *, walk: bool = False) -> Joints:
     """Something that does not repeat, played as it is; walk: somebody who crosses the picture."""
-    walks = bank.walking()
+    walks = bank.walking
     if walk and walks:
         trial = walks[int(rng.integers(len(walks)))]
         begin, end = float(bank.offsets[trial]), float(bank.offsets[trial + 1] - 1)
