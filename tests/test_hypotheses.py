@@ -20,6 +20,11 @@ def test_sides_round_the_sum_not_the_rounded_cycles() -> None:
     assert counts == {"cycle": 5, "side": 11}
 
 
+def test_of_a_cycle_that_is_cut_off_a_side_may_be_whole() -> None:
+    counts = {one.unit: one.count for one in possible_counts(3.6, repeats=1.0, alternates=1.0, rest=3.4 / 3.6)}
+    assert counts == {"cycle": 3, "side": 7}
+
+
 def test_no_repetitions_comes_first_only_where_it_is_the_likelier() -> None:
     assert possible_counts(6.0, repeats=0.49, alternates=0.0)[0].count == 0
     assert possible_counts(6.0, repeats=0.51, alternates=0.0)[0].count == 6

@@ -40,16 +40,17 @@ UNCHECKED = 0.5
 """… so that a count unlike the one without it is the mark's word alone: as likely right as wrong."""
 
 
-def possible_counts(cycles: float, *, repeats: float, alternates: float) -> tuple[Hypothesis, ...]:
+def possible_counts(cycles: float, *, repeats: float, alternates: float, rest: float = 1.0) -> tuple[Hypothesis, ...]:
     """What a video may hold, the most useful first.
 
     cycles: the density's sum. repeats: probability that there is a repetition at all; alternates: that the motion has
-    two sides, if there is one. "No repetitions" comes first only where it is the likelier; otherwise the count with
-    the least expected relative error does.
+    two sides, if there is one; rest: what the sum is multiplied by for a cycle that both ends of the video cut off,
+    of which a side may be whole. "No repetitions" comes first only where it is the likelier; otherwise the count
+    with the least expected relative error does.
     """
     side = SIDES * alternates * repeats
     found = [
-        Hypothesis(max(1, round(cycles)), "cycle", round(repeats - side, 4)),
+        Hypothesis(max(1, round(rest * cycles)), "cycle", round(repeats - side, 4)),
         Hypothesis(max(1, round(2 * cycles)), "side", round(side, 4)),
         Hypothesis(0, None, round(1 - repeats, 4)),
     ]

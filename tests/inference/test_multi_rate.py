@@ -283,8 +283,8 @@ def test_a_model_that_speaks_of_the_whole_video_gives_hypotheses() -> None:
     estimate = encoding.estimate()
     cycles, both = estimate.hypotheses[:2]
     assert (cycles.unit, both.unit) == ("cycle", "side") and estimate.unit == "cycle"
-    weighed = estimate.density.count * rest_factor(estimate.density.values)
-    assert cycles.count == max(1, round(weighed)) and both.count == round(2 * weighed)
+    total, rest = estimate.density.count, rest_factor(estimate.density.values)
+    assert cycles.count == max(1, round(rest * total)) and both.count == round(2 * total)
     assert estimate.confidence <= cycles.p / (cycles.p + both.p)
     with_exemplar = encoding.estimate([encoding.encode_exemplar(1.0, 2.0)])
     assert with_exemplar.hypotheses == () and with_exemplar.unit is None

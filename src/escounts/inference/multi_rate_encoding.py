@@ -212,7 +212,7 @@ class MultiRateEncoding:
         repeats = min(repeats, 0.49) if nothing else max(repeats, 0.5)
         alternates = calibration.p_alternates(evidence) if calibration.alternates else 0.0
         hypotheses = possible_counts(
-            float(density.sum()) * rest_factor(density), repeats=repeats, alternates=alternates
+            float(density.sum()), repeats=repeats, alternates=alternates, rest=rest_factor(density)
         )
         confidence = min(estimate.confidence, 1.0 if nothing else unit_certainty(hypotheses))
         details = {**estimate.details, UNIT_GIVEN: round(estimate.confidence, 4)}
