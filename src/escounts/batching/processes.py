@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import queue
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -157,15 +158,13 @@ def _serve(pipe: Connection, prepare: Prepare[Any, Any], arguments: tuple[Any, .
 def _answer_tasks(
     pipe: Connection, prepare: Prepare[Any, Any], arguments: tuple[Any, ...], threads: int | None
 ) -> None:
-    if threads is not None:
-        import torch  # noqa: PLC0415 - a second of start-up that the driver need not spend
-
-        torch.set_num_threads(threads)
     try:
         work = prepare(*arguments)
     except EscountsError as error:
         pipe.send(str(error))
         return
+    if threads is not None and "torch" in sys.modules:  # two seconds that a model without a network need not spend
+        sys.modules["torch"].set_num_threads(threads)
     pipe.send("ready")
     while True:
         task = pipe.recv()

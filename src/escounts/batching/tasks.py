@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -140,6 +141,8 @@ def _counter(settings: Settings) -> Callable[[Task], Row]:
 def same_on_every_machine(counter: Counter) -> Counter:
     """The counter, in float32 on every CPU unless ESCOUNTS_PRECISION is set: a video's row must not depend on which
     of several machines, with bf16 units or without, counted it."""
+    if "torch" not in sys.modules:
+        return counter  # a model without a network
     from escounts.inference.multi_rate import MultiRateModel  # noqa: PLC0415 - torch, as above
     from escounts.nn.device import PRECISION_VARIABLE  # noqa: PLC0415 - torch, as above
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 import os
 import signal
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -192,17 +193,16 @@ def side_by_side(model: str, device: str, tasks: Sequence[Task], jobs: int) -> I
 def _serve(connection: Connection, model: str, device: str, threads: int) -> None:
     """A process that counts what it is sent until nothing comes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    with lasting():
-        import torch  # noqa: PLC0415 - a second and a half; only this process needs it
-
-        from escounts.counter import load  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
-
-        torch.set_num_threads(threads)
     try:
-        counter = load(model, device=device)
+        with lasting():
+            from escounts.counter import load  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
+
+            counter = load(model, device=device)
     except EscountsError as error:
         connection.send(error)
         return
+    if "torch" in sys.modules:  # two seconds that a model without a network need not spend
+        sys.modules["torch"].set_num_threads(threads)
     while True:
         try:
             task = connection.recv()
