@@ -44,7 +44,7 @@ def processor_name() -> str:
     flags = re.search(r"flags\s*:\s*(.+)", text)
     units = [unit for unit in FAST_UNITS if flags and unit in flags[1].split()]
     known = name[1] if name else platform.processor() or platform.machine()
-    return f"{known}, {cores} cores" + (f" ({', '.join(units)})" if units else "")
+    return f"{known}, {cores} core{'s' * (cores > 1)}" + (f" ({', '.join(units)})" if units else "")
 
 
 SEGMENT_SECONDS, RATE = 10, 30
