@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
+import re
+from pathlib import Path
 
 import pytest
 
+import escounts
 from escounts.csv_text import csv_text, guarded, unguarded
 
 
@@ -24,3 +27,12 @@ def test_everything_else_stays_as_it_is() -> None:
 def test_a_table_is_a_header_and_guarded_rows() -> None:
     text = csv_text(["name", "value"], [("=x, y", -0.25), ("b", None), ("\udcff", 1)])
     assert list(csv.reader(io.StringIO(text))) == [["name", "value"], ["'=x, y", "-0.25"], ["b", ""], ["\ufffd", "1"]]
+
+
+def test_there_is_no_other_writer_of_csv() -> None:
+    """A cell is guarded where it is written; whoever writes a table by other means would have to think of it."""
+    package = Path(escounts.__file__).parent
+    others = [path for path in package.rglob("*.py") if path.name != "csv_text.py"]
+    assert len(others) > 100
+    writing = [path.name for path in others if re.search(r"csv\.(writer|DictWriter)|to_csv\(", path.read_text())]
+    assert writing == []
