@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from movies import write_movie
 from safetensors import safe_open
 
 import escounts
@@ -149,6 +150,21 @@ def test_a_frozen_ending_adds_nothing(lite: Counter) -> None:
     frozen = coded_still(frames[-1], recipe, size=128, seconds=10)
     assert isinstance(lite.model, MultiRateModel)
     assert round(lite.model.encode_images(np.stack([*frames, *frozen])).estimate().density.count) == 8
+
+
+@pytest.mark.parametrize("change", ["mirrored", "half the frame rate", "strong compression"])
+def test_what_changes_no_motion_changes_no_count(lite: Counter, change: str, tmp_path: Path) -> None:
+    """On the sample; on real clips it is `benchmarks/metamorphic.py` that says how often it holds."""
+    frames = np.stack([frame.image for frame in Video(SAMPLE).frames(size=(128, 128), rate=30.0)])
+    assert isinstance(lite.model, MultiRateModel)
+    if change == "mirrored":
+        frames = frames[:, :, ::-1]
+    elif change == "half the frame rate":
+        frames = frames[::2].repeat(2, axis=0)
+    else:
+        path = write_movie(tmp_path / "coarse.mp4", frames, options={"crf": "40"})
+        frames = np.stack([frame.image for frame in Video(path).frames(size=(128, 128), rate=30.0)])
+    assert round(lite.model.encode_images(np.ascontiguousarray(frames)).estimate().density.count) == 8
 
 
 def test_the_plain_sample_is_counted_surely(lite: Counter) -> None:
