@@ -33,7 +33,7 @@ class Period:
     rise: float
 
     def evidence(self, frames: int) -> float:
-        """How much this says in a window of so many frames: the same rise over more cycles says more."""
+        """How much this says in a window of that many frames: the same rise over more cycles says more."""
         return self.rise * float((frames / self.length) ** 0.25)
 
 

@@ -30,7 +30,7 @@ Report = Callable[[int, int, str], None]
 """Called with (videos done, videos in all, the newest one)."""
 
 BLOCK = 8
-"""Videos that an actor takes at a time: so many are looked up again where it is lost."""
+"""Videos that an actor takes at a time, and that are looked up again where it is lost."""
 SHARED = 3600.0
 """Seconds after which a partial file in a folder that several machines write to was left by a killed one."""
 
@@ -90,7 +90,7 @@ def batch(
 def local_rows(
     tasks: Sequence[Task], settings: Settings, folder: ResultFolder, jobs: int | None, readers: int | None = None
 ) -> Iterator[Row]:
-    """Rows as they are written, by so many processes at a time. Closing it ends the processes."""
+    """Rows as they are written, by `jobs` processes at a time. Closing it ends the processes."""
     cores = os.cpu_count() or 1
     if readers is None:
         readers = max(1, cores - 1) if settings.device.startswith("cuda") and jobs is None else 0

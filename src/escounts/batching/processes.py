@@ -229,7 +229,7 @@ def answers(
 def divided(
     prepare: Prepare[T, A], devices: Sequence[str], jobs: int, arguments: Callable[[str], tuple[Any, ...]]
 ) -> list[TaskProcess[T, A]]:
-    """So many processes, at least one for every device, in turn on each of them; they share this machine's cores.
+    """`jobs` processes, at least one for every device, in turn on each of them; they share this machine's cores.
 
     arguments: what prepare takes on a device.
     """

@@ -153,7 +153,7 @@ class ReadAheadWorker:
 def read_ahead_workers(
     settings: Settings, readers: int, folder: Path
 ) -> list[ReadAheadWorker] | list[CountingProcess]:
-    """So many readers before one counting process; where the model reads in its own way, that one alone."""
+    """That many readers before one counting process; where the model reads in its own way, that one alone."""
     count: TaskProcess[ReadVideo | None, Row] = TaskProcess(counter_of_read, settings, limit=settings.limit)
     reading = count.ask(None)["reading"]
     if reading is None:

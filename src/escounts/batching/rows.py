@@ -78,7 +78,7 @@ class ResultFolder:
         return known | {row["id"]: row["status"] for row in self._loose()}
 
     def gather(self, *, least: int = 1) -> None:
-        """Put the rows that lie about into Parquet files, where there are at least so many."""
+        """Put the rows that lie about into Parquet files, where there are at least `least`."""
         with self._gathering:
             loose = list(self._loose()) if len(self._names()) >= least else []
             if not loose:

@@ -57,7 +57,7 @@ class Engine:
 
 @dataclass(frozen=True)
 class Speed:
-    """What a video of so many `seconds` took an engine, in seconds: on the wall, and of all cores together.
+    """What a video that lasts `seconds` took an engine, in seconds: on the wall, and of all cores together.
 
     Both by part: "end to end", "decoding" (reading frames as the model wants them), "encoder", "decoder", where the
     engine has that part. start: building and loading the model, not in any of them."""

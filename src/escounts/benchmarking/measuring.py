@@ -56,7 +56,7 @@ FAST_REPETITIONS_A_SEGMENT = 25
 def segment(
     path: Path, repetitions: int = REPETITIONS_A_SEGMENT, *, size: tuple[int, int] = (1280, 720), seconds: int = 10
 ) -> Path:
-    """Ten seconds of 720p30 with so many repetitions in ten seconds, with film grain; size: (width, height)."""
+    """Ten seconds of 720p30 with film grain. repetitions: per ten seconds; size: (width, height)."""
     if path.exists():
         return path
     width, height = size

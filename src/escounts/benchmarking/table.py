@@ -53,7 +53,7 @@ def bench(
     report: Report | None = None,
 ) -> Bench:
     """Time every engine that runs here. video: default 720p30 that is drawn for it, a minute long, ten seconds when
-    quick. device: "cpu", "cuda", or "auto" for what is here. rounds: all engines take turns so often; medians count.
+    quick. device: "cpu", "cuda", or "auto" for what is here. rounds: how often all engines take turns; medians count.
     quick leaves out the paper's encoders, ONNX and the plainly written model."""
     with tempfile.TemporaryDirectory(prefix="escounts-bench-") as kept:  # shared machines have many users
         folder = Path(kept)

@@ -60,7 +60,7 @@ STRIP_PICTURES = 60
 STRIP_HEIGHT = 60
 THUMBNAIL_HEIGHT = 96
 WIDEST = 2.4
-"""Pictures are at most so many times as wide as high; wider videos are squeezed to that."""
+"""Width over height of a picture, at most; wider videos are squeezed to that."""
 SEEK_SECONDS = 120.0
 """Longer videos are looked into here and there instead of being read from end to end."""
 QUALITY = 5

@@ -152,7 +152,7 @@ class HeadRows:
 def tuned_heads(
     start: RateHead, rows: HeadRows, calibration: Calibration, *, steps: int, every: int
 ) -> Iterator[tuple[int, RateHead]]:
-    """Train a copy of a head on all rows at once; (step, head) every so many steps, the first (0) and the last too.
+    """Train a copy of a head on all rows at once; (step, head) every `every` steps, the first (0) and the last too.
 
     The head that is given out goes on being trained: use it before asking for the next.
     """
@@ -217,7 +217,7 @@ def with_head(model: MultiRateModel, head: RateHead, *, name: str) -> MultiRateM
 
 
 def _spread(windows: Sequence[Window], most: int) -> list[Window]:
-    """At most so many windows, evenly over all."""
+    """At most `most` windows, evenly over all."""
     if not windows:
         return []
     places = np.linspace(0, len(windows) - 1, min(most, len(windows))).round().astype(int)
