@@ -11,6 +11,21 @@ from escounts.training import run_folder as module
 from escounts.training.run_folder import PACKAGE, PREDICTING, code_digest
 
 
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy that a test may change, and changes back."""
+    place = tmp_path_factory.mktemp("copy") / "p"
+    shutil.copytree(PACKAGE, place, ignore=lambda folder, names: [n for n in names if _other(folder, n)])
+    return place
+
+
+@pytest.fixture(scope="module")
+def unchanged(package: Path) -> str:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "PACKAGE", package)
+        return str(code_digest.__wrapped__(PREDICTING))
+
+
 @pytest.mark.parametrize(
     "place",
     [
@@ -19,17 +34,17 @@ from escounts.training.run_folder import PACKAGE, PREDICTING, code_digest
     ],
 )
 def test_what_decides_a_count_makes_predictions_stale(
-    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: str, package: Path, unchanged: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shutil.copytree(PACKAGE, tmp_path / "p", ignore=lambda folder, names: [n for n in names if _other(folder, n)])
-    monkeypatch.setattr(module, "PACKAGE", tmp_path / "p")
-    before = code_digest.__wrapped__(PREDICTING)
-    with (tmp_path / "p" / place).open("a") as file:
-        file.write("\n# a comment\n")
-    assert code_digest.__wrapped__(PREDICTING) == before
-    with (tmp_path / "p" / place).open("a") as file:
-        file.write("CHANGED = 1\n")
-    assert code_digest.__wrapped__(PREDICTING) != before
+    monkeypatch.setattr(module, "PACKAGE", package)
+    source = (package / place).read_text(encoding="utf-8")
+    try:
+        (package / place).write_text(source + "\n# a comment\n", encoding="utf-8")
+        assert code_digest.__wrapped__(PREDICTING) == unchanged
+        (package / place).write_text(source + "\nCHANGED = 1\n", encoding="utf-8")
+        assert code_digest.__wrapped__(PREDICTING) != unchanged
+    finally:
+        (package / place).write_text(source, encoding="utf-8")
 
 
 def _other(folder: str, name: str) -> bool:
