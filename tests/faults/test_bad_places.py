@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from command import finish, spawn
+from command import finish, run, spawn
 from movies import bouncing, write_movie
 
 COUNT = ("count", "--model", "spectral", "-q")
@@ -92,3 +92,30 @@ def test_too_little_memory_is_one_line(videos: Path, tmp_path: Path) -> None:
     limit += "resource.setrlimit(resource.RLIMIT_AS, (used + 60 * 2**20,) * 2)\n"
     done = finish(spawn(*COUNT, large, before=limit), timeout=300)
     assert done.code == 1 and "Traceback" not in done.err and len(done.err.splitlines()) == 1, done.err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("encode", "folder", "--root", "VIDEOS", "--encoder", "patches", "--device", "cpu", "--tokens", "OUT"),
+        ("evaluate", "spectral", "--data", "folder", "--root", "VIDEOS", "--out", "OUT"),
+        ("train", "folder", "--root", "VIDEOS", "--init", "none", "--device", "cpu", "--out", "OUT"),
+        ("batch", "VIDEOS", "--model", "spectral", "--out", "OUT"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_a_place_where_no_folder_can_be_made_is_one_line(
+    command: tuple[str, ...],
+    videos: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As on a read-only disk, which needs root to be tried."""
+    (tmp_path / "file").write_text("no folder")
+    (videos / "labels.csv").write_text("file,count\nv0.mp4,3\nv1.mp4,3\nv2.mp4,3\n")
+    named = {"VIDEOS": str(videos), "OUT": str(tmp_path / "file" / "out")}
+    done = run(capsys, monkeypatch, *(named.get(word, word) for word in command))
+    assert done.code == 2 and len(done.err.splitlines()) == 1, done.err
+    assert "file" in done.err and "directory" in done.err
+    assert (tmp_path / "file").read_text() == "no folder"
