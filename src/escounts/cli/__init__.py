@@ -73,9 +73,7 @@ def main() -> None:
     except EscountsError as error:
         click.echo(f"escounts: {error}", err=True)
         sys.exit(2)
-    except (
-        OSError
-    ) as error:  # a place that is read-only, full, or no folder: a traceback helps nobody
+    except OSError as error:  # a place that is read-only, full, or no folder: a traceback helps nobody
         where = f"{error.filename}: " if error.filename else ""
         click.echo(f"escounts: {where}{error.strerror or error}", err=True)
         sys.exit(2)
