@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
 
 from escounts.training import run_folder as module
 from escounts.training.run_folder import PACKAGE, PREDICTING, code_digest
+
+
+@pytest.fixture(scope="module", autouse=True)
+def parsed_once() -> Iterator[None]:
+    """Of a hundred files one changes at a time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_meaning", lru_cache(module._meaning))
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -67,8 +67,13 @@ def code_digest(places: tuple[str, ...]) -> str:
         path = PACKAGE / place
         for file in [path] if path.is_file() else sorted(path.rglob("*.py")):
             digest.update(str(file.relative_to(PACKAGE)).encode())
-            digest.update(ast.dump(_without_docstrings(ast.parse(file.read_text(encoding="utf-8")))).encode())
+            digest.update(_meaning(file.read_text(encoding="utf-8")))
     return digest.hexdigest()[:16]
+
+
+def _meaning(source: str) -> bytes:
+    """What a file computes, without what is only said in it."""
+    return ast.dump(_without_docstrings(ast.parse(source))).encode()
 
 
 def _without_docstrings(tree: ast.Module) -> ast.Module:
