@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from escounts import child_processes
 from escounts.child_processes import PROGRAM, spawn_context
 
 KILLED = """
@@ -47,7 +48,9 @@ def _interrupt_yourself() -> None:
     sys.exit(7)
 
 
-def test_ctrl_c_is_the_parents_to_handle() -> None:
+def test_ctrl_c_is_the_parents_to_handle(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A service of tests that ran before in this process keeps warm processes in its place.
+    monkeypatch.setattr(child_processes, "_context", child_processes._Context())
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     process = spawn_context().Process(target=_interrupt_yourself)
     process.start()
