@@ -133,7 +133,7 @@ def _bar(*, seconds: bool = False) -> tuple[Console, Progress]:
     from rich import console, progress  # noqa: PLC0415 - 0.1 s that `escounts count` into a pipe does not wait for
 
     screen = console.Console(stderr=True)
-    name = progress.TextColumn("{task.description}", markup=False)  # "[/x]" in a path is no command to rich
+    name = progress.TextColumn("{task.description}", markup=False)  # "[/x]" in a path is not a command to rich
     bar, left = progress.BarColumn(), progress.TimeRemainingColumn()
     columns: tuple[progress.ProgressColumn, ...] = (name, bar, progress.TaskProgressColumn(), left)
     if not seconds:

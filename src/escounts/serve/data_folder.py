@@ -87,7 +87,7 @@ class DataFolder:
         return database
 
     def _opened(self) -> Database:
-        """The database. A full disk is no damage: what was deleted gives way; where that is not enough it is said."""
+        """The database. A full disk is not damage: the trash gives way; where that is not enough, it says so."""
         path = self.settings.database
         for again in (True, False):
             try:
