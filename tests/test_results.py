@@ -226,7 +226,10 @@ def test_the_package_shows_its_interface() -> None:
 
 
 def test_the_advice_to_install_works_where_it_is_given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    checkout = Path(extras.__file__).resolve().parents[2]
+    checkout = tmp_path / "checkout"
+    checkout.mkdir()
+    (checkout / "pyproject.toml").touch()
+    monkeypatch.setattr(extras, "__file__", str(checkout / "src" / "escounts" / "extras.py"))
     monkeypatch.chdir(checkout)
     assert extras.install_command("serve") == "pip install '.[serve]'"
     monkeypatch.chdir(tmp_path)
