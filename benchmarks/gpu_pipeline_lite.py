@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.autograd import DeviceType
 
 import escounts
 from escounts.batching.processes import TaskProcess, answers
@@ -168,9 +169,10 @@ def _counting_alone(device: str, source: Path, seconds: float) -> dict[str, Any]
         with torch.profiler.profile(activities=kinds) as profiled:
             once()
             torch.cuda.synchronize()
-        averages = profiled.key_averages()
+        events = profiled.key_averages()
+        averages = [event for event in events if event.device_type == DeviceType.CUDA]
         found["gpu_seconds"] = sum(event.self_device_time_total for event in averages) / 1e6
-        found["launches"] = sum(event.count for event in averages if event.key == "cudaLaunchKernel")
+        found["launches"] = sum(event.count for event in events if event.key.startswith("cudaLaunchKernel"))
         found["kernels"] = [
             [event.key[:80], event.count, round(event.self_device_time_total / 1e3, 2)]
             for event in sorted(averages, key=lambda event: -event.self_device_time_total)[:10]
