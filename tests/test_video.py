@@ -232,3 +232,10 @@ def test_folders_are_searched_for_videos(tmp_path: Path) -> None:
     for name in ("z.MP4", "a.mkv", "b/c.webm", "b/readme.txt"):
         (tmp_path / name).write_bytes(b"x")
     assert [str(path.relative_to(tmp_path)) for path in video_files(tmp_path)] == ["a.mkv", "z.MP4", "b/c.webm"]
+
+
+def test_threads_of_the_scaler_change_no_pixel(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    write_movie(tmp_path / "noise.mp4", [rng.integers(0, 256, (180, 320, 3), dtype=np.uint8) for _ in range(4)])
+    one, many = (list(Video(tmp_path / "noise.mp4", threads=n).frames(size=(33, 50))) for n in (1, None))
+    assert len(one) == 4 and all(np.array_equal(a.image, b.image) for a, b in zip(one, many, strict=True))

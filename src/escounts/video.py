@@ -19,6 +19,9 @@ from escounts.decoding import DEFAULT_RATE, FileSource, ImageFolder, RawFrame, i
 from escounts.errors import VideoError
 from escounts.file_kinds import VIDEO_SUFFIXES
 
+_SCALER_TAKES_THREADS = "threads" in (VideoReformatter.reformat.__doc__ or "")
+"""Older versions of PyAV scale with one thread, newer ones with as many as there are cores unless told."""
+
 
 @dataclass(frozen=True)
 class VideoInfo:
@@ -56,12 +59,13 @@ class Video:
         image_rate: float = DEFAULT_RATE,
         max_duration: float | None = None,
     ) -> None:
-        """threads: of the decoder, all cores when None. image_rate: frames a second in a folder of images.
+        """threads: of the decoder and the scaler, all cores when None. image_rate: frames a second in a folder of
+        images.
 
         max_duration: seconds; a longer video is a VideoError, by its header now or by its frames once they are read.
         """
         self.path = Path(path)
-        self._max_duration = max_duration
+        self._max_duration, self._threads = max_duration, threads
         folder = _is_folder(self.path)
         self._source: FileSource | ImageFolder
         if folder:
@@ -107,7 +111,8 @@ class Video:
             raise ValueError(f"every={every}: 1 is every frame, 2 every second one")
         if start < 0 or (end is not None and end <= start):
             raise ValueError(f"start={start}, end={end}: seconds with 0 <= start < end are needed")
-        convert = FrameConverter(size or (self.info.width, self.info.height), self.info.rotation)
+        size = size or (self.info.width, self.info.height)
+        convert = FrameConverter(size, self.info.rotation, threads=self._threads)
         raw = self._checked(self._source.frames(start), end)
         if rate is not None:
             return sampled(raw, convert, start, end, rate)
@@ -173,15 +178,19 @@ def sampled(
 
 
 class FrameConverter:
-    """Decoded picture → RGB image of one size, upright; transparent pixels become black."""
+    """Decoded picture → RGB image of one size, upright; transparent pixels become black.
 
-    def __init__(self, size: tuple[int, int], rotation: int) -> None:
+    threads: of the scaler, as many as there are cores when None; the pixels are the same.
+    """
+
+    def __init__(self, size: tuple[int, int], rotation: int, *, threads: int | None = None) -> None:
         width, height = size
         if width < 1 or height < 1:
             raise ValueError(f"size={size}: width and height in pixels, 1 or more")
         self._width, self._height = (height, width) if rotation in (90, 270) else (width, height)
         self._quarter_turns = rotation // 90
         self._reformatter = VideoReformatter()
+        self._options = {} if threads is None or not _SCALER_TAKES_THREADS else {"threads": threads}
 
     def __call__(self, picture: Any) -> Image:
         alpha = _has_alpha(picture.format)
@@ -192,6 +201,7 @@ class FrameConverter:
                 height=self._height,
                 format="rgba" if alpha else "rgb24",
                 interpolation=Interpolation.AREA,
+                **self._options,
             )
         except (av.error.FFmpegError, ValueError) as error:
             raise VideoError(f"a frame cannot be converted from {picture.format.name}: {error}") from error

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import count as counting_up
 from pathlib import Path
 
 import pytest
@@ -393,14 +394,14 @@ def test_a_header_that_says_too_little_does_not_fill_the_memory(
     images = tmp_path / "images"
     images.mkdir()
     monkeypatch.setattr(read_ahead, "Video", Short)
-    assert read_ahead.reader(images, READING, 2 * IMAGE)(task)[2] is None and not list(images.iterdir())
-    assert read_ahead.reader(images, READING, 99 * IMAGE)(task)[2] == images / f"{task.id}.npy"
+    assert read_ahead.reader(images, 2 * IMAGE)((task, READING))[2] is None and not list(images.iterdir())
+    assert read_ahead.reader(images, 99 * IMAGE)((task, READING))[2] == images / f"{task.id}.rgb"
 
 
 def test_where_there_is_no_room_for_images_the_video_is_left_to_the_process_that_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(path: Path, images: object) -> None:
+    def full(path: Path, images: object) -> int:
         path.write_bytes(b"half of it")
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -408,8 +409,8 @@ def test_where_there_is_no_room_for_images_the_video_is_left_to_the_process_that
     (task,) = find_tasks([tmp_path / "v.mp4"], SPECTRAL)
     images = tmp_path / "images"
     images.mkdir()
-    monkeypatch.setattr(read_ahead.np, "save", full)  # type: ignore[attr-defined]
-    assert read_ahead.reader(images, READING, 99 * IMAGE)(task)[2] is None and not list(images.iterdir())
+    monkeypatch.setattr(read_ahead, "write_images", full)
+    assert read_ahead.reader(images, 99 * IMAGE)((task, READING))[2] is None and not list(images.iterdir())
 
 
 @pytest.mark.parametrize("dies", ["reading", "counting"])
@@ -419,15 +420,15 @@ def test_a_process_that_is_given_up_leaves_no_images(dies: str, tmp_path: Path) 
             self.name = name
 
         def ask(self, task: object) -> object:
-            (tmp_path / "x.npy").write_bytes(b"images")
+            (tmp_path / "x.rgb").write_bytes(b"images")
             if self.name == dies:
                 raise processes.TaskError("not done within 1 s")
             return task
 
     worker = read_ahead.ReadAheadWorker(
-        Dying("reading"),  # type: ignore[arg-type]
-        Dying("counting"),  # type: ignore[arg-type]
-        threading.Lock(),
+        read_ahead.Shared([Dying("reading")]),  # type: ignore[list-item]
+        read_ahead.Shared([Dying("counting")]),  # type: ignore[list-item]
+        READING,
         tmp_path,
     )
     assert worker.ask(Task("x", "x.mp4"))["status"] == "error"
@@ -439,3 +440,67 @@ def test_a_model_that_reads_in_its_own_way_is_counted_without_readers(tmp_path: 
     write_movie(tmp_path / "videos" / "a.mp4", levels(40, step=40))
     table = escounts.batch([tmp_path / "videos"], out=tmp_path / "out", settings=SPECTRAL, readers=2)
     assert table["status"].to_pylist() == ["counted"]
+
+
+def test_the_header_of_the_weights_says_how_the_model_reads() -> None:
+    """Readers begin by it while the model is still being loaded."""
+    assert read_ahead.reading_told("lite") == read_ahead.reading_of(escounts.load("lite", device="cpu").model)
+    assert read_ahead.reading_told("spectral") is None
+
+
+def test_images_read_in_another_way_are_read_again(tmp_path: Path) -> None:
+    """A header that says something else than the model costs time, not the count."""
+    write_movie(tmp_path / "a.mp4", bouncing(4, 3.0, size=(64, 64)))
+    settings = Settings(model="lite", device="cpu")
+    (task,) = find_tasks([tmp_path / "a.mp4"], settings)
+    counting = read_ahead.counter_of_read(settings)
+    read = read_ahead.reader(tmp_path, 2**30)
+    rows = [counting(read((task, reading))) for reading in (read_ahead.LITE_READING, (32, 10.0))]
+    assert rows[0] == rows[1] and rows[0]["count"] == 4
+
+
+def test_a_reader_goes_on_while_its_video_waits_to_be_counted(tmp_path: Path) -> None:
+    """One reader, two workers, a counting process that is busy: the second video is read all the same."""
+    read: list[str] = []
+    both_read, busy = threading.Event(), threading.Event()
+
+    class Reader:
+        def ask(self, asked: tuple[Task, object]) -> str:
+            read.append(asked[0].video)
+            if len(read) == 2:
+                both_read.set()
+            return asked[0].video
+
+        def stop(self) -> None:
+            """It has nothing to end."""
+
+    class Counting(Reader):
+        def ask(self, video: str) -> dict[str, str]:  # type: ignore[override]
+            assert not busy.is_set(), "two threads at one process"
+            busy.set()
+            assert both_read.wait(20)
+            busy.clear()
+            return {"status": "counted"}
+
+    readers, counters = read_ahead.Shared([Reader()]), read_ahead.Shared([Counting()])
+    workers = [
+        read_ahead.ReadAheadWorker(readers, counters, READING, tmp_path)  # type: ignore[arg-type]
+        for _ in range(2)
+    ]
+    rows = [row for _, row in processes.answers([Task("a", "a.mp4"), Task("b", "b.mp4")], workers)]
+    assert [row["status"] for row in rows] == ["counted", "counted"]  # type: ignore[index]
+
+
+def test_a_process_may_begin_before_its_first_task() -> None:
+    with processes.TaskProcess(prepare_counting_calls) as process:
+        beginning = threading.Thread(target=process.begin)
+        beginning.start()
+        assert process.ask(None) == 1  # the same process, whoever came first
+        beginning.join()
+        assert process.ask(None) == 2
+
+
+def prepare_counting_calls() -> Callable[[None], int]:
+    """In a process: how often it was asked."""
+    calls = counting_up(1)
+    return lambda _: next(calls)

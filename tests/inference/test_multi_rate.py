@@ -80,6 +80,28 @@ def test_a_window_waits_for_no_chunk_that_has_just_begun(model: MultiRateModel) 
     assert [chunks for chunks, _ in begun] == [chunks + 1 for chunks in needed]
 
 
+def test_windows_encoded_together_are_those_encoded_alone(model: MultiRateModel) -> None:
+    """As a GPU takes them; a still stretch in the middle has windows without tokens."""
+    moved = moving_square(300)
+    images = [*moved, *[moved[-1]] * 200, *moving_square(333)]
+    decoder = model.network.decoder.config
+    found = []
+    for at_once in (1, 3):
+        store = WindowStore(decoder.grid, decoder.channels)
+        encoder = ViewEncoder(model.network, View(1), store, InferencePool(model.device))
+        encoder._at_once = at_once
+        for image in images:
+            encoder.push(image)
+        encoder.finish()
+        moving = [window for window in encoder.windows if window.offset is not None]
+        found.append((encoder.windows, store.read(moving, model.device)))
+    (alone, one), (together, other) = found
+    assert together == alone and any(window.offset is None for window in alone)
+    assert torch.allclose(one.tokens_BTHWC, other.tokens_BTHWC, atol=2e-3)  # kept in half precision
+    assert one.similarity_BTC is not None and other.similarity_BTC is not None
+    assert torch.allclose(one.similarity_BTC, other.similarity_BTC, atol=2e-3)
+
+
 def test_chunk_size_does_not_change_the_density(model: MultiRateModel, monkeypatch: pytest.MonkeyPatch) -> None:
     images = moving_square(300)
     whole = model.encode_images(images).estimate().density.values

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from escounts.arrays import Image
+from escounts.inference import stillness
 from escounts.inference.stillness import MotionMeter, has_moved
 from escounts.inference.views import BASE_RATE
 from escounts.synthetic.coded import StillRecipe, coded_still
@@ -109,3 +110,10 @@ def test_the_same_picture_costs_nothing() -> None:
     scene = photograph()
     assert not has_moved(scene, scene)
     assert BASE_RATE == 30.0, "looks and lag are given in base frames"
+
+
+@pytest.mark.parametrize("size", [1, 2, 9, 256])
+def test_the_contrast_is_between_percentiles(size: int) -> None:
+    levels = np.random.default_rng(size).integers(0, 256, size).astype(np.int16)
+    low, high = np.percentile(levels, (1, 99))
+    assert stillness._contrast(levels) == pytest.approx(high - low, abs=1e-9)

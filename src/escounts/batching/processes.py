@@ -70,6 +70,7 @@ class TaskProcess(Generic[T, A]):
         self._pipe: Connection | None = None
         self._closed = False
         self._changing = threading.Lock()  # stop() comes from another thread than ask()
+        self._starting = threading.Lock()  # begin() may, too
 
     def __enter__(self: Own) -> Own:
         return self
@@ -79,11 +80,17 @@ class TaskProcess(Generic[T, A]):
     ) -> None:
         self.stop()
 
+    def begin(self) -> None:
+        """Get ready before the first task, from any thread; what goes wrong, the first task meets again."""
+        with suppress(EscountsError), self._starting:
+            self._start()
+
     def ask(self, task: T) -> A:
         """The answer; raises TaskError where the task has none, EscountsError where no task can have one."""
         death = ""
         for _ in range(ATTEMPTS):
-            self._start()
+            with self._starting:
+                self._start()
             try:
                 return self._answer(task)
             except (EOFError, OSError):

@@ -1,18 +1,24 @@
-"""Several processes read videos ahead of the one that counts them: for a GPU, which one process should own.
+"""Several processes read videos ahead of those that count them: for a GPU, which needs many cores to be kept busy.
 
 A reader leaves a video's small images in a file of a temporary folder (in memory where the system has such a place);
-the counting process maps it. No more videos wait than there are readers.
+a counting process maps it. The reader goes on with the next video meanwhile; no more videos wait than there are
+readers. On a GPU two processes count: while one waits for the GPU, the other has Python's work done.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import queue
+import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -31,16 +37,23 @@ from escounts.batching.tasks import (
 )
 from escounts.counting_model import CountingModel
 from escounts.video import Frame, Video, VideoInfo
+from escounts.zoo import catalogue, store
 
+P = TypeVar("P")
 MOST_BYTES = 512 * 2**20
 """Of one video's images (six minutes for the default model); a longer one is read by the process that counts it."""
-IN_MEMORY = Path("/dev/shm")
+IN_MEMORY, LEAST_ROOM = Path("/dev/shm"), 4 * 2**30
+"""A place for files in memory, and the bytes that must be free there; containers often have 64 MB."""
+GPU_COUNTERS = 2
+"""Processes that count on one GPU."""
+LITE_READING = (128, 30.0)
+"""How `lite` reads unless its options say otherwise; known without torch, so that readers begin while it loads."""
 
 
 Reading = tuple[int, float]
 """How a model reads videos: side of its square images in pixels, images per second."""
-ReadVideo = tuple[Task, VideoInfo, Path | None]
-"""A video that was read ahead, and the file with its images, or None where there is no room for them."""
+ReadVideo = tuple[Task, VideoInfo, Path | None, Reading]
+"""A video that was read ahead; the file with its images, or None where there is no room for them; how it was read."""
 
 
 class VideoInImages(Video):
@@ -48,7 +61,11 @@ class VideoInImages(Video):
 
     def __init__(self, info: VideoInfo, images: Path, reading: Reading) -> None:
         self.path, self.info, self._reading = info.path, info, reading
-        self._images: np.ndarray[tuple[int, ...], np.dtype[np.uint8]] = np.load(images, mmap_mode="r")
+        side = reading[0]
+        size = images.stat().st_size
+        pixels = np.memmap(images, np.uint8, "r") if size else np.zeros(0, np.uint8)
+        self._images: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]
+        self._images = np.asarray(pixels).reshape(-1, side, side, 3)  # no memmap: it makes an object of each row
 
     def frames(
         self,
@@ -66,7 +83,7 @@ class VideoInImages(Video):
                 f"{self.path} was read ahead at {side} × {side}, {own:g} per second, and can be no other"
             )
         for index, image in enumerate(self._images):
-            yield Frame((index + 0.5) / own, np.asarray(image))
+            yield Frame((index + 0.5) / own, image)
 
 
 def reading_of(model: CountingModel) -> Reading | None:
@@ -77,60 +94,100 @@ def reading_of(model: CountingModel) -> Reading | None:
     return (model.network.encoder.spec.size, BASE_RATE) if isinstance(model, MultiRateModel) else None
 
 
-def reader(folder: Path, reading: Reading, most: int) -> Callable[[Task], ReadVideo]:
+def reading_told(model: str) -> Reading | None:
+    """The same by the header of the model's weights, at once; None where only the model itself can tell."""
+    path = catalogue.find(model).checkpoint
+    if path is None or not path.is_file():
+        return None
+    config = json.loads(store.header_metadata(path).get("config", "{}"))
+    if config.get("encoder") != "lite":
+        return None
+    side, rate = LITE_READING
+    return (config.get("encoder_options") or {}).get("size", side), rate
+
+
+def reader(folder: Path, most: int) -> Callable[[tuple[Task, Reading]], ReadVideo]:
     """In a reading process: each task becomes a file of images in the folder."""
 
-    def read(task: Task) -> ReadVideo:
+    def read(asked: tuple[Task, Reading]) -> ReadVideo:
+        task, (side, rate) = asked
         with tempfile.TemporaryDirectory(prefix="escounts-") as here:
             path = fetched(task.video, Path(here)) if is_address(task.video) else task.video
             video = Video(path, threads=1)
-            side, rate = reading
             if video.info.duration * rate * side * side * 3 > most:
-                return task, video.info, None
+                return task, video.info, None, asked[1]
             room = most // (side * side * 3)  # a header may promise less than the file holds
             frames = islice(video.frames(size=(side, side), rate=rate), room + 1)
-            images: list[Image] = [frame.image for frame in frames]
-            if len(images) > room:
-                return task, video.info, None
-        target = images_file(folder, task)
-        try:
-            np.save(target, np.stack(images) if images else np.zeros((0, side, side, 3), np.uint8))
-        except OSError:  # the place is full, perhaps of others' files: the process that counts reads the video itself
+            target = images_file(folder, task)
+            try:
+                held = write_images(target, (frame.image for frame in frames)) <= room
+            except OSError:  # the place is full, perhaps of others' files: who counts reads the video itself
+                held = False
+        if not held:
             target.unlink(missing_ok=True)
-            return task, video.info, None
-        return task, replace(video.info, path=Path(task.video)), target
+            return task, video.info, None, asked[1]
+        return task, replace(video.info, path=Path(task.video)), target, asked[1]
 
     return read
 
 
+def write_images(target: Path, images: Iterable[Image]) -> int:
+    """Images one after another, each written as it comes; how many there were."""
+    count = 0
+    with target.open("wb", buffering=0) as file:
+        for image in images:
+            rest = np.ascontiguousarray(image).data.cast("B")
+            while rest:  # a place that is nearly full takes a part
+                rest = rest[file.write(rest) :]
+            count += 1
+    return count
+
+
 def counter_of_read(settings: Settings) -> Callable[[ReadVideo | None], Row]:
-    """In the counting process: rows of videos that were read ahead; None asks how it reads."""
+    """In a counting process: rows of videos that were read ahead; None asks how it reads."""
     from escounts.counter import load  # noqa: PLC0415 - torch: the driver need not spend a second on it
 
     counter = same_on_every_machine(load(settings.model, device=settings.device))
     reading = reading_of(counter.model)
 
     def work(read: ReadVideo | None) -> Row:
-        if read is None or reading is None:
+        if read is None:
             return {"reading": reading}
-        task, info, images = read
-        video = None if images is None else VideoInImages(info, images, reading)
+        task, info, images, as_read = read
+        video = VideoInImages(info, images, as_read) if images is not None and as_read == reading else None
         return row_of(counter, task, settings, video=video)
 
     return work
 
 
-class ReadAheadWorker:
-    """A reader of its own before the counting process that all workers share. folder: the reader's."""
+class Shared(Generic[P]):
+    """Processes that several threads use, each thread one of them at a time."""
 
-    def __init__(
-        self,
-        read: TaskProcess[Task, ReadVideo],
-        count: TaskProcess[ReadVideo | None, Row],
-        turn: threading.Lock,
-        folder: Path,
-    ) -> None:
-        self._read, self._count, self._turn, self._folder = read, count, turn, folder
+    def __init__(self, processes: Sequence[P]) -> None:
+        self.all = list(processes)
+        self._idle: queue.SimpleQueue[P] = queue.SimpleQueue()
+        for process in self.all:
+            self._idle.put(process)
+
+    @contextmanager
+    def one(self) -> Iterator[P]:
+        """One that nobody else uses; waits for it."""
+        process = self._idle.get()
+        try:
+            yield process
+        finally:
+            self._idle.put(process)
+
+
+Readers = Shared[TaskProcess[tuple[Task, Reading], ReadVideo]]
+Counters = Shared[TaskProcess["ReadVideo | None", Row]]
+
+
+class ReadAheadWorker:
+    """Has a video read by one process and counted by another; workers share both kinds. folder: the readers'."""
+
+    def __init__(self, readers: Readers, counters: Counters, reading: Reading, folder: Path) -> None:
+        self._readers, self._counters, self._reading, self._folder = readers, counters, reading, folder
 
     def ask(self, task: Task) -> Row:
         """The video's row, an error row where it cannot be read or counted."""
@@ -140,38 +197,48 @@ class ReadAheadWorker:
             images_file(self._folder, task).unlink(missing_ok=True)
 
     def _counted(self, task: Task) -> Row:
-        read = self._read.ask(task)
-        with self._turn:
-            return self._count.ask(read)
+        with self._readers.one() as reading:
+            read = reading.ask((task, self._reading))
+        with self._counters.one() as counting:
+            return counting.ask(read)
 
     def stop(self) -> None:
-        """End both processes."""
-        self._read.stop()
-        self._count.stop()
+        """End all processes."""
+        for process in self._readers.all:
+            process.stop()
+        for counting in self._counters.all:
+            counting.stop()
 
 
 def read_ahead_workers(
     settings: Settings, readers: int, folder: Path
 ) -> list[ReadAheadWorker] | list[CountingProcess]:
-    """That many readers before one counting process; where the model reads in its own way, that one alone."""
-    count: TaskProcess[ReadVideo | None, Row] = TaskProcess(counter_of_read, settings, limit=settings.limit)
-    reading = count.ask(None)["reading"]
-    if reading is None:
-        count.stop()
-        return [CountingProcess(settings)]
-    turn = threading.Lock()
-    return [
-        ReadAheadWorker(TaskProcess(reader, folder, reading, MOST_BYTES, limit=settings.limit), count, turn, folder)
-        for _ in range(readers)
+    """Workers that share so many readers; where the model reads in its own way, one counting process alone.
+
+    Twice as many workers as readers: half of them have a video that was read and waits to be counted.
+    """
+    on_gpu = settings.device.startswith("cuda")
+    counters: list[TaskProcess[ReadVideo | None, Row]] = [
+        TaskProcess(counter_of_read, settings, limit=settings.limit, threads=1 if on_gpu else None)  # cores: readers'
+        for _ in range(GPU_COUNTERS if on_gpu else 1)
     ]
+    reading = reading_told(settings.model) or counters[0].ask(None)["reading"]
+    if reading is None:
+        counters[0].stop()
+        return [CountingProcess(settings)]
+    for process in counters:  # their seconds of loading pass while the first videos are read
+        threading.Thread(target=process.begin, daemon=True).start()
+    shared = Shared([TaskProcess(reader, folder, MOST_BYTES, limit=settings.limit) for _ in range(readers)])
+    counting = Shared(counters)
+    return [ReadAheadWorker(shared, counting, reading, folder) for _ in range(2 * readers)]
 
 
 def images_file(folder: Path, task: Task) -> Path:
     """Where a video's images wait."""
-    return folder / f"{task.id}.npy"
+    return folder / f"{task.id}.rgb"
 
 
 def images_folder() -> tempfile.TemporaryDirectory[str]:
-    """Where images wait: in memory where the system has a place for files there."""
-    place = IN_MEMORY if os.access(IN_MEMORY, os.W_OK) else None
-    return tempfile.TemporaryDirectory(prefix="escounts-read-", dir=place)
+    """Where images wait: in memory where the system has a place for files there, with room."""
+    roomy = os.access(IN_MEMORY, os.W_OK) and shutil.disk_usage(IN_MEMORY).free >= LEAST_ROOM
+    return tempfile.TemporaryDirectory(prefix="escounts-read-", dir=IN_MEMORY if roomy else None)

@@ -99,16 +99,16 @@ def _model(engine: Engine) -> Any:
     if engine.runs == ONNX:
         return build_model(Path(str(engine.folder)), "cpu")
     if engine.model in ENCODERS and engine.model != "lite":
-        return _paper_model(engine)
+        return paper_model(engine)
     model = catalogue.build(engine.model, engine.device)
     if isinstance(model, MultiRateModel):
         model.precision = "bf16" if engine.precision == "bf16" else "float32"
         if engine.runs == PLAIN:
-            return _plainly(model)
+            return _plainly(model, engine.device)
     return model
 
 
-def _paper_model(engine: Engine) -> PaperWindowModel:
+def paper_model(engine: Engine) -> PaperWindowModel:
     """An encoder and the decoder of the paper, with random weights: they take the time that trained ones take."""
     encoder = build_encoder(engine.model)
     decoder = replace(PAPER, in_channels=encoder.spec.channels, grid=(6, 6))
@@ -116,23 +116,24 @@ def _paper_model(engine: Engine) -> PaperWindowModel:
     return PaperWindowModel(engine.model, network, device=engine.device)
 
 
-def _by_pytorch(graph: nn.Module) -> RunGraph:
+def _by_pytorch(graph: nn.Module, device: str) -> RunGraph:
     """A graph written plainly, run by PyTorch where ONNX Runtime would run its exported form."""
-    graph.eval()
+    graph.eval().to(device)
 
     def run(inputs: dict[str, np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
-        with torch.inference_mode():
-            found = graph(*(torch.from_numpy(array) for array in inputs.values()))
-        return [tensor.numpy() for tensor in found]
+        with torch.inference_mode(), torch.device(device):
+            found = graph(*(torch.from_numpy(array).to(device) for array in inputs.values()))
+        return [tensor.cpu().numpy() for tensor in found]
 
     return run
 
 
-def _plainly(model: MultiRateModel) -> MultiRateModel:
-    """The same arithmetic as the equations stand: attention as a softmax of a matrix, each window from its pixels."""
+def _plainly(model: MultiRateModel, device: str = "cpu") -> MultiRateModel:
+    """The same arithmetic as the equations stand: attention as a softmax of a matrix, each window from its pixels.
+    device: where the two graphs are; what they give comes back."""
     network = model.network
-    encoder = OnnxEncoder(network.encoder.config, _by_pytorch(EncoderGraph(network)))  # type: ignore[arg-type]
-    decoder = OnnxDecoder(network.decoder.config, _by_pytorch(DecoderGraph(network)))
+    encoder = OnnxEncoder(network.encoder.config, _by_pytorch(EncoderGraph(network), device))  # type: ignore[arg-type]
+    decoder = OnnxDecoder(network.decoder.config, _by_pytorch(DecoderGraph(network), device))
     plain = Network(network.config, encoder=encoder, decoder=decoder)
     return MultiRateModel(model.name, plain, precision="float32", calibration=model.calibration)
 

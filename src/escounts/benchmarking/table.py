@@ -58,7 +58,7 @@ def bench(
     with tempfile.TemporaryDirectory(prefix="escounts-bench-") as kept:  # shared machines have many users
         folder = Path(kept)
         long, brief = (video, video) if video else _footage(folder, quick=quick)
-        engines = engines_here(device, quick=quick, exported=None if quick else exported(folder))
+        engines = engines_here(device, quick=quick, exported=None if quick or device == "cuda" else exported(folder))
         turns: dict[Engine, list[Speed]] = {engine: [] for engine in engines}
         for turn in range(rounds):
             for index, engine in enumerate(engines):
@@ -93,7 +93,7 @@ def engines_here(device: str = "auto", *, quick: bool = False, exported: str | N
             found += _rivals("cpu", "float32")
     if device == "cuda" or (device == "auto" and torch.cuda.is_available()):
         found += [Engine(default, "cuda", "bf16"), Engine(default, "cuda")]
-        found += [] if quick else _rivals("cuda", "bf16")
+        found += [] if quick else [Engine(default, "cuda", runs=PLAIN), *_rivals("cuda", "bf16")]
     return found
 
 
@@ -148,10 +148,11 @@ def markdown(found: Bench, *, by_processor: bool = False) -> str:
         f"| model | device | precision | engine | {' | '.join(PARTS)} | start s | peak MB | count |",
         "|---" * (len(PARTS) + 7) + "|",
     ]
-    return "\n".join([*lines, *(_row(speed, by_processor) for speed in found.speeds)])
+    return "\n".join([*lines, *(as_row(speed, by_processor=by_processor) for speed in found.speeds)])
 
 
-def _row(speed: Speed, by_processor: bool) -> str:
+def as_row(speed: Speed, *, by_processor: bool = False) -> str:
+    """A row of the table."""
     engine = speed.engine
     name = engine.model if engine.runs == DECODING else f"`{engine.model}`"
     cells = [name, engine.device, "–" if engine.runs == DECODING else engine.precision, engine.runs]

@@ -186,6 +186,7 @@ class LiveViewEncoder(ViewEncoder):
     """
 
     store: LiveStore
+    gpu_windows = 1  # each is asked as soon as it is whole
     _newest: Future[Window] | None = None
     _begin = 0  # first cell that is remembered
 

@@ -7,7 +7,10 @@ is a window of its own.
 
 from __future__ import annotations
 
+import copy
+from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -19,20 +22,26 @@ from torch import Tensor
 from escounts.arrays import Array, Array32, BoolArray, Image
 from escounts.counting_model import Progress
 from escounts.errors import ExemplarError, VideoError
+from escounts.inference.gpu_transfer import Download, download, uploaded
 from escounts.inference.views import TokenFile
 from escounts.nn.decoder import ExemplarKeysValues, Projected, check_tokens
 from escounts.nn.device import precision
+from escounts.nn.encoders.interface import Encoder
 from escounts.nn.network import Network
 from escounts.results import DensityMap, Estimate
 from escounts.video import Video
 from escounts.windows import Stitcher, filled, shift_starts, windows
+
+GPU_BATCH = 32
+IN_FLIGHT = 2
+"""Batches that a GPU has in hand before the host waits for the oldest."""
 
 
 @dataclass(frozen=True)
 class PaperWindowConfig:
     """shifts: K, a divisor of the window's cells. padding: the frames past a video's end in its last window,
     the last frame again or the mean colour. stretch, overlap: cells that are decoded at once in a long video,
-    and cells that two neighbours share. batch: windows encoded at once; None: 16 on a GPU, 1 on a CPU, where
+    and cells that two neighbours share. batch: windows encoded at once; None: 32 on a GPU, 1 on a CPU, where
     one window already keeps every core busy."""
 
     shifts: int = 4
@@ -76,7 +85,8 @@ class PaperWindowModel:
         self.device = torch.device(device)
         self.network = network.to(self.device).eval()
         self.spec = network.encoder.spec
-        self.batch = config.batch or (16 if self.device.type == "cuda" else 1)
+        self.batch = config.batch or (GPU_BATCH if self.device.type == "cuda" else 1)
+        self._narrow = narrow_copy(network.encoder, self.device)
         if self.spec.cells % config.shifts:
             raise ValueError(f"{config.shifts} time shifts do not divide the {self.spec.cells} cells of a window")
 
@@ -105,40 +115,67 @@ class PaperWindowModel:
                     progress(frame.time - start, max(whole, frame.time - start))
                 yield self.spec.cut(frame.image)
 
-        pending: list[tuple[int, list[Image]]] = []
+        pending: list[tuple[int, list[Tensor]]] = []
+        flying: deque[tuple[list[tuple[int, int]], Download]] = deque()
+
+        def launch() -> None:
+            if pending:
+                flying.append(self._launched(pending))
+                pending.clear()
+
+        def land(most: int) -> None:
+            while len(flying) > most:
+                cut, tokens = flying.popleft()
+                encoding.append(cut, tokens.result())
+
         starts = shift_starts(self.spec.window_frames, self.config.shifts, multiple=self.spec.frames_per_cell)
-        for window in windows(images(), size=self.spec.window_frames, starts=starts):
+        frames = uploaded(images(), self.device)
+        for window in windows(frames, size=self.spec.window_frames, starts=starts):
             pending.append(window)
             if len(pending) == self.batch:
-                self._encode_windows(pending, encoding)
-                pending = []
-        self._encode_windows(pending, encoding)
+                launch()
+                land(IN_FLIGHT if self.device.type == "cuda" else 0)
+        launch()
+        land(0)
         if not encoding.times:
             raise VideoError(f"{video.info.path}: no frame between {start:.2f} s and {start + whole:.2f} s")
         encoding.finish()
         return encoding
 
-    def _encode_windows(self, pending: Sequence[tuple[int, list[Image]]], encoding: PaperWindowEncoding) -> None:
-        """Encode windows, each a shift and its frames (S, S, 3), and append their cells to the shift's sequence."""
-        if not pending:
-            return
+    def _launched(self, pending: Sequence[tuple[int, list[Tensor]]]) -> tuple[list[tuple[int, int]], Download]:
+        """Have windows encoded, each a shift and its frames (S, S, 3): for each its shift and how many of its cells
+        are the video's, and the cells."""
         length = self.spec.window_frames
-        frames = torch.from_numpy(np.stack([filled(images, length) for _, images in pending]))
-        tokens_BTHWC = self.tokens(frames, [len(images) for _, images in pending])
+        frames = torch.stack([torch.stack([*each, *[each[-1]] * (length - len(each))]) for _, each in pending])
+        tokens_BTHWC = self._encoded(frames, [len(each) for _, each in pending])
         projected_BTHWC = self.network.decoder.project(tokens_BTHWC).tokens_BTHWC
-        for (shift, images), cells_THWC in zip(pending, projected_BTHWC, strict=True):
-            encoding.sequences[shift].append(cells_THWC[: -(-len(images) // self.spec.frames_per_cell)])
+        cut = [(shift, -(-len(each) // self.spec.frames_per_cell)) for shift, each in pending]
+        return cut, download(projected_BTHWC)
 
     def tokens(self, frames_BTHWC: Tensor, real: Sequence[int] | None = None) -> Tensor:
         """Encoder tokens of uint8 frames (B, T, S, S, 3); frames past `real` get the padding's colour."""
-        x = self.network.encoder.normalise(frames_BTHWC.to(self.device).permute(0, 1, 4, 2, 3))
+        out = self._encoded(frames_BTHWC.to(self.device), real)
+        check_tokens(out)
+        return out
+
+    def _encoded(self, frames_BTHWC: Tensor, real: Sequence[int] | None) -> Tensor:
+        """The same of frames that are on the device; waits for nothing there."""
+        encoder = self._narrow or self.network.encoder
+        x = encoder.normalise(frames_BTHWC.permute(0, 1, 4, 2, 3))
         if real is not None and self.config.padding == "mean":
             for row, count in enumerate(real):
                 x[row, count:] = 0.0
-        with precision(self.device):
-            out: Tensor = self.network.encoder(x)
-        check_tokens(out)
+        with nullcontext() if self._narrow is not None else precision(self.device):
+            out: Tensor = encoder(x)
         return out.float()
+
+
+def narrow_copy(encoder: Encoder, device: torch.device) -> Encoder | None:
+    """The encoder with weights in bf16 where counting computes in it anyway, and autocast would cast them for every
+    batch; None elsewhere."""
+    if device.type != "cuda" or not torch.cuda.is_bf16_supported():
+        return None
+    return copy.deepcopy(encoder).to(torch.bfloat16)
 
 
 class PaperWindowEncoding:
@@ -159,6 +196,11 @@ class PaperWindowEncoding:
     def nbytes(self) -> int:
         """Bytes of the tokens it holds in memory."""
         return sum(sequence.nbytes for sequence in self.sequences)
+
+    def append(self, cut: Sequence[tuple[int, int]], tokens_BTHWC: Tensor) -> None:
+        """Windows one after another: of each the shift, how many of its cells are the video's, and its cells."""
+        for (shift, cells), tokens_THWC in zip(cut, tokens_BTHWC, strict=True):
+            self.sequences[shift].append(tokens_THWC[:cells])
 
     def finish(self) -> None:
         """All frames are in: from now on their pace is known, and where the encoded stretch ends."""

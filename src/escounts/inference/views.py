@@ -27,8 +27,10 @@ from escounts.nn.network import Network
 BASE_RATE = 30.0
 """Frames a second that are read; every view's rate divides it."""
 
-CHUNK, GPU_CHUNK = 8, 64
+CHUNK, GPU_CHUNK = 8, 256
 """Frames that go through the frame stage at once, on one core and on a GPU."""
+GPU_WINDOWS = 8
+"""Windows that go through the window stage at once on a GPU; on a core, each alone."""
 
 MEMORY_LIMIT = 128 * 2**20
 """Bytes of tokens kept in memory before a video's tokens go to a temporary file."""
@@ -78,10 +80,10 @@ class WindowStore:
         self._file = TokenFile((grid[0] * grid[1] + 1, channels), memory_limit=MEMORY_LIMIT)
 
     def append(self, projected: Projected) -> int:
-        """Keep one window (batch 1); the cell of the file it begins at. From any thread."""
+        """Keep windows one after another; the cell of the file that the first begins at. From any thread."""
         assert projected.similarity_BTC is not None
         cells = torch.cat([projected.tokens_BTHWC.flatten(2, 3), projected.similarity_BTC[:, :, None]], 2)
-        return self._file.append(cells[0])
+        return self._file.append(cells.flatten(0, 1))
 
     @property
     def cells(self) -> int:
@@ -120,19 +122,23 @@ class ViewEncoder:
     stands still costs next to nothing, however long a file's clock says that it is shown.
     """
 
+    gpu_windows = GPU_WINDOWS
+
     def __init__(self, network: Network, view: View, store: WindowStore, cores: InferencePool) -> None:
         assert isinstance(network.encoder, LiteEncoder)
         self.encoder, self.decoder = network.encoder, network.decoder
         self.view, self.store, self.cores = view, store, cores
         self.length = network.encoder.spec.window_frames
         self.cells = 0
-        self._chunk = CHUNK if cores.device.type == "cpu" else GPU_CHUNK
+        on_cpu = cores.device.type == "cpu"
+        self._chunk, self._at_once = CHUNK if on_cpu else GPU_CHUNK, 1 if on_cpu else self.gpu_windows
         self._seen = 0
         self._pending: list[Image] = []
         self._changes: list[int] = []  # cells that differ from the one before
         self._latest: Image | None = None
         self._still: tuple[Image, Future[Tensor]] | None = None
         self._features: list[Features] = []
+        self._waiting: list[tuple[Cut, Future[Window]]] = []
         self._windows: list[Future[Window]] = []
         self._next = 0  # cell that the next window begins at
         self._covered = 0  # cells that have a window
@@ -155,6 +161,7 @@ class ViewEncoder:
         self._keep_whole(self.cells)
         if self._covered < self.cells:
             self._keep(max(0, self.cells - self.length))
+        self._project()
         self._features = []
 
     @property
@@ -199,14 +206,31 @@ class ViewEncoder:
             self._windows.append(still)
             return
         parts = [part for part in self._features if part.start < end and part.end > start]
-        self._windows.append(self.cores.submit(self._projected, parts, start, end))
+        cut = Cut(parts, start, end)
+        if self._at_once == 1:
+            self._windows.append(self.cores.submit(lambda cuts: self._projected(cuts)[0], [cut]))
+            return
+        self._windows.append(Future())
+        self._waiting.append((cut, self._windows[-1]))
+        if len(self._waiting) == self._at_once:
+            self._project()
 
-    def _projected(self, parts: Sequence[Features], start: int, end: int) -> Window:
-        first = parts[0].start
-        features = torch.cat([part.result() for part in parts])
-        tokens_BTHWC = self.encoder.window_tokens(features[start - first : end - first][None])
+    def _project(self) -> None:
+        """Have the windows that wait for it projected and stored together."""
+        if self._waiting:
+            windows = self.cores.submit(self._projected, [cut for cut, _ in self._waiting]).result()
+            for (_, future), window in zip(self._waiting, windows, strict=True):
+                future.set_result(window)
+        self._waiting = []
+
+    def _projected(self, cuts: Sequence[Cut]) -> list[Window]:
+        each = [cut.features() for cut in cuts]
+        features_TCHW = each[0] if len(each) == 1 else torch.cat(each)  # both leave channels where they lie in memory
+        tokens_BTHWC = self.encoder.window_tokens(features_TCHW.view(len(each), -1, *features_TCHW.shape[1:]))
         check_tokens(tokens_BTHWC)
-        return Window(start, end - start, self.store.append(self.decoder.project(tokens_BTHWC)))
+        first = self.store.append(self.decoder.project(tokens_BTHWC))
+        cells = tokens_BTHWC.shape[1]  # every window of a view has as many
+        return [Window(cut.start, cells, first + row * cells) for row, cut in enumerate(cuts)]
 
 
 class Features(NamedTuple):
@@ -221,6 +245,20 @@ class Features(NamedTuple):
         """(end - start, C, H, W); waits for it."""
         features_TCHW = self.future.result()
         return features_TCHW.expand(self.end - self.start, *features_TCHW.shape[1:])
+
+
+class Cut(NamedTuple):
+    """A window before it is encoded: its cells of a view, and the parts of the view's features that hold them."""
+
+    parts: list[Features]
+    start: int
+    end: int
+
+    def features(self) -> Tensor:
+        """(end - start, C, H, W); waits for them."""
+        first = self.parts[0].start
+        features_TCHW = torch.cat([part.result() for part in self.parts])
+        return features_TCHW[self.start - first : self.end - first]
 
 
 TOKENS_IN_MEMORY = 32 * 2**20

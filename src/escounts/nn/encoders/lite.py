@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from escounts.nn.device import autocast_type
+from escounts.nn.device import autocast_type, to_device
 from escounts.nn.encoders.interface import Encoder, EncoderSpec
 
 _GREY, _CONTRAST = 127, 64
@@ -100,7 +100,7 @@ class LiteEncoder(Encoder):
         The same as normalise and frame_features, but whole numbers as long as pixels are moved about, which costs
         a CPU half as much, and the scale of the first convolution's input in its weights.
         """
-        x_THWC = images_THWC.to(self.reduce.weight.device).short()
+        x_THWC = to_device(images_THWC, self.reduce.weight.device).short()
         now_THWC, next_THWC = x_THWC[:count], x_THWC[1 : count + 1]
         if len(next_THWC) < count:
             next_THWC = torch.cat([next_THWC, x_THWC[-1:]])

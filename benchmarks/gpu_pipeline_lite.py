@@ -1,0 +1,240 @@
+"""The part of gpu_pipeline.py that counts many videos with `lite`: readers alone, counting alone, both together."""
+
+from __future__ import annotations
+
+import cProfile
+import io
+import os
+import pstats
+import shutil
+import subprocess
+import tempfile
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.autograd import DeviceType
+
+import escounts
+from escounts.batching.processes import TaskProcess, answers
+from escounts.batching.read_ahead import (
+    GPU_COUNTERS,
+    MOST_BYTES,
+    ReadAheadWorker,
+    images_folder,
+    read_ahead_workers,
+    reader,
+    reading_told,
+)
+from escounts.batching.tasks import Settings, Task, find_tasks
+from escounts.inference.multi_rate import MultiRateModel
+from escounts.inference.multi_rate_encoding import MultiRateEncoding
+
+Keep = Callable[[str, Any], None]
+
+
+def pipeline(
+    device: str, footage: dict[str, tuple[Path, float]], videos: int, readers: int, limit: float, keep: Keep
+) -> None:
+    """Seconds of video per second: both together with everything started, from nothing on, readers alone, counting
+    alone; for slow motion, then both together for fast motion."""
+    keep("videos", videos)
+    keep("readers", readers)
+    settings = Settings(model="lite", device=device)
+    with images_folder() as place:
+        keep("images_in", f"{Path(place).parent}, {shutil.disk_usage(place).free / 2**30:.1f} GiB free")
+    for motion, (source, seconds) in footage.items():
+        if time.perf_counter() > limit:
+            return
+        with tempfile.TemporaryDirectory() as here:
+            for index in range(videos):
+                os.link(_beside(source, Path(here)), Path(here) / f"{index:03}.mp4")
+            (Path(here) / "source").unlink()
+            tasks = find_tasks([here], settings)
+            if motion == "slow":
+                keep("readers_alone", _readers_alone(tasks, readers, seconds))
+            keep(f"{motion}_together", _together(tasks, settings, readers, seconds, warm=True))
+            if motion == "slow" and time.perf_counter() < limit:
+                keep("slow_from_nothing", _together(tasks, settings, readers, seconds, warm=False))
+    for motion, (source, seconds) in footage.items():
+        if time.perf_counter() < limit:
+            keep(f"{motion}_counting_alone", _counting_alone(device, source, seconds))
+
+
+def _beside(source: Path, folder: Path) -> Path:
+    """A copy on the folder's file system, for hard links."""
+    if not (folder / "source").exists():
+        shutil.copy(source, folder / "source")
+    return folder / "source"
+
+
+def _readers_alone(tasks: Sequence[Task], readers: int, seconds: float) -> dict[str, float]:
+    reading = reading_told("lite")
+    assert reading is not None
+    with images_folder() as folder:
+        processes: list[Any] = [TaskProcess(reader, Path(folder), MOST_BYTES) for _ in range(readers)]
+        _begun(processes)
+        began, used = time.perf_counter(), _machine_seconds()
+        asked = [(task, reading) for task in tasks]
+        for _, read in answers(asked, processes):
+            assert read[2] is not None, "no room for the images"
+            read[2].unlink()
+        wall, used = time.perf_counter() - began, _machine_seconds() - used
+    return {
+        "times_real_time": len(tasks) * seconds / wall,
+        "wall": wall,
+        "processor_seconds_a_video": used / len(tasks),
+        "times_real_time_a_core": seconds * len(tasks) / used,
+    }
+
+
+def _together(
+    tasks: Sequence[Task], settings: Settings, readers: int, seconds: float, *, warm: bool
+) -> dict[str, Any]:
+    """warm: processes are started, and each has counted a video, before the clock starts."""
+    rows: list[Any] = []
+    with images_folder() as folder, _busy() as busy, _gpu_use() as gpu:
+        began = time.perf_counter()
+        workers = read_ahead_workers(settings, min(readers, len(tasks)), Path(folder))
+        assert isinstance(workers[0], ReadAheadWorker)
+        shared = workers[0]
+        if warm:
+            _begun([*shared._readers.all, *shared._counters.all])
+            read = shared._readers.all[0].ask((tasks[0], shared._reading))
+            for counting in shared._counters.all:
+                counting.ask(read)
+            busy.clear()
+        ready, used = time.perf_counter(), _machine_seconds()
+        gpu.clear()
+        for _, row in answers(tasks, workers):
+            rows.append((time.perf_counter() - ready, row))
+            ended, after = time.perf_counter(), _machine_seconds()
+        wall, used = ended - (ready if warm else began), after - used
+    statuses = [row["status"] for _, row in rows]
+    return {
+        "times_real_time": len(tasks) * seconds / wall,
+        "wall": wall,
+        "starting": ready - began,
+        "first_row_after": rows[0][0],
+        "last_row_after": rows[-1][0],
+        "counted": statuses.count("counted"),
+        "counts": sorted({row.get("count") for _, row in rows}, key=str),
+        "errors": [row["error"] for _, row in rows if row["status"] == "error"][:2],
+        "readers_busy": busy["reader"] / (wall * min(readers, len(tasks))),
+        "counters": len(shared._counters.all),
+        "counters_busy": busy["counter_of_read"] / (wall * len(shared._counters.all)),
+        "counting_seconds_a_video": busy["counter_of_read"] / len(tasks),
+        "gpu_utilisation": sum(gpu) / len(gpu) if gpu else None,
+        "processor_seconds_a_video": used / len(tasks),
+        "cores_busy": used / wall,
+    }
+
+
+def _counting_alone(device: str, source: Path, seconds: float) -> dict[str, Any]:
+    """One process, images in memory: wall time, what the GPU itself takes of it, and where Python's time goes."""
+    counter = escounts.load("lite", device=device)
+    model = counter.model
+    assert isinstance(model, MultiRateModel)
+    size = model.network.encoder.spec.size
+    images = [frame.image for frame in escounts.Video(source).frames(size=(size, size), rate=30.0)]
+
+    def once() -> float:
+        began = time.perf_counter()
+        encoding = MultiRateEncoding(model, lambda _: images, start=0.0)
+        model.encode_views(encoding)
+        encoding.estimate()
+        return time.perf_counter() - began
+
+    once()
+    walls = [once() for _ in range(5)]
+    found: dict[str, Any] = {
+        "times_real_time": seconds / min(walls),
+        "walls": walls,
+        "processes_on_a_gpu": GPU_COUNTERS,
+    }
+    profile = cProfile.Profile()
+    profile.enable()
+    once()
+    profile.disable()
+    text = io.StringIO()
+    pstats.Stats(profile, stream=text).sort_stats("tottime").print_stats(18)
+    found["python"] = [line[:110] for line in text.getvalue().splitlines()[6:] if line.strip()]
+    if device != "cpu":
+        kinds = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+        with torch.profiler.profile(activities=kinds) as profiled:
+            once()
+            torch.cuda.synchronize()
+        events = profiled.key_averages()
+        averages = [event for event in events if event.device_type == DeviceType.CUDA]
+        found["gpu_seconds"] = sum(event.self_device_time_total for event in averages) / 1e6
+        found["launches"] = sum(event.count for event in events if event.key.startswith("cudaLaunchKernel"))
+        found["kernels"] = [
+            [event.key[:80], event.count, round(event.self_device_time_total / 1e3, 2)]
+            for event in sorted(averages, key=lambda event: -event.self_device_time_total)[:10]
+        ]
+    return found
+
+
+def _begun(processes: Sequence[Any]) -> None:
+    """All of them ready, started side by side."""
+    threads = [threading.Thread(target=process.begin) for process in processes]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+@contextmanager
+def _busy() -> Iterator[dict[str, float]]:
+    """Seconds that processes took over tasks, by what they were prepared with."""
+    found: dict[str, float] = defaultdict(float)
+    own, lock = TaskProcess._answer, threading.Lock()
+
+    def timed(self: Any, task: Any) -> Any:
+        began = time.perf_counter()
+        try:
+            return own(self, task)
+        finally:
+            with lock:
+                found[self._prepare.__name__] += time.perf_counter() - began
+
+    TaskProcess._answer = timed  # type: ignore[method-assign]
+    try:
+        yield found
+    finally:
+        TaskProcess._answer = own  # type: ignore[method-assign]
+
+
+def _machine_seconds() -> float:
+    """Processor seconds of everything that ran on this machine so far; it should be ours alone."""
+    user, nice, system, _idle, _waiting, *others = map(int, Path("/proc/stat").read_text().split("\n")[0].split()[1:])
+    return (user + nice + system + sum(others[:2])) / os.sysconf("SC_CLK_TCK")
+
+
+@contextmanager
+def _gpu_use() -> Iterator[list[float]]:
+    """Per cent, five times a second, as nvidia-smi tells; empty where it does not."""
+    found: list[float] = []
+    if not torch.cuda.is_available() or shutil.which("nvidia-smi") is None:
+        yield found
+        return
+    command = ["nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits", "-lms", "200"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+    def follow() -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.strip().isdigit():
+                found.append(float(line))
+
+    threading.Thread(target=follow, daemon=True).start()
+    try:
+        yield found
+    finally:
+        process.kill()
+        process.wait()
