@@ -88,8 +88,8 @@ def test_videos_decoded_together_are_decoded_as_alone(
     kept, dataset = store(tmp_path, videos)
     tokens = [kept.load(one.name) for one in videos]
     together = decode_videos(head, tokens, LAYOUT, shifts=3, by_window=by_window)
-    for one, values in zip(tokens, together, strict=True):
-        alone = decode_tokens(head, one, LAYOUT, shifts=3, by_window=by_window)
+    for tokened, values in zip(tokens, together, strict=True):
+        alone = decode_tokens(head, tokened, LAYOUT, shifts=3, by_window=by_window)
         np.testing.assert_allclose(values, alone, atol=2e-6)
     model = TokenModel(
         "m", head, TokenSource(dataset, LAYOUT, store=kept), identity={}, by_window=by_window, coming=videos

@@ -59,11 +59,11 @@ def test_no_value_is_asked_of_the_device(
     assert padded
 
 
-class Moves(TorchDispatchMode):
+class Moves(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts tensors that go from one device to another."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.seen = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
