@@ -31,6 +31,11 @@ def test_figures(part):
 """
 
 
+@pytest.fixture(autouse=True)
+def quick_to_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+
+
 def rows_of(folder: Path) -> list[Any]:
     return Suite((str(folder),)).run(0.5, 60, folder / "verdicts.jsonl")  # type: ignore[no-any-return]
 
