@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import time
 from collections.abc import Iterator
@@ -17,6 +18,9 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 from escounts.errors import EscountsError, OutputError
+
+PARTIAL = re.compile(r"\..{1,40}\.[0-9a-f]{8}\.partial", re.DOTALL)
+"""How partial files are named here; those of other programs, a download's, are not ours to sweep."""
 
 
 @contextmanager
@@ -89,12 +93,15 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def remove_partials(folder: Path, *, older: float = 0.0) -> None:
-    """Remove the partial files that killed processes left in a folder; what another process is writing stays.
+    """Remove the partial files that killed processes left in a folder; what another process is writing stays, and so
+    does what another program named.
 
     older: seconds since a file was last written to, for folders that several machines share.
     """
     for partial in folder.glob(".*.partial"):
         with suppress(OSError):
+            if PARTIAL.fullmatch(partial.name) is None:
+                continue
             if time.time() - partial.stat().st_mtime >= older and _abandoned(partial):
                 partial.unlink(missing_ok=True)
 

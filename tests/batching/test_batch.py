@@ -102,7 +102,7 @@ def test_a_ray_cluster_that_is_not_there_is_said_in_one_line(
 
 def test_a_row_that_was_half_written_is_not_a_row(tmp_path: Path) -> None:
     folder = ResultFolder(str(tmp_path))
-    (tmp_path / "rows" / ".x.json.0.partial").write_text('{"id": "x", "sta')
+    (tmp_path / "rows" / ".x.json.0123abcd.partial").write_text('{"id": "x", "sta')
     assert folder.finished() == {}
     folder.sweep()
     assert list((tmp_path / "rows").iterdir()) == []

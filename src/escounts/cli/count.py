@@ -131,7 +131,7 @@ def _formats(ctx: click.Context, param: click.Parameter, value: str | None) -> t
 @click.option("--summary", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.csv",
               help="One row per video, failures too, in a CSV file.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line on stdout, nothing else.")
-@click.option("--force", is_flag=True, help="Count again what is finished.")
+@click.option("--force", is_flag=True, help="Count again what is finished, and replace files of the same names.")
 @click.option("-q", "--quiet", is_flag=True, help="Only the headline of each video.")
 def count_command(
     inputs: tuple[Path, ...],
@@ -207,22 +207,35 @@ def run(inputs: tuple[Path, ...], job: Job) -> int:
             say(f"escounts: {reason}", err=True)
     videos = [path for path, reason in given if not reason]
     tasks = []
-    for video, name in output_names(videos):
+    for video, name in output_names(videos, ledger.owners if ledger else None):
         task = Task(video, name, job.counting, job.folder, job.formats)
         about = None if ledger is None or job.force else _finished(ledger, task, job)
-        if about is None:
-            tasks.append(task)
-        else:
+        in_the_way = [] if ledger is None or job.force else ledger.strangers(task.files)
+        if about is not None:
             rows[video] = Row(video, "finished before", about)
+        elif in_the_way:
+            reason = f"{video}: not counted, {_refusal(job.folder, in_the_way)}"
+            say(f"escounts: {reason}", err=True)
+            rows[video] = Row(video, "failed", reason=reason)
+        else:
+            tasks.append(task)
     try:
         for task, done in _counted(tasks, job, several=len(videos) > 1):
             rows[task.video] = _report(task, done, job, ledger)
     except KeyboardInterrupt:
         _close([row for row in rows.values() if row], job)
         raise
+    finally:
+        if ledger is not None:
+            ledger.drop_if_empty()
     ended = [row for row in rows.values() if row]
     _close(ended, job)
     return 1 if any(row.reason for row in ended) else 0
+
+
+def _refusal(folder: Path | None, files: list[str]) -> str:
+    there = ", ".join(str((folder or Path()) / file) for file in files)
+    return f"{there} is there and was not written by escounts; -o writes elsewhere, --force replaces it"
 
 
 def _counted(tasks: list[Task], job: Job, *, several: bool) -> Iterator[tuple[Task, Done]]:
