@@ -6,7 +6,7 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -74,6 +74,13 @@ def _abandoned(partial: Path) -> bool:
             return False
         partial.unlink()  # while it is held: whoever has just made it sees that it is gone, and makes it anew
     return True
+
+
+def keep_existing(paths: Iterable[Path], advice: str) -> None:
+    """Raise OutputError where one of these is there already. advice: what to do then."""
+    there = [str(path) for path in paths if os.path.lexists(path)]
+    if there:
+        raise OutputError(f"{', '.join(there)} is there already; {advice}")
 
 
 def printable(text: str) -> str:

@@ -361,6 +361,7 @@ def test_quick_table_on_generated_videos(tmp_path: Path) -> None:
     """
     what, scale = QUICK_EXPERIMENT.what, QUICK_EXPERIMENT.scale
     what = replace(what, train=max(16, share_of(what.train)), test=max(4, share_of(what.test)))
+    assert scale.train.steps is not None
     scale = replace(scale, train=replace(scale.train, steps=max(30, share_of(scale.train.steps))))
     table = replace(TABLES["3a"], rows=(*TABLES["3a"].rows, *TABLES["rivals"].rows[-2:]))
     table = replace(table, rows=tuple(replace(row, cells=tuple(map(four_columns, row.cells))) for row in table.rows))

@@ -90,6 +90,13 @@ def _seconds(value: Any) -> float:
     return seconds
 
 
+def _table_file(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:
+    """--summary a.mp4 b.mp4 would write the table over the first of the videos."""
+    if value is not None and value.suffix.lower() != ".csv" and value.exists():
+        raise click.BadParameter(f"{value} is there and is no .csv; it takes the name of the table to write")
+    return value
+
+
 def _formats(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...] | None:
     if value is None:
         return None
@@ -128,7 +135,7 @@ def _formats(ctx: click.Context, param: click.Parameter, value: str | None) -> t
 )
 @click.option("--assume-repeats", is_flag=True, help="Never answer that there are no repetitions.")
 @click.option("-j", "--jobs", type=click.IntRange(1), default=1, show_default=True, help="Videos counted at once.")
-@click.option("--summary", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.csv",
+@click.option("--summary", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.csv", callback=_table_file,
               help="One row per video, failures too, in a CSV file.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line on stdout, nothing else.")
 @click.option("--force", is_flag=True, help="Count again what is finished, and replace files of the same names.")

@@ -80,6 +80,22 @@ def write_csv(videos: Sequence[LabelledFile]) -> str:
     return csv_text(COLUMNS, rows)
 
 
+def merged_csv(videos: Sequence[LabelledFile], text: str) -> tuple[str, set[str], set[str]]:
+    """A labels.csv with these videos' rows in place of those it had of them; whose rows were kept, whose replaced.
+
+    Rows of other videos stay as they are, with columns that are not read here (a split, a remark).
+    """
+    columns, table = _read_table(text)
+    if any(None in row for row in table):
+        raise DataError("a row has more cells than there are columns; put it right before labels are added")
+    here, new = ({unguarded(row["file"] or "", "./") for row in table}, {video.file for video in videos})
+    kept = [row for row in table if unguarded(row["file"] or "", "./") not in new]
+    names = [*columns, *(name for name in COLUMNS if name not in columns)]
+    rows = [*kept, *_read_table(write_csv(videos))[1]]
+    cells = ([guarded(row.get(name) or "", "./" if name == "file" else "'") for name in names] for row in rows)
+    return csv_text(names, cells), here - new, here & new
+
+
 def write_file(path: Path, videos: Sequence[LabelledFile]) -> None:
     """labels.csv beside the videos, replaced whole."""
     write_text(path, write_csv(videos))
