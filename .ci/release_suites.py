@@ -65,7 +65,10 @@ class Suite:
         ]
         command += [*self.paths, *(f"--ignore={path}" for path in self.without)]
         path = os.pathsep.join([str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+        failed = verdicts.parent / "failed"  # inputs that did, for the corpus
+        failed.mkdir(exist_ok=True)
         env = {"ESCOUNTS_RELEASE_SHARE": str(share), VERDICTS: str(verdicts), "PYTHONPATH": path}
+        env["ESCOUNTS_RELEASE_KEEP"] = str(failed)
         code, output = bounded(command, limit, env)
         found = kept(verdicts)
         rows = published([row for verdict in found.values() for row in verdict["rows"]])

@@ -214,6 +214,23 @@ def test_loops_pipes_and_odd_names(escounts: partial, three: list[Path], tmp_pat
     assert "caf�.mp4: 4 repetitions" in escounts(*COUNT, odd, "-o", tmp_path / "out", "-f", "json").out, "kept"
 
 
+def test_no_name_commands_the_terminal(
+    escounts: partial,  # type: ignore[type-arg]
+    three: list[Path],
+    tmp_path: Path,
+) -> None:
+    """Names come with the files of strangers: a line each, and no escape sequence reaches the terminal."""
+    odd = "\x1b]0;mine\x07\n\x9b2J"
+    shutil.copy(three[0], tmp_path / f"good{odd}.mp4")
+    (tmp_path / f"bad{odd}.mp4").write_text("not a video")
+    for options in ((), ("-q",), ("--json",)):
+        done = escounts(*COUNT, *tmp_path.glob("*.mp4"), *options)
+        assert done.code == 1 and not set("\x1b\x07\x9b\r") & set(done.out + done.err)
+        assert all(line.startswith(("escounts: ", "2 of 2", "1 of 2")) for line in done.err.splitlines())
+    assert json.loads(done.out)["video"].endswith(f"good{odd}.mp4"), "in JSON it is the name that it is"
+    assert len(done.out.splitlines()) == 1
+
+
 def test_nobody_reads_on(three: list[Path], tmp_path: Path) -> None:
     """`escounts count … | head -1` stops: without counting the rest."""
     code = "from escounts.cli import main; main()"

@@ -36,7 +36,7 @@ from escounts.cli.display import (
     table,
     write_summary,
 )
-from escounts.errors import EscountsError, OutputError
+from escounts.errors import EscountsError, OutputError, one_line
 from escounts.exemplars import parse_exemplar, parse_time
 from escounts.output import Ledger, stamp
 from escounts.zoo import catalogue
@@ -258,10 +258,11 @@ def _counted(tasks: list[Task], job: Job, *, several: bool) -> Iterator[tuple[Ta
     @contextmanager
     def watched(task: Task) -> Iterator[Callable[[float, float], None] | None]:
         place = f"{places[task.name]} of {len(tasks)}  " if several else ""
+        name = one_line(task.video.name)
         wanted = not job.json and not job.quiet
         if place and wanted and not sys.stderr.isatty():
-            say(f"{place}{task.video.name}", err=True)
-        with progress_bar(place + task.video.name, wanted=wanted) as progress:
+            say(f"{place}{name}", err=True)
+        with progress_bar(place + name, wanted=wanted) as progress:
             yield progress
 
     with remembered_interrupt() as interrupted:
