@@ -156,6 +156,7 @@ def test_rows_survive_the_disk(tmp_path: Path, suffix: str) -> None:
         row(released_truth=3.5),
         row(name="=1+1.mp4", action="-squat"),
         row(name='with, comma and "quotes"', action="", count=0, spans=(), pseudo=True, shots=2),
+        row(name="an hour.mp4", density=(0.012345,) * 36_000),  # one cell of 350 kB
     ]
     save_predictions(tmp_path / f"p.{suffix}", rows)
     assert load_predictions(tmp_path / f"p.{suffix}") == rows

@@ -236,6 +236,8 @@ def mean(
     Two seeds that went different ways from the same start agree on what is not chance. The checkpoint that they
     started from may be among them; one that is named twice counts twice.
     """
+    if any(out.exists() and out.samefile(checkpoint) for checkpoint in checkpoints):
+        raise click.UsageError(f"{out} is one of the checkpoints that are averaged; choose another --out")
     recipe = _generator(choices)
     bank, motion, provenance = _footage(workers=workers, **footage)
     mean_of_runs(checkpoints, out, provenance=provenance)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from escounts.arrays import Array, Array32
 from escounts.atomic_files import write_bytes, write_text
-from escounts.csv_text import csv_text, unguarded
+from escounts.csv_text import cells_of_any_length, csv_text, unguarded
 from escounts.datasets.annotations import VideoAnnotation
 from escounts.datasets.tokens import TokenLayout, TokenStore, VideoTokens
 from escounts.density import density_map
@@ -266,13 +266,13 @@ def load_predictions(path: Path) -> list[Prediction]:
 
             table = pyarrow.parquet.read_table(path).to_pylist()
         else:
-            with path.open(newline="") as handle:
+            with path.open(newline="", encoding="utf-8") as handle, cells_of_any_length():
                 table = [
                     {name: unguarded(cell) if isinstance(cell, str) else cell for name, cell in row.items()}
                     for row in csv.DictReader(handle)
                 ]
         return [row_from(row) for row in table]
-    except (OSError, KeyError, ValueError, TypeError) as error:
+    except (OSError, KeyError, ValueError, TypeError, csv.Error) as error:
         raise DataError(f"{path} does not hold predictions: {error}") from error
 
 
