@@ -126,6 +126,9 @@ def test_released_checkpoint_from_file_to_table_row(
     assert "gone.mp4 (not here)" in finished.out
     assert "odd.mp4 (the released code fails here: its two maps have 8 and 9 cells)" in finished.out
     assert "MAE as the released code has it" in finished.out
+    grouped = escounts(*evaluate, "--groups").out.splitlines()
+    (overall,) = [line.split("  ")[-1].split()[0] for line in grouped if "MAE as the released" in line]
+    assert {line.split()[3] for line in grouped if line.split()[:1] == ["squat"]} == {overall}, "one MAE, not two"
 
     folder = tmp_path / "tables" / "models" / "escounts-repcount"
     rows = load_predictions(folder / "repcount-test-0-none-released.csv")
@@ -220,6 +223,16 @@ def test_quva_is_a_dataset(escounts: Escounts, tmp_path: Path, monkeypatch: pyte
     said = escounts("evaluate", "spectral", "--data", "quva", "--root", root)
     assert said.code == 0, said.err
     assert "quva test: 1 of 2 videos scored; missing: 001_absent (not here)" in said.out
+    both = escounts(
+        "evaluate", "spectral", "--data", "quva", "--root", root, "--shots", "0,1,9", "--exemplars", "same,other"
+    )
+    assert both.code == 0, both.err
+    nothing = (
+        "quva test: 0 of 2 videos scored; missing: 000_bounce (no exemplar of another video of its action to take)"
+    )
+    assert both.out.count(nothing) == 2, "zero-shot counts are not printed as those of 1 and 9 exemplars"
+    assert "1 of 1 videos had fewer than 9 exemplars to take, 0 none: counted zero-shot" in both.out
+    assert "fewer than 1 " not in both.out
 
 
 class TestStaleness:

@@ -15,6 +15,7 @@ import numpy as np
 
 from escounts.arrays import Array
 from escounts.csv_text import csv_text
+from escounts.evaluation.report import exemplar_report
 from escounts.evaluation.table_runner import Measured, TableRunner, Unavailable
 from escounts.evaluation.table_spec import Table, TableRow
 from escounts.training.predictions import Prediction, true_counts
@@ -156,12 +157,14 @@ def fill(
             runner.measure(cells, group.columns) if cells.ours else None
             for cells, group in zip(row.cells, table.groups, strict=True)
         ]
-        for outcome in found:
+        for outcome, cells in zip(found, row.cells, strict=True):
             if isinstance(outcome, Unavailable):
                 command = f"; make it with: {outcome.command}" if outcome.command else ""
                 told[f"{' '.join(row.labels)}: {NOT_RUN}, {outcome.reason}{command}"] = None
             elif outcome is not None:
                 told[outcome.coverage.text()] = None
+                if lacking := exemplar_report(outcome.rows[0], cells.spec.shots):
+                    told[f"{' '.join(row.labels)}: {lacking}"] = None
         rows.append(_ours(table, row, found, ours))
     spread = ["± is the standard deviation over the seeds"] if len(runner.seeds) > 1 else []
     headers = (*table.labels, "source", *_headers(table), "videos")
