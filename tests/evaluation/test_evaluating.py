@@ -434,6 +434,33 @@ def test_a_table_of_labels_without_videos_says_so(
     assert "repcount test: 0 of 1 videos scored; missing: a.mp4 (not here)" in (tmp_path / "tables/1a.md").read_text()
 
 
+def test_the_first_videos_of_a_split_are_not_called_the_split(
+    escounts: Escounts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    root = repcount(tmp_path / "RepCount", {"a.mp4": 90, "b.mp4": 90, "c.mp4": 90})
+    first = escounts("evaluate", "spectral", "--data", "repcount", "--root", root, "--limit-videos", 2)
+    assert "repcount test: 2 of 2 videos scored (the first of 3)" in first.out
+    table = escounts("table", "text", "--root", f"repcount={root}", "--device", "cpu", "--limit-videos", 2)
+    assert table.code == 0, table.err
+    (line,) = [one for one in (tmp_path / "tables/text.md").read_text().splitlines() if "±3, spectral |" in one]
+    assert "| 2/2 of 3 |" in line
+    every = escounts("evaluate", "spectral", "--data", "repcount", "--root", root)
+    assert "3 of 3 videos scored\n" in every.out, "its own file: the limited one does not stand for it"
+
+
+def test_all_tables_are_estimated_and_what_they_lack_is_named(
+    escounts: Escounts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    told = escounts("table", "all", "--estimate", "--device", "cpu")
+    assert told.code == 0
+    assert "nothing to train: rows that are not trained yet lack tokens" in told.err
+    for data, encoder in (("repcount", "swin3d-t"), ("ucfrep", "resnext3d-101"), ("ovr-ego4d", "mae-vit-b")):
+        assert f"escounts encode {data} --root FOLDER --encoder {encoder}" in told.err
+    assert not (tmp_path / "tables").exists()
+
+
 def test_what_a_killed_evaluation_left_behind_goes(tmp_path: Path) -> None:
     left = tmp_path / ".test.csv.0a1b2c3d.partial"
     left.write_text("half")

@@ -113,12 +113,13 @@ def evaluate_model(
             else:
                 files[place].add(prints[video.name], outcome)
                 rows[place].append((prints[video.name], outcome))
+    whole = len(dataset.split(split)) if len(dataset.split(split)) > len(videos) else None
     order = {video.name: index for index, video in enumerate(videos)}
     for mine in rows:
         mine.sort(key=lambda kept: order[kept[1].name])
     found = []
     for spec, file, mine, absent in zip(specs, files, rows, missing, strict=True):
-        coverage = Coverage(dataset.name, split, len(videos), len(mine), absent)
+        coverage = Coverage(dataset.name, split, len(videos), len(mine), absent, whole)
         file.finish(mine, coverage)
         found.append(Evaluation(spec, tuple(row for _, row in mine), coverage, file.path, model.identity))
     return found

@@ -104,7 +104,7 @@ class TableMaker:
                     lacking.setdefault(found.command or found.reason, {})[cells.recipe] = None
         if not lacking:
             return "nothing to train: every run is there"
-        lines = [f"  {command}  (for {len(recipes)} different runs)" for command, recipes in lacking.items()]
+        lines = [f"  {command}  (runs: {len(recipes)})" for command, recipes in lacking.items()]
         return "\n".join(["nothing to train: rows that are not trained yet lack tokens; make them with", *lines])
 
     def make(self, table: Table) -> tuple[FilledTable, Path]:
