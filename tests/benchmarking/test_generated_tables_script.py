@@ -80,7 +80,7 @@ def test_a_trial_that_keeps_failing_holds_up_nobody(runs: ModuleType, tmp_path: 
 
 
 def test_a_few_seeds_do_not_decide_what_seeds_make(runs: ModuleType, tmp_path: Path) -> None:
-    """An unlucky reference once made thirteen rows "contradicted": all were compared with the same three runs."""
+    """An unlucky reference once made fifteen rows "contradicted": all were compared with the same three runs."""
     results = runs.Results(tmp_path)
     made = runs.tables({"density": 3e-4}, runs.Which())
     (shifts, table) = [table for table in made if table.name in ("3f", "L")]
