@@ -93,6 +93,9 @@ def test_released_checkpoint_from_file_to_table_row(
     monkeypatch.chdir(tmp_path)
     lengths = {"a.mp4": 40, "b.mp4": 64, "gone.mp4": 50, "odd.mp4": 65}
     root = repcount(tmp_path / "RepCount", lengths, absent=("gone.mp4",))
+    table, even, close = root / "annotation" / "test.csv", "b.mp4,3,0,21,21,43,43,64", "b.mp4,3,0,5,5,8,30,60"
+    assert even in table.read_text()
+    table.write_text(table.read_text().replace(even, close))  # two middles in one cell: the loader's truth is 2
     encoder, decoder = released_files(tmp_path / "files")
     assert escounts("weights", "add", encoder, "--as", "mae-vit-b").code == 0
     assert escounts("weights", "add", decoder).out.startswith("escounts-repcount: decoder")
@@ -136,6 +139,10 @@ def test_released_checkpoint_from_file_to_table_row(
         v.name: released_truth(v) for v in load_dataset("repcount", root).split("test") if v.name in "a.mp4b.mp4"
     }
     assert {row.name: row.released_truth for row in rows} == pytest.approx(truths)
+    assert truths == pytest.approx({"a.mp4": 3.0, "b.mp4": 2.0}, abs=0.01)
+    errors = [abs(round(row.predicted) - truths[row.name]) / (truths[row.name] + 0.1) for row in rows]
+    (printed,) = [line for line in finished.out.splitlines() if "MAE as the released code has it" in line]
+    assert float(printed.split()[7]) == pytest.approx(np.mean(errors), abs=1e-3), printed
     assert not list(folder.glob("*.partial.jsonl"))
 
     opened.clear()
