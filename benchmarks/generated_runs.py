@@ -8,14 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from escounts.arrays import Array
 from escounts.evaluation.ablation_tables import ABLATIONS
 from escounts.evaluation.generated_tables import GeneratedBench, GeneratedExperiment
 from escounts.evaluation.prediction_files import digest_of
-from escounts.evaluation.rendering import compare, interval
+from escounts.evaluation.rendering import SeedSpread, compare, interval
 from escounts.evaluation.table_runner import Measured
 from escounts.evaluation.table_spec import Cells, EvalSpec, Table, TableRow
 from escounts.evaluation.tables import TABLE_RIVALS
@@ -31,6 +32,16 @@ METHODS = {"density": Recipe(), "rate": Recipe(head="rate"), "repnet": Recipe(me
 RUNS = "runs.jsonl"
 UNTRAINED = ("MAE", "OBO", "OBZ", "RMSE")
 """Columns of the rows that train nothing."""
+
+
+@dataclass(frozen=True)
+class Which:
+    """What is run. head: of ablations that are not about the map; the rate head differs ten times less from seed to
+    seed than the paper's density head does."""
+
+    seeds: int = 3
+    only_rivals: bool = False
+    head: Literal["density", "rate"] = "density"
 
 
 @dataclass(frozen=True)
@@ -125,29 +136,37 @@ def chosen_rates(results: Results, batch: int) -> tuple[dict[str, float], dict[s
     return {name: min(tried, key=lambda rate: tried[rate]) for name, tried in whole.items()}, errors
 
 
-def tables(rates: Mapping[str, float], *, only_rivals: bool = False) -> list[Table]:
-    """The tables with each method's learning rate in its recipes."""
-
-    def rated(cells: Cells) -> Cells:
-        if cells.recipe is None:
-            return cells
-        return replace(cells, recipe=replace(cells.recipe, lr=rates.get(method_of(cells.recipe))))
+def tables(rates: Mapping[str, float], which: Which) -> list[Table]:
+    """The tables with each method's learning rate in its recipes, and the head that was asked for in ablations that
+    are not about the map."""
 
     def changed(table: Table) -> Table:
-        rows = tuple(TableRow(row.labels, tuple(map(rated, row.cells))) for row in table.rows)
-        return replace(table, rows=rows)
+        other = which.head if table is not TABLE_RIVALS and not table.about_map else None
 
-    return [changed(table) for table in (TABLE_RIVALS, *(() if only_rivals else ABLATIONS))]
+        def rated(cells: Cells) -> Cells:
+            if cells.recipe is None:
+                return cells
+            recipe = replace(cells.recipe, head=other or cells.recipe.head)
+            return replace(cells, recipe=replace(recipe, lr=rates.get(method_of(recipe))))
+
+        return replace(table, rows=tuple(TableRow(row.labels, tuple(map(rated, row.cells))) for row in table.rows))
+
+    return [changed(table) for table in (TABLE_RIVALS, *(() if which.only_rivals else ABLATIONS))]
+
+
+def runs_of(made: Sequence[Table]) -> dict[Recipe, dict[EvalSpec, None]]:
+    """Every run of some tables, with all the evaluations that some row wants of it."""
+    specs: dict[Recipe, dict[EvalSpec, None]] = {}
+    for cells in (cells for table in made for row in table.rows for cells in row.cells):
+        if cells.recipe is not None:
+            specs.setdefault(cells.recipe, {})[cells.spec] = None
+    return specs
 
 
 def jobs_of(made: Sequence[Table], seeds: int) -> Iterator[Job]:
-    """Every run once, with all the evaluations that some row wants of it, the most telling first: the first table
-    (rivals) with every seed, then a seed of all the others before the next seed."""
-    specs: dict[Recipe, dict[EvalSpec, None]] = {}
-    for table in made:
-        for cells in (cells for row in table.rows for cells in row.cells):
-            if cells.recipe is not None:
-                specs.setdefault(cells.recipe, {})[cells.spec] = None
+    """Every run once, the most telling first: the first table (rivals) with every seed, then a seed of all the others
+    before the next seed."""
+    specs = runs_of(made)
     first = {cells.recipe for row in made[0].rows for cells in row.cells}
     for seed in range(seeds):
         yield from (Job(recipe, seed, tuple(wanted)) for recipe, wanted in specs.items() if recipe in first)
@@ -171,9 +190,8 @@ def report(
     results: Results,
     experiment: GeneratedExperiment,
     plan: Mapping[str, Any],
+    which: Which,
     *,
-    seeds: int,
-    only_rivals: bool,
     about: str,
 ) -> str:
     """Every table with intervals and the paper's order. about: machine, minutes, versions."""
@@ -182,12 +200,14 @@ def report(
     steps = train.steps or 0
     lines = [
         f"{what.train} generated videos to train on, {what.test} held out, {steps} steps of {train.batch_size} "
-        f"videos ({steps * train.batch_size / what.train:.0f} epochs), up to {seeds} seeds; learning rates {rates}, "
-        f"chosen by the error on {what.valid} validation videos {errors}; {about}.",
+        f"videos ({steps * train.batch_size / what.train:.0f} epochs), up to {which.seeds} seeds; learning rates "
+        f"{rates}, chosen by the error on {what.valid} validation videos {errors}; {about}.",
         "",
     ]
-    for table in tables(rates, only_rivals=only_rivals):
-        lines += table_lines(results, table, seeds)
+    made = tables(rates, which)
+    for table in made:
+        spread = None if table is made[0] else spread_of(results, made[1:], table, which.seeds)
+        lines += table_lines(results, table, which.seeds, spread)
     lines += ["### what trains nothing, on the same held-out videos", "",
               f"| row | {' | '.join(UNTRAINED)} |", "|" + "---|" * (1 + len(UNTRAINED))]  # fmt: skip
     lines += [f"| {label} | {' | '.join(f'{v:.3f}' for v in values)} |"
@@ -195,15 +215,36 @@ def report(
     return "\n".join(lines) + "\n"
 
 
-def table_lines(results: Results, table: Table, seeds: int) -> list[str]:
-    """One table: our MAE with its interval, OBO, seeds, the paper's MAE, and whether its order is confirmed."""
+def spread_of(results: Results, ablations: Sequence[Table], table: Table, seeds: int) -> SeedSpread | None:
+    """How MAE differs from seed to seed among all ablations of the head that a table is about."""
+    head = next(cells.recipe.head for row in table.rows for cells in row.cells if cells.recipe is not None)
+    rows = []
+    for recipe in (recipe for recipe in runs_of(ablations) if recipe.head == head):
+        found = [results.of(Job(recipe, seed, (EvalSpec(),))) for seed in range(seeds)]
+        errors = [relative(one, EvalSpec()) for one in found if one is not None]
+        rows += [np.stack(errors)] if errors else []
+    return SeedSpread.over(rows)
+
+
+def relative(found: Mapping[str, Any], spec: EvalSpec) -> Array:
+    """The terms of MAE of a run's evaluation; videos whose true count is 0 are left out."""
+    truth, counted = np.array(found["truth"], float), np.rint(found["counted"][spec.label])
+    some = truth > 0
+    errors: Array = np.abs(truth[some] - counted[some]) / truth[some]
+    return errors
+
+
+def table_lines(results: Results, table: Table, seeds: int, spread: SeedSpread | None = None) -> list[str]:
+    """One table: our MAE with its interval, OBO, seeds, the paper's MAE, and whether its order is confirmed. spread:
+    from seed to seed where rows are of one kind; None: each row has its own."""
     heading = (
         "| row | seeds | MAE [95 %] | ± seeds | OBO | OBZ | RMSE | M par. | train s | paper | against reference |"
     )
     lines = [f"### {table.name}: {table.title}", "", heading, "|" + "---|" * 11]
-    errors: dict[tuple[str, ...], dict[int, Any]] = {}
+    errors: dict[tuple[str, ...], dict[int, Array]] = {}
     reference = reference_of(table)
     rows = sorted((row for row in table.rows if row.cells[0].recipe), key=lambda row: row.labels != reference)
+    runs = {row.labels: row.cells[0].recipe for row in rows}
     paper = {row.labels: dict(zip(table.groups[0].columns, row.cells[0].published, strict=True)).get("MAE")
              for row in rows}  # fmt: skip
     for row in rows:
@@ -217,22 +258,20 @@ def table_lines(results: Results, table: Table, seeds: int) -> list[str]:
             continue
         truth = np.array(next(iter(there.values()))["truth"], float)
         counted = {seed: np.array(one["counted"][cells.spec.label]) for seed, one in there.items()}
-        some = truth > 0
-        mine = {s: np.abs(truth[some] - np.rint(c[some])) / truth[some] for s, c in counted.items()}
-        errors[row.labels] = mine
-        value, low, high = interval(np.stack(list(mine.values())))
-        spread = stdev([mae(truth, c) for c in counted.values()]) if len(counted) > 1 else 0.0
+        mine = errors[row.labels] = {seed: relative(one, cells.spec) for seed, one in there.items()}
+        value, low, high = interval(np.stack(list(mine.values())), spread)
+        apart = stdev([mae(truth, c) for c in counted.values()]) if len(counted) > 1 else 0.0
         against = "reference" if row.labels == reference else ""
-        both = [seed for seed in mine if seed in errors.get(reference, {})]
-        if not against and both:
+        if not against and errors.get(reference):
             by = None if theirs is None or paper[reference] is None else theirs - paper[reference]
-            other = np.stack([errors[reference][seed] for seed in both])
-            against = str(compare(np.stack([mine[seed] for seed in both]), other, paper=by))
+            ours, other = (np.stack(list(one.values())) for one in (mine, errors[reference]))
+            paired = cells.recipe == runs[reference]
+            against = str(compare(ours, other, paper=by, spread=spread, paired=paired))
             against = against if by is not None else against.split(":")[0]
         figures = [mean(metric(truth, c) for c in counted.values()) for metric in (obo, obz, rmse)]
         first = next(iter(there.values()))
         lines.append(
-            f"| {label} | {len(there)} | {value:.3f} [{low:.3f}, {high:.3f}] | {spread:.3f} | {figures[0]:.3f} | "
+            f"| {label} | {len(there)} | {value:.3f} [{low:.3f}, {high:.3f}] | {apart:.3f} | {figures[0]:.3f} | "
             f"{figures[1]:.3f} | {figures[2]:.2f} | {first['million_parameters']:.2f} | "
             f"{mean(one['train_seconds'] for one in there.values()):.0f} | {'' if theirs is None else theirs} | "
             f"{against} |"
@@ -241,8 +280,7 @@ def table_lines(results: Results, table: Table, seeds: int) -> list[str]:
 
 
 def reference_of(table: Table) -> tuple[str, ...]:
-    """The labels of the paper's own setting."""
-    plain = [row.labels for row in table.rows if row.cells[0].recipe is not None
-             and not {name for name in row.cells[0].recipe.changes if name != "lr"}
-             and row.cells[0].spec == EvalSpec()]  # fmt: skip
-    return plain[0]
+    """The labels of the paper's own setting, with the paper's head where rows differ in it."""
+    found = [(row.cells[0].recipe, row.labels) for row in table.rows if row.cells[0].spec == EvalSpec()]
+    plain = [(one.head, labels) for one, labels in found if one and not set(one.changes) - {"lr", "head"}]
+    return min(plain)[1]

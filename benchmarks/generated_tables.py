@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from generated_runs import RATES, Job, Results, chosen_rates, jobs_of, report, tables, trials, untrained_rows
+from generated_runs import RATES, Job, Results, Which, chosen_rates, jobs_of, report, tables, trials, untrained_rows
 
 from escounts.atomic_files import write_text
 from escounts.datasets.stores import OWN_EVERY
@@ -98,6 +98,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, help="of every run (default: as many as the minutes allow)")
     parser.add_argument("--batch", type=int, help="videos of a step (default: measured)")
     parser.add_argument("--rivals", action="store_true", help="the rivals' table alone")
+    parser.add_argument(
+        "--head", choices=["density", "rate"], default="density", help="of ablations that are not about the map"
+    )
     parser.add_argument("--tiny", action="store_true", help="a few videos and steps: does it run at all?")
     parser.add_argument("--report", action="store_true", help="run nothing; print the tables of what is there")
     return parser.parse_args()
@@ -266,7 +269,7 @@ def planned(
             del seconds[batch]
             break
     batch = min(seconds, key=lambda size: seconds[size] / size**0.5)
-    jobs = list(jobs_of(tables({}, only_rivals=options.rivals), options.seeds))
+    jobs = list(jobs_of(tables({}, which(options)), options.seeds))
     more = trials(batch)[:: len(RATES)] * (len(RATES) - 1)  # of each method's trials one is a row's own run
     costs = sum(COST.get(job.method, 1.0) for job in (*jobs, *more))
     time_left = SHARE * (deadline - time.time()) * options.workers - OVERHEAD * len((*jobs, *more))
@@ -331,7 +334,7 @@ def work_through(
 def ready(options: argparse.Namespace, results: Results, batch: int) -> Iterator[Job]:
     """What can be run now, the most telling first: a method's rows wait for its learning rate, not for others'."""
     rates, _ = chosen_rates(results, batch)
-    for job in (*trials(batch), *jobs_of(tables(rates, only_rivals=options.rivals), options.seeds)):
+    for job in (*trials(batch), *jobs_of(tables(rates, which(options)), options.seeds)):
         if job.recipe.lr is not None and results.of(job) is None and job not in results.given_up:
             yield job
 
@@ -342,7 +345,11 @@ def text_of(
     machine = torch.cuda.get_device_name() if torch.cuda.is_available() else "a CPU"
     plan.setdefault("machine", f"{options.workers} runs side by side on {machine}; torch {torch.__version__}")
     about = f"{plan['minutes']:.1f} minutes, {plan['machine']}"
-    return report(results, experiment, plan, seeds=options.seeds, only_rivals=options.rivals, about=about)
+    return report(results, experiment, plan, which(options), about=about)
+
+
+def which(options: argparse.Namespace) -> Which:
+    return Which(options.seeds, options.rivals, options.head)
 
 
 def say(began: float, text: str) -> None:

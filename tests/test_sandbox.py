@@ -55,6 +55,18 @@ attempt("tgkill", lambda: call("tgkill", parent, parent, 0))
 attempt("rt_sigqueueinfo", lambda: call("rt_sigqueueinfo", parent, 0, information))
 attempt("rt_tgsigqueueinfo", lambda: call("rt_tgsigqueueinfo", parent, parent, 0, information))
 attempt("pidfd_send_signal", lambda: call("pidfd_send_signal", os.pidfd_open(parent), 0, None, 0))
+limits = (ctypes.c_ulong * 2)()
+attempt("limits of the parent", lambda: call("prlimit64", parent, 0, None, limits))
+attempt("own limits", lambda: call("prlimit64", 0, 0, None, limits))
+def steal():
+    number = pyseccomp.resolve_syscall(pyseccomp.system_arch(), "pidfd_getfd")
+    if library.syscall(number, os.pidfd_open(parent), 0, 0) < 0:
+        raise PermissionError if ctypes.get_errno() == errno.EPERM else RuntimeError
+attempt("sockets of the parent", steal)
+for name in ("process_vm_readv", "unshare", "setns", "mount", "perf_event_open", "bpf", "open_by_handle_at"):
+    attempt(name, lambda: call(name, 0, 0, 0, 0, 0, 0))
+attempt("nothing", lambda: Path("/dev/null").write_text("x"))
+attempt("a terminal", lambda: open("/dev/ptmx", "r+b", buffering=0).close())
 attempt("signal to itself", lambda: call("tgkill", mine, mine, 0))
 def thread():
     seen = []
@@ -83,5 +95,8 @@ def test_a_confined_process_counts_and_does_nothing_else(tmp_path: Path) -> None
     done = json.loads(ended.stdout.splitlines()[-1])
     assert done.pop("missing") == [] and done.pop("count") == 4
     allowed = {"write in scratch", "temporary file", "read", "thread", "signal to itself", "counting"}
+    allowed |= {"own limits", "nothing"}
     assert {name for name, said in done.items() if said == "done"} == allowed, done
+    refused = {name: said for name, said in done.items() if name not in allowed}
+    assert set(refused.values()) <= {"PermissionError"}, refused
     assert (elsewhere / "mine.txt").read_text() == "mine" and not (elsewhere / "b.txt").exists()

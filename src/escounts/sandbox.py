@@ -31,8 +31,19 @@ NETWORK = ("socket", "io_uring_setup")
 """io_uring would open sockets past any filter of system calls."""
 PROCESSES = ("fork", "vfork", "execve", "execveat", "ptrace", "process_vm_writev")
 SIGNALS = ("kill", "tkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_send_signal")
-DEVICES = "/dev"
-"""Devices may be written to (a GPU, /dev/null), none may be made."""
+REACHING = (
+    "pidfd_getfd",
+    "process_vm_readv",
+    "perf_event_open",
+    "bpf",
+    "unshare",
+    "setns",
+    "mount",
+    "open_by_handle_at",
+)
+"""Into other processes, whose sockets can be had for a number, or past the rules of files."""
+DEVICES = ("null", "zero", "full", "random", "urandom", "nvidia*", "dri", "kfd", "dxg")
+"""What may be written to in /dev: nothing that holds, and GPUs. Disks and terminals are files there, too."""
 
 
 def confine(writable: Sequence[Path]) -> list[str]:
@@ -85,7 +96,8 @@ def _confine_files(writable: Sequence[Path]) -> None:
     for folder in writable:
         folder.mkdir(parents=True, exist_ok=True)
         rules.allow(str(folder))
-    rules.allow(DEVICES, rules=access.WRITE_FILE)
+    devices = [str(path) for name in DEVICES for path in Path("/dev").glob(name)]
+    rules.allow(*devices, rules=access.WRITE_FILE)
     rules.apply()
 
 
@@ -94,13 +106,15 @@ def _confine_calls() -> None:
 
     rules = pyseccomp.SyscallFilter(pyseccomp.ALLOW)
     refuse = pyseccomp.ERRNO(errno.EPERM)
-    for call in (*NETWORK, *PROCESSES, *SIGNALS):
+    for call in (*NETWORK, *PROCESSES, *SIGNALS, *REACHING):
         rules.add_rule(refuse, call)
     # Threads are made by clone, too; what clone3 asks for cannot be seen, and the C library goes back to clone.
     rules.add_rule(pyseccomp.ERRNO(errno.ENOSYS), "clone3")
     rules.add_rule(refuse, "clone", pyseccomp.Arg(0, pyseccomp.MASKED_EQ, CLONE_THREAD, 0))
     # A process signals itself when it aborts, and its own threads: nobody else.
     rules.add_rule(refuse, "tgkill", pyseccomp.Arg(0, pyseccomp.NE, os.getpid()))
+    # Limits are set for oneself: a limit of no processor time ends whoever it is set for.
+    rules.add_rule(refuse, "prlimit64", pyseccomp.Arg(0, pyseccomp.NE, 0))
     rules.load()
 
 

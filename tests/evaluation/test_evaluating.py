@@ -93,6 +93,9 @@ def test_released_checkpoint_from_file_to_table_row(
     monkeypatch.chdir(tmp_path)
     lengths = {"a.mp4": 40, "b.mp4": 64, "gone.mp4": 50, "odd.mp4": 65}
     root = repcount(tmp_path / "RepCount", lengths, absent=("gone.mp4",))
+    table, even, close = root / "annotation" / "test.csv", "b.mp4,3,0,21,21,43,43,64", "b.mp4,3,0,5,5,8,30,60"
+    assert even in table.read_text()
+    table.write_text(table.read_text().replace(even, close))  # two middles in one cell: the loader's truth is 2
     encoder, decoder = released_files(tmp_path / "files")
     assert escounts("weights", "add", encoder, "--as", "mae-vit-b").code == 0
     assert escounts("weights", "add", decoder).out.startswith("escounts-repcount: decoder")
@@ -126,6 +129,9 @@ def test_released_checkpoint_from_file_to_table_row(
     assert "gone.mp4 (not here)" in finished.out
     assert "odd.mp4 (the released code fails here: its two maps have 8 and 9 cells)" in finished.out
     assert "MAE as the released code has it" in finished.out
+    grouped = escounts(*evaluate, "--groups").out.splitlines()
+    (overall,) = [line.split("  ")[-1].split()[0] for line in grouped if "MAE as the released" in line]
+    assert {line.split()[3] for line in grouped if line.split()[:1] == ["squat"]} == {overall}, "one MAE, not two"
 
     folder = tmp_path / "tables" / "models" / "escounts-repcount"
     rows = load_predictions(folder / "repcount-test-0-none-released.csv")
@@ -133,6 +139,10 @@ def test_released_checkpoint_from_file_to_table_row(
         v.name: released_truth(v) for v in load_dataset("repcount", root).split("test") if v.name in "a.mp4b.mp4"
     }
     assert {row.name: row.released_truth for row in rows} == pytest.approx(truths)
+    assert truths == pytest.approx({"a.mp4": 3.0, "b.mp4": 2.0}, abs=0.01)
+    errors = [abs(round(row.predicted) - truths[row.name]) / (truths[row.name] + 0.1) for row in rows]
+    (printed,) = [line for line in finished.out.splitlines() if "MAE as the released code has it" in line]
+    assert float(printed.split()[7]) == pytest.approx(np.mean(errors), abs=1e-3), printed
     assert not list(folder.glob("*.partial.jsonl"))
 
     opened.clear()
@@ -220,6 +230,16 @@ def test_quva_is_a_dataset(escounts: Escounts, tmp_path: Path, monkeypatch: pyte
     said = escounts("evaluate", "spectral", "--data", "quva", "--root", root)
     assert said.code == 0, said.err
     assert "quva test: 1 of 2 videos scored; missing: 001_absent (not here)" in said.out
+    both = escounts(
+        "evaluate", "spectral", "--data", "quva", "--root", root, "--shots", "0,1,9", "--exemplars", "same,other"
+    )
+    assert both.code == 0, both.err
+    nothing = (
+        "quva test: 0 of 2 videos scored; missing: 000_bounce (no exemplar of another video of its action to take)"
+    )
+    assert both.out.count(nothing) == 2, "zero-shot counts are not printed as those of 1 and 9 exemplars"
+    assert "1 of 1 videos had fewer than 9 exemplars to take, 0 none: counted zero-shot" in both.out
+    assert "fewer than 1 " not in both.out
 
 
 class TestStaleness:
@@ -419,6 +439,33 @@ def test_a_table_of_labels_without_videos_says_so(
     table = escounts("table", "1a", "--root", f"repcount={root}", "--device", "cpu", "--tokens", tmp_path / "none")
     assert table.code == 0, table.err
     assert "repcount test: 0 of 1 videos scored; missing: a.mp4 (not here)" in (tmp_path / "tables/1a.md").read_text()
+
+
+def test_the_first_videos_of_a_split_are_not_called_the_split(
+    escounts: Escounts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    root = repcount(tmp_path / "RepCount", {"a.mp4": 90, "b.mp4": 90, "c.mp4": 90})
+    first = escounts("evaluate", "spectral", "--data", "repcount", "--root", root, "--limit-videos", 2)
+    assert "repcount test: 2 of 2 videos scored (the first of 3)" in first.out
+    table = escounts("table", "text", "--root", f"repcount={root}", "--device", "cpu", "--limit-videos", 2)
+    assert table.code == 0, table.err
+    (line,) = [one for one in (tmp_path / "tables/text.md").read_text().splitlines() if "±3, spectral |" in one]
+    assert "| 2/2 of 3 |" in line
+    every = escounts("evaluate", "spectral", "--data", "repcount", "--root", root)
+    assert "3 of 3 videos scored\n" in every.out, "its own file: the limited one does not stand for it"
+
+
+def test_all_tables_are_estimated_and_what_they_lack_is_named(
+    escounts: Escounts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    told = escounts("table", "all", "--estimate", "--device", "cpu")
+    assert told.code == 0
+    assert "nothing to train: rows that are not trained yet lack tokens" in told.err
+    for data, encoder in (("repcount", "swin3d-t"), ("ucfrep", "resnext3d-101"), ("ovr-ego4d", "mae-vit-b")):
+        assert f"escounts encode {data} --root FOLDER --encoder {encoder}" in told.err
+    assert not (tmp_path / "tables").exists()
 
 
 def test_what_a_killed_evaluation_left_behind_goes(tmp_path: Path) -> None:

@@ -333,6 +333,9 @@ def test_a_table_is_estimated_before_it_is_made(tmp_path: Path) -> None:
     assert left is not None and left[0] == 1
     maker.make(TABLES["3g"])
     assert maker.estimate([TABLES["3a"], TABLES["3g"]]) is None
+    assert maker.nothing_to_train([TABLES["3a"], TABLES["3g"]]) == "nothing to train: every run is there"
+    said = maker.nothing_to_train([TABLES["3a"], TABLES["sampling"]])
+    assert "escounts encode repcount --root FOLDER --encoder mae-vit-b --every 8  (runs: 1)" in said
 
 
 def tiny_runner(make: Callable[[Table], TableRunner]) -> Callable[[Table], TableRunner]:

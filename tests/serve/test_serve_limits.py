@@ -24,7 +24,7 @@ from escounts.cli.serve import chosen_token, serve_command
 from escounts.errors import EscountsError
 from escounts.serve import limits
 from escounts.serve.app import Service, _gone, _unwritable
-from escounts.serve.data_folder import DataFolder
+from escounts.serve.data_folder import DISK_RESERVE, DataFolder
 from escounts.serve.database import Database, VideoRow
 from escounts.serve.previews import preview_rate
 from escounts.serve.security import GuessLimit
@@ -292,7 +292,7 @@ def test_an_upload_of_unknown_length_leaves_the_reserve(
 ) -> None:
     monkeypatch.setattr("escounts.serve.media.CHECK_BYTES", 1000)
     real = small[1].folder.free_bytes()
-    room = iter([real, real, *([0] * 1000)])
+    room = iter([real, real, *([DISK_RESERVE + 500] * 1000)])  # less than the next piece above what is kept free
     monkeypatch.setattr(DataFolder, "free_bytes", lambda self: next(room))
     refused = known.post("/api/videos", content=iter([b"x" * 900] * 9), headers=KIND)
     assert refused.status_code == 507

@@ -17,7 +17,7 @@ from escounts.cli.display import counting_display, training_display
 from escounts.datasets.registry import DATASETS, load_dataset
 from escounts.errors import DataError
 from escounts.evaluation.evaluating import evaluate_named
-from escounts.evaluation.report import evaluation_document, group_report, metric_report
+from escounts.evaluation.report import evaluation_document, exemplar_report, group_report, metric_report
 from escounts.evaluation.table_making import TableMaker
 from escounts.evaluation.table_spec import EvalSpec
 from escounts.evaluation.tables import TABLES
@@ -129,6 +129,8 @@ def evaluate_command(
         how = ", the released code's arithmetic" if released else ""
         click.echo(f"{model}, {given}{how} → {evaluation.path}")
         click.echo(f"  {evaluation.coverage.text()}")
+        if lacking := exemplar_report(evaluation.rows, spec.shots):
+            click.echo(f"  {lacking}")
         if evaluation.rows:
             click.echo(metric_report(evaluation.rows))
         if groups and evaluation.rows:
@@ -214,6 +216,8 @@ def table_command(
         told = maker.estimate(wanted)
         if told is not None:
             click.echo(told[2], err=True)
+        elif estimate:
+            click.echo(maker.nothing_to_train(wanted), err=True)
         if estimate:
             return
         for table in wanted:

@@ -55,11 +55,13 @@ DATASETS: Mapping[str, DatasetEntry] = {
         "UCFRep, stretches of UCF-101", "{train,val}.csv, UCF-101/CLASS/NAME.avi", timed.load_ucfrep, test="valid"
     ),
     "ovr-ego4d": DatasetEntry(
-        "OVR-Ego4D, ten-second egocentric clips", "ovr_ego4d_release.json, clips VIDEO_SECOND.mp4", counted.load_ovr
+        "OVR-Ego4D, ten-second egocentric clips",
+        "ovr_ego4d_release.json (ovr_ego4d_{train,test}.txt if it states no split), clips VIDEO_SECOND.mp4",
+        counted.load_ovr,
     ),
     "ovr-kinetics": DatasetEntry(
         "OVR-Kinetics, ten-second clips",
-        "ovr_kinetics_release.json, clips VIDEO.mp4",
+        "ovr_kinetics_release.json (ovr_kinetics_{train,test}.txt if it states no split), clips VIDEO.mp4",
         lambda root: counted.load_ovr(root, source="kinetics"),
     ),
     "quva": DatasetEntry(

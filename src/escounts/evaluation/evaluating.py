@@ -28,6 +28,7 @@ from escounts.training.token_run import RunMetadata
 
 MODELS = "models"
 """Where the predictions of models that are not trained here lie under the tables' folder."""
+WHOSE = {"same": "the same video", "other": "another video of its action"}
 RELEASED_DATASETS = ("repcount", "repcount-open")
 
 Progress = Callable[[int, int, str], None]
@@ -68,7 +69,8 @@ def evaluate_model(
     processes: that share the videos, each with the model (see evaluation_work); none: it is done here.
 
     A video is opened once for all evaluations. What was counted before and is not stale is not counted again; a video
-    that is not there or cannot be read is named in the coverage, and the rest go on.
+    that is not there or cannot be read is named in the coverage, and the rest go on. An evaluation with exemplars for
+    which no video has any scores nothing: its rows would be the zero-shot ones under another name.
     """
     videos = dataset.split(split)[:limit_videos]
     if not videos:
@@ -83,15 +85,20 @@ def evaluate_model(
     missing: list[dict[str, str]] = [{} for _ in specs]
     tasks: list[EvaluationTask] = []
     prints: dict[str, str] = {}
+    here = {video.name: model.fingerprint(video) for video in videos}
+    without = [spec.shots > 0 and not any(choices[name] for name, now in here.items() if now is not None)
+               for spec, choices in zip(specs, chosen, strict=True)]  # fmt: skip
     for video in videos:
-        now = model.fingerprint(video)
+        now = here[video.name]
         todo = {}
         for place, spec in enumerate(specs):
             fingerprint, row = known[place].get(video.name, ("", None))
-            if row is not None and fingerprint == now:
-                rows[place].append((fingerprint, row))
-            elif now is None:
+            if now is None:
                 missing[place][video.name] = "not here"
+            elif without[place]:
+                missing[place][video.name] = f"no exemplar of {WHOSE[spec.exemplars]} to take"
+            elif row is not None and fingerprint == now:
+                rows[place].append((fingerprint, row))
             else:
                 todo[place] = spec, chosen[place][video.name]
         if todo and now is not None:
@@ -108,12 +115,13 @@ def evaluate_model(
             else:
                 files[place].add(prints[video.name], outcome)
                 rows[place].append((prints[video.name], outcome))
+    whole = len(dataset.split(split)) if len(dataset.split(split)) > len(videos) else None
     order = {video.name: index for index, video in enumerate(videos)}
     for mine in rows:
         mine.sort(key=lambda kept: order[kept[1].name])
     found = []
     for spec, file, mine, absent in zip(specs, files, rows, missing, strict=True):
-        coverage = Coverage(dataset.name, split, len(videos), len(mine), absent)
+        coverage = Coverage(dataset.name, split, len(videos), len(mine), absent, whole)
         file.finish(mine, coverage)
         found.append(Evaluation(spec, tuple(row for _, row in mine), coverage, file.path, model.identity))
     return found

@@ -20,22 +20,26 @@ from escounts.training.predictions import Prediction, flat_row, load_predictions
 
 @dataclass(frozen=True)
 class Coverage:
-    """What of a split was scored. videos: usable videos of the split. missing: name → why it has no count."""
+    """What of a split was scored. videos: usable videos of the split, or as many of its first as were asked for.
+    missing: name → why it has no count. whole: usable videos of the split, where only its first were asked for."""
 
     dataset: str
     split: str
     videos: int
     scored: int
     missing: Mapping[str, str]
+    whole: int | None = None
 
     @property
     def short(self) -> str:
         """For a table's cell."""
-        return f"{self.scored}/{self.videos}"
+        return f"{self.scored}/{self.videos}" + (f" of {self.whole}" if self.whole else "")
 
     def text(self, shown: int = 5) -> str:
         """For a person: how many, and which are missing by name."""
         line = f"{self.dataset} {self.split}: {self.scored} of {self.videos} videos scored"
+        if self.whole:
+            line += f" (the first of {self.whole})"
         if not self.missing:
             return line
         named = [f"{name} ({why})" for name, why in list(self.missing.items())[:shown]]

@@ -6,7 +6,8 @@ paper says of it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import mean, stdev
 from typing import Literal
@@ -15,6 +16,7 @@ import numpy as np
 
 from escounts.arrays import Array
 from escounts.csv_text import csv_text
+from escounts.evaluation.report import exemplar_report
 from escounts.evaluation.table_runner import Measured, TableRunner, Unavailable
 from escounts.evaluation.table_spec import Table, TableRow
 from escounts.training.predictions import Prediction, true_counts
@@ -22,7 +24,9 @@ from escounts.training.predictions import Prediction, true_counts
 Errors = Array
 """(seeds, videos): relative count errors, the terms of MAE; videos whose true count is 0 are left out."""
 Verdict = Literal["confirmed", "contradicted", "undecided"]
-RESAMPLES = 4000
+STUDENT = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 8: 2.31, 10: 2.23, 15: 2.13, 25: 2.06, 60: 2.00,
+           1000: 1.96}  # fmt: skip
+"""97.5 % quantiles of Student's t by degrees of freedom; between two, the smaller holds."""
 
 
 @dataclass(frozen=True)
@@ -48,37 +52,93 @@ def relative_errors(seeds: Sequence[Sequence[Prediction]]) -> Errors:
     return np.stack(lines)
 
 
-def resampled(errors_SV: Errors) -> Errors:
-    """Means of the errors over seeds and videos drawn again, both with replacement, (RESAMPLES,)."""
-    rng = np.random.default_rng(0)
-    seeds, videos = errors_SV.shape
-    means = np.empty(RESAMPLES)
-    for turn in range(RESAMPLES):
-        by_seed = errors_SV[rng.integers(seeds, size=seeds)].mean(0)
-        means[turn] = by_seed[rng.integers(videos, size=videos)].mean()
-    return means
+@dataclass(frozen=True)
+class SeedSpread:
+    """How far MAE differs from seed to seed: standard deviation, and how many differences it was measured from."""
+
+    deviation: float
+    freedom: int
+
+    @classmethod
+    def over(cls, rows: Iterable[Errors]) -> SeedSpread | None:
+        """Of rows that are the same kind of run, taken together: three seeds alone say next to nothing about it. None
+        where no row has two seeds."""
+        several = [errors_SV.mean(1) for errors_SV in rows if len(errors_SV) > 1]
+        freedom = sum(len(means) - 1 for means in several)
+        if not freedom:
+            return None
+        squares = sum(((means - means.mean()) ** 2).sum() for means in several)
+        return cls(float(np.sqrt(squares / freedom)), freedom)
 
 
-def interval(errors_SV: Errors) -> tuple[float, float, float]:
-    """MAE over all seeds and its 95 % interval over seeds and videos."""
-    low, high = np.quantile(resampled(errors_SV), [0.025, 0.975])
-    return float(errors_SV.mean()), float(low), float(high)
+def interval(errors_SV: Errors, spread: SeedSpread | None = None) -> tuple[float, float, float]:
+    """MAE over all seeds and its 95 % interval over seeds and videos. spread: from seed to seed; None: by these
+    seeds."""
+    seeds, spread = len(errors_SV), spread or SeedSpread.over([errors_SV])
+    value = float(errors_SV.mean())
+    by_seed = (spread.deviation**2 / seeds, float(spread.freedom)) if spread else (0.0, 1.0)
+    half = _half_width(by_seed, _over_videos(errors_SV.mean(0)))
+    return value, value - half, value + half
 
 
-def compare(row_SV: Errors, reference_SV: Errors, *, paper: float | None) -> Difference:
+def compare(
+    row_SV: Errors,
+    reference_SV: Errors,
+    *,
+    paper: float | None,
+    spread: SeedSpread | None = None,
+    paired: bool = False,
+) -> Difference:
     """A row against the reference on the same videos. paper: the published difference of the two in MAE.
 
+    spread: of MAE from seed to seed, where rows are of one kind; None: by the seeds of these two. paired: both are
+    evaluations of the same runs, seed by seed.
     The paper's order is confirmed where our interval lies on its side of 0, contradicted where on the other,
-    undecided where it holds 0 or the paper sees no difference.
+    undecided where it holds 0, where nothing is known of how seeds differ, or where the paper sees no difference.
     """
-    seeds = min(len(row_SV), len(reference_SV))
-    means = resampled(row_SV[:seeds] - reference_SV[:seeds])
-    low, high = (float(value) for value in np.quantile(means, [0.025, 0.975]))
     value = float(row_SV.mean() - reference_SV.mean())
+    if paired:
+        own = SeedSpread.over([row_SV - reference_SV])
+        by_seed = None if own is None else (own.deviation**2 / len(row_SV), float(own.freedom))
+    elif spread is not None:
+        runs = 1 / len(row_SV) + 1 / len(reference_SV)
+        by_seed = spread.deviation**2 * runs, float(spread.freedom)
+    else:
+        by_seed = _welch(row_SV, reference_SV)
+    if by_seed is None:
+        return Difference(value, -math.inf, math.inf, "undecided")
+    half = _half_width(by_seed, _over_videos(row_SV.mean(0) - reference_SV.mean(0)))
     verdict: Verdict = "undecided"
-    if paper and (low > 0 or high < 0):
+    if paper and abs(value) > half:
         verdict = "confirmed" if (value > 0) == (paper > 0) else "contradicted"
-    return Difference(value, low, high, verdict)
+    return Difference(value, value - half, value + half, verdict)
+
+
+def _over_videos(errors_V: Errors) -> float:
+    """Variance of a mean over videos; what one of them adds is bounded, and they are hundreds."""
+    return float(errors_V.var(ddof=1) / len(errors_V)) if len(errors_V) > 1 else 0.0
+
+
+def _welch(one_SV: Errors, other_SV: Errors) -> tuple[float, float] | None:
+    """Variance of the difference of two means over seeds, each with a spread of its own, and its freedom (Welch)."""
+    parts = []
+    for errors_SV in (one_SV, other_SV):
+        own = SeedSpread.over([errors_SV])
+        if own is None:
+            return None
+        parts.append((own.deviation**2 / len(errors_SV), own.freedom))
+    variance = sum(part for part, _ in parts)
+    return variance, variance**2 / sum(part**2 / n for part, n in parts) if variance else math.inf
+
+
+def _half_width(by_seed: tuple[float, float], by_video: float) -> float:
+    """Of a 95 % interval: Student's t for what few seeds say of their own spread (Welch–Satterthwaite)."""
+    variance, freedom = by_seed
+    total = variance + by_video
+    if not total:
+        return 0.0
+    shared = freedom * (total / variance) ** 2 if variance else math.inf
+    return STUDENT[max(n for n in STUDENT if n <= max(shared, 1))] * math.sqrt(total)
 
 
 NOT_RUN = "not run"
@@ -156,12 +216,14 @@ def fill(
             runner.measure(cells, group.columns) if cells.ours else None
             for cells, group in zip(row.cells, table.groups, strict=True)
         ]
-        for outcome in found:
+        for outcome, cells in zip(found, row.cells, strict=True):
             if isinstance(outcome, Unavailable):
                 command = f"; make it with: {outcome.command}" if outcome.command else ""
                 told[f"{' '.join(row.labels)}: {NOT_RUN}, {outcome.reason}{command}"] = None
             elif outcome is not None:
                 told[outcome.coverage.text()] = None
+                if lacking := exemplar_report(outcome.rows[0], cells.spec.shots):
+                    told[f"{' '.join(row.labels)}: {lacking}"] = None
         rows.append(_ours(table, row, found, ours))
     spread = ["± is the standard deviation over the seeds"] if len(runner.seeds) > 1 else []
     headers = (*table.labels, "source", *_headers(table), "videos")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from escounts.metrics import Score, bootstrap, evaluate, mae, obo, obz, off_by_curve, rmse
+from escounts.metrics import Score, bootstrap, evaluate, mae, obo, obz, off_by_curve, released_mae, rmse
 from escounts.results import DensityMap
 from escounts.spans import find_peaks
 from escounts.training.predictions import Prediction, true_counts
@@ -47,13 +47,15 @@ class GroupResult:
 
 
 def score(name: str, rows: Sequence[Prediction]) -> GroupResult:
-    """All four metrics of some videos."""
+    """All four metrics of some videos; the released code's against its own truth, where that was asked for."""
     if not rows:
         nan = float("nan")
         return GroupResult(name, 0, nan, nan, nan, nan)
-    truth = np.array([row.count for row in rows], dtype=np.float64)
+    truth = true_counts(rows)
     counted = np.array([row.predicted for row in rows], dtype=np.float64)
     relative = mae(truth, counted) if (truth > 0).any() else float("nan")
+    if rows[0].released_truth is not None:
+        relative = released_mae(truth, counted)
     return GroupResult(name, len(rows), rmse(truth, counted), relative, obz(truth, counted), obo(truth, counted))
 
 
@@ -177,6 +179,15 @@ def metric_report(rows: Sequence[Prediction]) -> str:
         _, average = localise([(row.peak_map(), row.spans) for row in marked])
         lines.append(f"  localisation, mean Jaccard index {average}")
     return "\n".join(lines)
+
+
+def exemplar_report(rows: Sequence[Prediction], shots: int) -> str:
+    """How many videos had fewer exemplars than were asked for; nothing where all had them."""
+    fewer = sum(row.shots < shots for row in rows)
+    none = sum(row.shots == 0 for row in rows)
+    if not fewer:
+        return ""
+    return f"{fewer} of {len(rows)} videos had fewer than {shots} exemplars to take, {none} none: counted zero-shot"
 
 
 def group_report(rows: Sequence[Prediction]) -> str:

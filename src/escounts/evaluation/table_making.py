@@ -91,6 +91,22 @@ class TableMaker:
         )
         return len(found), steps, text
 
+    def nothing_to_train(self, tables: Sequence[Table]) -> str:
+        """Why there is no estimate: which commands would make what rows lack, and how many runs each has; or that all
+        is trained."""
+        lacking: dict[str, dict[Recipe, None]] = {}
+        for table in tables:
+            runner = self.runner(table)
+            for cells in (cells for row in table.rows for cells in row.cells if cells.recipe):
+                assert cells.recipe is not None
+                found = runner.find_source(cells.recipe, cells.recipe.dataset)
+                if isinstance(found, Unavailable):
+                    lacking.setdefault(found.command or found.reason, {})[cells.recipe] = None
+        if not lacking:
+            return "nothing to train: every run is there"
+        lines = [f"  {command}  (runs: {len(recipes)})" for command, recipes in lacking.items()]
+        return "\n".join(["nothing to train: rows that are not trained yet lack tokens; make them with", *lines])
+
     def make(self, table: Table) -> tuple[FilledTable, Path]:
         """The table, filled and written as Markdown and CSV; the Markdown file."""
         self.out.mkdir(parents=True, exist_ok=True)

@@ -160,11 +160,11 @@ def read_boris(text: str, only: str | None = None, fps: float | None = None) -> 
     """Events of one behaviour by media file. only: the behaviour. fps is not needed."""
     lines = text.splitlines()
     place = _header(lines)
-    if place is None:
+    there = lines[place:] if place is not None else [""]
+    columns, table = _read_table("\n".join(there), "\t" if "\t" in there[0] else ",")
+    if "Behavior" not in [name.strip() for name in columns]:
         raise DataError("no line with the columns Behavior and Time, or Behavior and Start (s), of a BORIS export")
-    delimiter = "\t" if "\t" in lines[place] else ","
-    _, table = _read_table("\n".join(lines[place:]), delimiter)
-    rows = [{key: unguarded(value or "") for key, value in row.items() if key is not None} for row in table]
+    rows = [{key.strip(): unguarded(value or "") for key, value in row.items() if key is not None} for row in table]
     behaviour = chosen((r["Behavior"] for r in rows if r["Behavior"] not in ("", NOTHING)), only, "behaviour")
     by_media: dict[str, list[Row]] = {}
     for row in rows:

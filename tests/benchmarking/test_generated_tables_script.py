@@ -1,0 +1,113 @@
+"""`benchmarks/generated_tables.py` on a lent machine: what comes first, what survives."""
+
+from __future__ import annotations
+
+import importlib
+from argparse import Namespace
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from escounts.evaluation.generated_tables import FULL_EXPERIMENT
+from escounts.evaluation.table_spec import EvalSpec
+
+FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(FOLDER))
+    return importlib.import_module("generated_runs")
+
+
+@pytest.fixture
+def script(runs: ModuleType) -> ModuleType:
+    return importlib.import_module("generated_tables")
+
+
+def found(job: Any, error: float, *, off: float = 0.0) -> dict[str, Any]:
+    """What a run with such a validation error left; every video but the last counted `off` too high."""
+    counted = {spec.label: [4 + off, 5 + off, 6.0] for spec in job.specs}
+    return {"key": job.key, "recipe": {}, "seed": job.seed, "truth": [4, 5, 6], "counted": counted, "val_mae": error,
+            "train_seconds": 1.0, "seconds": 1.0, "million_parameters": 1.0}  # fmt: skip
+
+
+def test_a_line_that_was_cut_short_is_run_again_and_the_rest_is_kept(runs: ModuleType, tmp_path: Path) -> None:
+    jobs = runs.trials(24)[:2]
+    results = runs.Results(tmp_path)
+    results.add(found(jobs[0], 0.5))
+    results.path.write_text(results.path.read_text() + '{"key": "')
+    again = runs.Results(tmp_path)
+    again.add(found(jobs[1], 0.4))
+    last = runs.Results(tmp_path)
+    assert [last.of(job)["val_mae"] for job in jobs] == [0.5, 0.4]
+    more = replace(jobs[0], specs=(EvalSpec(), EvalSpec(shifts=2)))
+    assert last.of(more) is None, "an evaluation that is missing makes the run worth another look"
+
+
+def test_rates_first_then_rivals_with_every_seed_then_ablations_seed_by_seed(
+    runs: ModuleType, script: ModuleType, tmp_path: Path
+) -> None:
+    options, results = Namespace(rivals=False, seeds=3, head="density"), runs.Results(tmp_path)
+    first = list(script.ready(options, results, 24))
+    assert first == runs.trials(24), "without learning rates nothing else can be run"
+    for job in runs.trials(24):
+        if job.method == "density":
+            results.add(found(job, 0.1 if job.recipe.lr == 3e-4 else 0.2))
+    then = list(script.ready(options, results, 24))
+    assert {job.method for job in then[:9]} == {"rate", "repnet", "transrac"}
+    rows = then[9:]
+    assert {job.method for job in rows} == {"density"} and {job.recipe.lr for job in rows} == {3e-4}
+    plain = [job.seed for job in rows if not set(job.recipe.changes) - {"lr"}]
+    assert plain == [0, 1, 2] and [job.seed for job in rows[:3]] == plain, "the reference comes with every seed"
+    assert [job.seed for job in rows[3:]] == sorted(job.seed for job in rows[3:])
+    keys = [job.key for job in rows]
+    assert len(set(keys)) == len(keys) == 3 * len({job.recipe for job in rows}) > 90
+
+
+def test_a_trial_that_keeps_failing_holds_up_nobody(runs: ModuleType, tmp_path: Path) -> None:
+    results = runs.Results(tmp_path)
+    tried = [job for job in runs.trials(96) if job.method == "repnet"]
+    assert [job.recipe.lr for job in tried] == [2e-4, 6e-4, 2e-3], "twice the rates for four times the batch"
+    for job in tried[:2]:
+        results.add(found(job, float("nan") if job is tried[0] else 0.3))
+    assert "repnet" not in runs.chosen_rates(results, 96)[0]
+    results.give_up(tried[2])
+    assert runs.chosen_rates(results, 96)[0] == {"repnet": 6e-4}, "not the one whose error is no number"
+
+
+def test_a_few_seeds_do_not_decide_what_seeds_make(runs: ModuleType, tmp_path: Path) -> None:
+    """An unlucky reference once made fifteen rows "contradicted": all were compared with the same three runs."""
+    results = runs.Results(tmp_path)
+    made = runs.tables({"density": 3e-4}, runs.Which())
+    (shifts, table) = [table for table in made if table.name in ("3f", "L")]
+    for job in runs.jobs_of([shifts, table], 3):
+        unlucky = 0.5 * (job.seed + (job.recipe.cross_blocks == 2))
+        results.add(found(job, 0.1, off=round(2 * unlucky)))
+    spread = runs.spread_of(results, [shifts, table], table, 3)
+    assert spread.freedom == 8 and spread.deviation > 0.1
+    (decided,) = [line for line in runs.table_lines(results, table, 3, spread) if line.startswith("| 3 |")]
+    assert "undecided" in decided and "-0.1" in decided
+    assert "[+0.000, +0.000]" in runs.table_lines(results, shifts, 3, spread)[-2], "the same runs: seed by seed"
+    assert any(line.startswith("| SA-only | 0 | not run") for line in runs.table_lines(results, made[1], 3))
+
+
+def test_ablations_of_the_other_head_have_its_reference(runs: ModuleType) -> None:
+    made = runs.tables({"density": 1e-3, "rate": 2e-3}, runs.Which(head="rate"))
+    heads = {table.name: {row.cells[0].recipe.head for row in table.rows if row.cells[0].recipe} for table in made}
+    assert heads["L"] == heads["sampling"] == {"rate"} and heads["3e"] == heads["3g"] == {"density"}
+    assert heads["rivals"] == {"density", "rate"}
+    assert {row.cells[0].recipe.lr for table in made for row in table.rows if table.name == "3b"} == {2e-3}
+    (rivals, depth) = [table for table in made if table.name in ("rivals", "L")]
+    assert runs.reference_of(depth) == ("2",) and "density" in runs.reference_of(rivals)[0]
+
+
+def test_the_plan_is_in_the_heading(runs: ModuleType, script: ModuleType, tmp_path: Path) -> None:
+    experiment = script.planned_experiment(FULL_EXPERIMENT, {"steps": 1000, "batch": 48})
+    text = runs.report(runs.Results(tmp_path), experiment, {"untrained": {"mean count": [1.0, 0.2, 0.1, 4.0]}},
+                       runs.Which(only_rivals=True), about="4 minutes")  # fmt: skip
+    assert "1000 steps of 48 videos (20 epochs)" in text and "4 minutes" in text
+    assert "| mean count | 1.000 | 0.200 | 0.100 | 4.000 |" in text
