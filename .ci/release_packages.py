@@ -147,12 +147,13 @@ def holes(tools: str, python: str, place: Path, limit: float) -> dict[str, Any]:
         found = json.loads(ended.stdout)["dependencies"]
     except (ValueError, KeyError):
         reason = (ended.stderr.strip().splitlines() or ["no answer"])[-1]
-        return {"name": name, "cases": len(lines), "survived": 0, "note": f"could not be asked: {reason}"[:200]}
+        return {"name": name, "cases": len(lines), "survived": 0, "note": f"could not be asked: {reason}"[:200],
+                "failed": True}  # fmt: skip
     skipped = [one["name"] for one in found if "skip_reason" in one]
     bad = [f"{one['name']} {hole['id']}" for one in found for hole in one.get("vulns", [])]
     note = ", ".join([*bad, *([f"{len(skipped)} could not be looked up"] if skipped else [])])
     return {"name": name, "cases": len(found), "survived": len(found) - len(skipped) - len(bad), "note": note,
-            "failed": bool(bad)}  # fmt: skip
+            "failed": bool(bad or skipped)}  # fmt: skip
 
 
 def lock_file(root: Path, limit: float) -> dict[str, Any]:

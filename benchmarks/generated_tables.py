@@ -1,12 +1,14 @@
 """Rivals and ablations on generated repetitions, many small runs side by side on one GPU.
 
-    python benchmarks/generated_tables.py --out DIR [--minutes 8] [--workers 15] [--seeds 3] [--rivals] [--tiny]
+    python benchmarks/generated_tables.py --out DIR [--minutes 18] [--workers 12] [--seeds 3] [--rivals] [--tiny]
+    python benchmarks/generated_tables.py --out DIR --report
 
-Draws the set straight into tokens (no video decoder is needed), chooses each method's learning rate on validation
-videos, then trains every row of the rivals' table and of Tables 3a to 3g, L, L', windows and sampling with the code
-that `escounts table --data synthetic` runs. Every finished run is a JSON file under DIR/runs at once; called again
-with the same DIR and --work it goes on. When the minutes are over no run is begun any more, and tables are printed of
-what is there. --rivals: that table alone (without a GPU it takes many hours).
+Draws the set straight into tokens (no video decoder is needed), measures how many steps of which batch fit into the
+minutes, chooses each method's learning rate on validation videos, then trains every row of the rivals' table with all
+seeds, and of Tables 3a to 3g, L, L', windows and sampling seed by seed, with the code that `escounts table --data
+synthetic` runs. DIR gets four small files: plan.json, runs.jsonl (a line for every run, at once), tables.md (anew
+every two minutes) and what was printed. Called again with the same DIR and --work it goes on. No run is begun that
+would not end within the minutes. --rivals: that table alone. --report: only print the tables of a DIR.
 """
 
 from __future__ import annotations
@@ -18,104 +20,102 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from statistics import mean, stdev
 from typing import Any
 
 import numpy as np
 import torch
+from generated_runs import RATES, Job, Results, chosen_rates, jobs_of, report, tables, trials, untrained_rows
 
 from escounts.atomic_files import write_text
 from escounts.datasets.stores import OWN_EVERY
-from escounts.evaluation.ablation_tables import ABLATIONS
 from escounts.evaluation.generated_tables import FULL_EXPERIMENT, GeneratedBench, GeneratedExperiment
 from escounts.evaluation.generated_tables import RATES as SAMPLED
-from escounts.evaluation.prediction_files import digest_of
-from escounts.evaluation.rendering import compare, interval
-from escounts.evaluation.table_runner import Measured, Source, TableRunner
-from escounts.evaluation.table_spec import Cells, EvalSpec, Table, TableRow
+from escounts.evaluation.table_runner import Source, TableRunner
 from escounts.evaluation.tables import TABLE_RIVALS
-from escounts.metrics import mae, obo, obz, rmse
 from escounts.training.batches import TokenCache
 from escounts.training.recipes import Recipe
 
-RATES = (1e-4, 3e-4, 1e-3)
-"""Learning rates that every method tries."""
-METHODS = {"repnet": Recipe(method="repnet"), "transrac": Recipe(method="transrac"), "density": Recipe(),
-           "rate": Recipe(head="rate")}  # fmt: skip
 MPS_FOLDERS = ("CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY")
-PROBE_STEPS, WARM_STEPS = 60, 20
-SHARE = 0.6
-EVALUATION = 9.0
-"""Seconds that the evaluation of a run takes beside its training; of the rest, the share of time that is training by
-the probe's pace: some rows are dearer than the reference."""
+BATCHES, TINY_BATCHES = (24, 48, 96), (2, 4)
+"""Videos of a step that are tried. A small network takes hardly longer over more of them; the one is taken that moves
+the weights furthest in a given time, if a step may be as long as the root of its batch is large."""
+PROBE_STEPS, WARM_STEPS = 40, 20
+SHARE = 0.85
+"""Of the workers' time that is planned: some rows are dearer than the reference, and the last runs end one by one."""
+OVERHEAD = 6.0
+"""Seconds of a run besides its steps: building, validation, evaluation, files."""
+ROOM = 0.8
+"""Of a worker's memory that the reference may take; some rows take more, and one that does not fit is lost."""
+COST = {"repnet": 0.6, "transrac": 0.5}
+"""A step of these, in steps of the reference."""
 FEWEST, MOST = 200, 4000
-
-
-@dataclass(frozen=True)
-class Job:
-    """One run and how it is evaluated."""
-
-    recipe: Recipe
-    seed: int
-    specs: tuple[EvalSpec, ...]
-
-    @property
-    def key(self) -> str:
-        """Names its result."""
-        return digest_of({"recipe": asdict(self.recipe), "seed": self.seed})
+REPORT_EVERY, PATIENCE = 120.0, 60.0
+"""Seconds between reports; and over the minutes that the last runs are waited for."""
+TRIES = 2
+"""How often a run may fail."""
 
 
 def main() -> None:
     options = arguments()
+    experiment = tiny(FULL_EXPERIMENT) if options.tiny else FULL_EXPERIMENT
+    if options.report:
+        plan = json.loads((options.out / "plan.json").read_text())
+        print(text_of(options, Results(options.out), planned_experiment(experiment, plan), plan))
+        return
     began = time.time()
     deadline = began + 60 * options.minutes
     options.out.mkdir(parents=True, exist_ok=True)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cuda":
         start_mps(options.work)
-    experiment = tiny(FULL_EXPERIMENT) if options.tiny else FULL_EXPERIMENT
     every = (OWN_EVERY,) if options.rivals else SAMPLED
     bench = GeneratedBench(options.work, experiment, rates=every, device=device, workers=options.workers)
     say(began, f"{len(bench.dataset.videos)} videos drawn and encoded on {device}")
     context = multiprocessing.get_context("spawn")
-    with context.Pool(options.workers, start_worker, (options.work, experiment, every, device)) as pool:
-        plan = planned(options, pool, deadline, began)
-        experiment = with_steps(experiment, plan["steps"])
-        rates = plan.get("rates") or chosen_rates(options, pool, experiment, deadline, began)
-        tried = (Job(replace(recipe, lr=rate), 0, ()) for recipe in METHODS.values() for rate in RATES)
-        known = {"rates": rates} if all(result(options.out, job) for job in tried) else {}
-        write_text(options.out / "plan.json", json.dumps(plan | known, indent=1) + "\n")
-        jobs = list(jobs_of(tables(rates, only_rivals=options.rivals), options.seeds))
-        run(options, pool, experiment, jobs, deadline, began)
-    report(options, bench, experiment, rates, (time.time() - began) / 60)
+    told = (options.work, experiment, every, device, options.memory / options.workers)
+    with context.Pool(options.workers, start_worker, told) as pool:
+        plan = planned(options, pool, experiment, deadline, began)
+        if "untrained" not in plan:
+            plan["untrained"] = untrained_rows(bench)
+        work_through(options, pool, planned_experiment(experiment, plan), plan, deadline, began)
+    print((options.out / "tables.md").read_text(), flush=True)
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True, help="results: one JSON file per run, tables")
+    parser.add_argument("--out", type=Path, required=True, help="plan, results run by run, tables")
     parser.add_argument("--work", type=Path, default=Path("/tmp/escounts-generated"), help="tokens and weights")
-    parser.add_argument("--minutes", type=float, default=8.0)
-    parser.add_argument("--workers", type=int, default=15)
+    parser.add_argument("--minutes", type=float, default=18.0)
+    parser.add_argument("--workers", type=int, default=12)
+    parser.add_argument("--memory", type=float, default=0.6, help="share of the GPU's memory for all workers")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, help="of every run (default: as many as the minutes allow)")
+    parser.add_argument("--batch", type=int, help="videos of a step (default: measured)")
     parser.add_argument("--rivals", action="store_true", help="the rivals' table alone")
     parser.add_argument("--tiny", action="store_true", help="a few videos and steps: does it run at all?")
+    parser.add_argument("--report", action="store_true", help="run nothing; print the tables of what is there")
     return parser.parse_args()
 
 
 def tiny(experiment: GeneratedExperiment) -> GeneratedExperiment:
     """The same at a size that a busy CPU gets through."""
     what = replace(experiment.what, train=12, valid=3, test=4, seconds=(8.0, 8.0), calm=True)
-    scale = replace(experiment.scale, channels=16, heads=2, train=replace(experiment.scale.train, batch_size=4))
+    scale = replace(experiment.scale, channels=16, heads=2)
     return replace(experiment, what=what, scale=scale)
 
 
-def with_steps(experiment: GeneratedExperiment, steps: int) -> GeneratedExperiment:
-    train = replace(experiment.scale.train, steps=steps, warmup_steps=min(100, steps // 10))
+def planned_experiment(experiment: GeneratedExperiment, plan: dict[str, Any]) -> GeneratedExperiment:
+    return sized(experiment, plan["steps"], plan["batch"])
+
+
+def sized(experiment: GeneratedExperiment, steps: int, batch: int) -> GeneratedExperiment:
+    train = replace(experiment.scale.train, steps=steps, batch_size=batch, warmup_steps=min(100, steps // 10))
     return replace(experiment, scale=replace(experiment.scale, train=train))
 
 
@@ -148,44 +148,76 @@ def start_mps(work: Path) -> None:
 _worker: dict[str, Any] = {}
 
 
-def start_worker(work: Path, experiment: GeneratedExperiment, every: Sequence[int], device: str) -> None:
+def start_worker(work: Path, experiment: GeneratedExperiment, every: Sequence[int], device: str, room: float) -> None:
+    """room: share of the device's memory that this worker may take."""
     torch.set_num_threads(1)
-    bench = _worker["bench"] = GeneratedBench(work, experiment, rates=every, device=device)
-    # Tokens stay on the device from run to run; reading them piece by piece took longer than training.
-    store = bench.stores[OWN_EVERY]
-    cache = TokenCache(store, torch.device(device))
-    cache.preload(video.name for video in bench.dataset.split("train"))
-    _worker["caches"] = {store.path: cache}
+    threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()
+    _worker["room"] = room
+    try:
+        if device == "cuda":
+            torch.cuda.set_per_process_memory_fraction(room)
+        _worker["bench"] = GeneratedBench(work, experiment, rates=every, device=device)
+        _worker["caches"] = {}
+        with_tokens(OWN_EVERY)
+    except Exception as error:  # a pool starts workers anew for ever if one does not start
+        _worker["broken"] = error
 
 
-def probe(experiment: GeneratedExperiment) -> float:
-    """Seconds of a step of the reference while every worker does the same."""
-    # The last report waits for the validation and is left out.
-    runner = runner_of(with_steps(experiment, WARM_STEPS + PROBE_STEPS + 1), Path(f"probe-{os.getpid()}"))
+def end_with(parent: int) -> None:
+    """End when the main process was killed: a second call would find this one's run folders in use."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(1)
+
+
+def with_tokens(every: int) -> None:
+    """Tokens stay on the device from run to run; reading them piece by piece took longer than training."""
+    if "broken" in _worker:
+        raise RuntimeError(f"the worker did not start: {_worker['broken']}")
+    bench: GeneratedBench = _worker["bench"]
+    kept = {bench.stores[own].path for own in (OWN_EVERY, every)}
+    caches = _worker["caches"] = {path: cache for path, cache in _worker["caches"].items() if path in kept}
+    store = bench.stores[every]
+    if store.path not in caches:
+        caches[store.path] = TokenCache(store, torch.device(bench.device))
+        caches[store.path].preload(video.name for video in bench.dataset.split("train"))
+
+
+def probe(asked: GeneratedExperiment) -> tuple[float, float]:
+    """Seconds of a step of the reference while every worker does the same, and the share of its memory it takes."""
+    with_tokens(OWN_EVERY)
+    runner = runner_of(asked, Path(f"probe-{os.getpid()}"))
     marks: list[tuple[int, float]] = []
     runner.report = lambda step, total, figures: marks.append((step, time.perf_counter()))
     source = runner.find_source(Recipe(), "repcount")
     assert isinstance(source, Source)
-    runner.trained(Recipe(), source, 0)
-    shutil.rmtree(runner.out)
-    (first, began), (last, ended) = marks[0], marks[-2]
-    return (ended - began) / (last - first)
-
-
-def work_on(asked: tuple[GeneratedExperiment, Job, float]) -> dict[str, Any]:
-    """Train and evaluate one run; what it found, or why there is nothing."""
-    experiment, job, deadline = asked
-    about = {"key": job.key, "recipe": job.recipe.changes, "seed": job.seed}
-    if time.time() > deadline:
-        return about | {"error": "the time was over"}
     try:
+        runner.trained(Recipe(), source, 0)
+    except torch.OutOfMemoryError:
+        torch.cuda.empty_cache()
+        return float("inf"), float("inf")
+    finally:
+        shutil.rmtree(runner.out, ignore_errors=True)
+    # The last report waits for the validation and is left out.
+    (first, began), (last, ended) = marks[0], marks[-2]
+    full = 0.0
+    if torch.cuda.is_available():
+        full = torch.cuda.max_memory_allocated() / (_worker["room"] * torch.cuda.mem_get_info()[1])
+    return (ended - began) / (last - first), full
+
+
+def work_on(experiment: GeneratedExperiment, job: Job) -> dict[str, Any]:
+    """Train and evaluate one run; what it found, or why there is nothing."""
+    about = {"key": job.key, "recipe": job.recipe.changes, "seed": job.seed}
+    began = time.perf_counter()
+    try:
+        with_tokens(job.recipe.every)
         runner = runner_of(experiment)
         source = runner.find_source(job.recipe, job.recipe.dataset)
         assert isinstance(source, Source), source
         folder = runner.trained(job.recipe, source, job.seed)
         found = {spec.label: runner.evaluated(folder, spec, source) for spec in job.specs}
         done = json.loads((folder / "done.json").read_text())
-        weights = runner._value("M parameters", (), folder)
         rows = next(iter(found.values())).rows
         return about | {
             "truth": [row.count for row in rows],
@@ -193,7 +225,8 @@ def work_on(asked: tuple[GeneratedExperiment, Job, float]) -> dict[str, Any]:
             "coverage": next(iter(found.values())).coverage.short,
             "val_mae": done.get("val_mae"),
             "train_seconds": done["train_seconds"],
-            "million_parameters": weights,
+            "seconds": round(time.perf_counter() - began, 2),
+            "million_parameters": runner._value("M parameters", (), folder),
         }
     except Exception as error:  # a run that fails must not end the others
         return about | {"error": f"{type(error).__name__}: {error}"}
@@ -211,189 +244,105 @@ def runner_of(experiment: GeneratedExperiment, below: Path = Path()) -> TableRun
 # In the main process -----------------------------------------------------------------------------------------------
 
 
-def planned(options: argparse.Namespace, pool: Any, deadline: float, began: float) -> dict[str, Any]:
-    """Steps of every run: as many as fit, measured while all workers train; kept, so that a second call agrees."""
+def planned(
+    options: argparse.Namespace, pool: Any, experiment: GeneratedExperiment, deadline: float, began: float
+) -> dict[str, Any]:
+    """Steps and batch of every run: what fits, measured while all workers train; kept: a second call must agree."""
     path = options.out / "plan.json"
     if path.exists():
         kept: dict[str, Any] = json.loads(path.read_text())
         return kept
+    sizes = (options.batch,) if options.batch else TINY_BATCHES if options.tiny else BATCHES
     if options.steps:
-        return {"steps": options.steps, "seconds_per_step": None}
-    experiment = tiny(FULL_EXPERIMENT) if options.tiny else FULL_EXPERIMENT
-    seconds = max(pool.map(probe, [experiment] * options.workers, chunksize=1))
-    runs = len(list(jobs_of(tables({}, only_rivals=options.rivals), options.seeds))) + len(METHODS) * (len(RATES) - 1)
-    each = (deadline - time.time()) * options.workers / runs - EVALUATION
-    fitting = SHARE * max(each, 0.0) / seconds
+        return {"steps": options.steps, "batch": sizes[0], "minutes": 0.0}
+    seconds: dict[int, float] = {}
+    for batch in sizes:
+        one = sized(experiment, WARM_STEPS + PROBE_STEPS + 1, batch)
+        found = pool.map(probe, [one] * options.workers, chunksize=1)
+        seconds[batch], full = (max(values) for values in zip(*found, strict=True))
+        say(began, f"{1000 * seconds[batch]:.1f} ms for a step of {batch} videos while {options.workers} work, "
+                   f"{100 * full:.0f} % of a worker's memory")  # fmt: skip
+        if full > ROOM:
+            del seconds[batch]
+            break
+    batch = min(seconds, key=lambda size: seconds[size] / size**0.5)
+    jobs = list(jobs_of(tables({}, only_rivals=options.rivals), options.seeds))
+    more = trials(batch)[:: len(RATES)] * (len(RATES) - 1)  # of each method's trials one is a row's own run
+    costs = sum(COST.get(job.method, 1.0) for job in (*jobs, *more))
+    time_left = SHARE * (deadline - time.time()) * options.workers - OVERHEAD * len((*jobs, *more))
+    fitting = max(time_left, 0.0) / (costs * seconds[batch])
     steps = int(np.clip(fitting // 50 * 50, FEWEST, MOST))
-    say(began, f"{1000 * seconds:.1f} ms per step in each of {options.workers} workers: {runs} runs of {steps} steps")
-    return {"steps": steps, "seconds_per_step": seconds}
+    say(began, f"{len((*jobs, *more))} runs of {steps} steps of {batch} videos")
+    return {"steps": steps, "batch": batch, "seconds_per_step": seconds, "minutes": 0.0}
 
 
-def chosen_rates(
-    options: argparse.Namespace, pool: Any, experiment: GeneratedExperiment, deadline: float, began: float
-) -> dict[str, float]:
-    """Each method's learning rate, by the error on validation videos with the first seed."""
-    jobs = [Job(replace(recipe, lr=rate), 0, (EvalSpec(),)) for recipe in METHODS.values() for rate in RATES]
-    run(options, pool, experiment, jobs, deadline, began)
-    rates = {}
-    for name, recipe in METHODS.items():
-        tried = {rate: result(options.out, Job(replace(recipe, lr=rate), 0, ())) for rate in RATES}
-        errors = {rate: one["val_mae"] for rate, one in tried.items() if one and one.get("val_mae") is not None}
-        rates[name] = min(errors, key=lambda rate: errors[rate]) if errors else RATES[1]
-        say(began, f"{name}: validation MAE by learning rate {errors} → {rates[name]:g}")
-    return rates
-
-
-def tables(rates: dict[str, float], *, only_rivals: bool = False) -> list[Table]:
-    """The tables with each method's learning rate in its recipes."""
-
-    def rated(cells: Cells) -> Cells:
-        if cells.recipe is None:
-            return cells
-        name = cells.recipe.method if cells.recipe.method != "escounts" else cells.recipe.head
-        return replace(cells, recipe=replace(cells.recipe, lr=rates.get(name)))
-
-    def changed(table: Table) -> Table:
-        rows = tuple(TableRow(row.labels, tuple(map(rated, row.cells))) for row in table.rows)
-        return replace(table, rows=rows)
-
-    return [changed(table) for table in (TABLE_RIVALS, *(() if only_rivals else ABLATIONS))]
-
-
-def jobs_of(made: Sequence[Table], seeds: int) -> Iterator[Job]:
-    """Every run once, with all the evaluations that some row wants of it; a seed's before the next seed's."""
-    specs: dict[Recipe, dict[EvalSpec, None]] = {}
-    for table in made:
-        for row in table.rows:
-            for cells in row.cells:
-                if cells.recipe is not None:
-                    specs.setdefault(cells.recipe, {})[cells.spec] = None
-    for seed in range(seeds):
-        for recipe, wanted in specs.items():
-            yield Job(recipe, seed, tuple(wanted))
-
-
-def run(
+def work_through(
     options: argparse.Namespace,
     pool: Any,
     experiment: GeneratedExperiment,
-    jobs: Sequence[Job],
+    plan: dict[str, Any],
     deadline: float,
     began: float,
 ) -> None:
-    """Give the jobs that have no result to the workers and write each result as it comes."""
-    todo = [job for job in jobs if not covers(result(options.out, job), job)]
-    say(began, f"{len(todo)} of {len(jobs)} runs to do")
-    for done, found in enumerate(pool.imap_unordered(work_on, [(experiment, job, deadline) for job in todo]), 1):
-        if "error" in found:
-            say(began, f"{found['recipe']} seed {found['seed']}: {found['error']}")
-            continue
-        (options.out / "runs").mkdir(exist_ok=True)
-        write_text(options.out / "runs" / f"{found['key']}.json", json.dumps(found) + "\n")
-        if done % 10 == 0 or done == len(todo):
-            say(began, f"{done}/{len(todo)} runs")
+    """Give the workers whatever can be run next, and keep every result as it comes."""
+    results, before = Results(options.out), plan["minutes"]
+    running: list[tuple[Job, Any]] = []
+    tries: Counter[tuple[str, int]] = Counter()
+    took: list[float] = []
+    reported = 0.0
+
+    def keep() -> None:
+        plan["minutes"] = round(before + (time.time() - began) / 60, 2)
+        write_text(options.out / "plan.json", json.dumps(plan, indent=1) + "\n")
+        write_text(options.out / "tables.md", text_of(options, results, experiment, plan))
+
+    keep()
+    while True:
+        for job in ready(options, results, plan["batch"]):
+            if len(running) >= options.workers or time.time() + max(took, default=0.0) > deadline:
+                break
+            if job not in (other for other, _ in running):
+                running.append((job, pool.apply_async(work_on, (experiment, job))))
+        done = [(job, answer) for job, answer in running if answer.ready()]
+        if not running or time.time() > deadline + PATIENCE:
+            break
+        for job, answer in done:
+            found = answer.get()
+            if "error" in found:
+                say(began, f"{found['recipe']} seed {job.seed}: {found['error']}")
+                tries[job.key, len(job.specs)] += 1
+                if tries[job.key, len(job.specs)] == TRIES:
+                    results.give_up(job)
+                continue
+            results.add(found)
+            took.append(found["seconds"])
+            say(began, f"{len(results)} runs; {found['recipe']} seed {job.seed}: {found['seconds']:.0f} s, "
+                       f"validation MAE {found['val_mae']}")  # fmt: skip
+        running = [one for one in running if one not in done]
+        if time.time() - reported > REPORT_EVERY:
+            keep()
+            reported = time.time()
+        if not done:
+            time.sleep(0.2)
+    say(began, f"{len(results)} runs done, {len(running)} given up")
+    keep()
 
 
-def result(out: Path, job: Job) -> dict[str, Any] | None:
-    path = out / "runs" / f"{job.key}.json"
-    return json.loads(path.read_text()) if path.exists() else None
+def ready(options: argparse.Namespace, results: Results, batch: int) -> Iterator[Job]:
+    """What can be run now, the most telling first: a method's rows wait for its learning rate, not for others'."""
+    rates, _ = chosen_rates(results, batch)
+    for job in (*trials(batch), *jobs_of(tables(rates, only_rivals=options.rivals), options.seeds)):
+        if job.recipe.lr is not None and results.of(job) is None and job not in results.given_up:
+            yield job
 
 
-def covers(found: dict[str, Any] | None, job: Job) -> bool:
-    return found is not None and all(spec.label in found["counted"] for spec in job.specs)
-
-
-def report(
-    options: argparse.Namespace,
-    bench: GeneratedBench,
-    experiment: GeneratedExperiment,
-    rates: dict[str, float],
-    minutes: float,
-) -> None:
-    """Print every table with intervals and the paper's order, and write them."""
-    what, train = experiment.what, experiment.scale.train
-    lines = [
-        f"{what.train} generated videos to train on, {what.test} held out, {train.steps} steps of {train.batch_size} "
-        f"videos, up to {options.seeds} seeds; learning rates {rates}; {options.workers} runs side by side, "
-        f"{minutes:.1f} minutes on {torch.cuda.get_device_name() if torch.cuda.is_available() else 'a CPU'}; "
-        f"torch {torch.__version__}.",
-        "",
-    ]
-    for table in tables(rates, only_rivals=options.rivals):
-        lines += table_lines(options, table)
-    lines += baseline_lines(bench)
-    text = "\n".join(lines) + "\n"
-    write_text(options.out / "tables.md", text)
-    print(text)
-
-
-def table_lines(options: argparse.Namespace, table: Table) -> list[str]:
-    """One table: our MAE with its interval, OBO, seeds, the paper's MAE, and whether its order is confirmed."""
-    heading = (
-        "| row | seeds | MAE [95 %] | ± seeds | OBO | OBZ | RMSE | M par. | train s | paper | against reference |"
-    )
-    lines = [f"### {table.name}: {table.title}", "", heading, "|" + "---|" * 11]
-    errors: dict[tuple[str, ...], np.ndarray] = {}
-    reference = reference_of(table)
-    rows = sorted((row for row in table.rows if row.cells[0].recipe), key=lambda row: row.labels != reference)
-    paper = {row.labels: dict(zip(table.groups[0].columns, row.cells[0].published, strict=True)).get("MAE")
-             for row in rows}  # fmt: skip
-    for row in rows:
-        cells = row.cells[0]
-        assert cells.recipe is not None
-        found = [result(options.out, Job(cells.recipe, seed, (cells.spec,))) for seed in range(options.seeds)]
-        there = [one for one in found if one is not None and cells.spec.label in one["counted"]]
-        label = " ".join(row.labels)
-        if not there:
-            lines.append(f"| {label} | 0 | not run | | | | | | | {paper[row.labels] or ''} | |")
-            continue
-        truth = np.array(there[0]["truth"], float)
-        counted = [np.array(one["counted"][cells.spec.label]) for one in there]
-        some = truth > 0
-        errors[row.labels] = np.stack([np.abs(truth[some] - np.rint(c[some])) / truth[some] for c in counted])
-        value, low, high = interval(errors[row.labels])
-        spread = stdev([mae(truth, c) for c in counted]) if len(counted) > 1 else 0.0
-        against = ""
-        theirs = paper[row.labels]
-        if row.labels == reference:
-            against = "reference"
-        elif reference in errors:
-            by = None if theirs is None or paper[reference] is None else theirs - paper[reference]
-            against = str(compare(errors[row.labels], errors[reference], paper=by))
-            against = against if by is not None else against.split(":")[0]
-        figures = [mean(metric(truth, c) for c in counted) for metric in (obo, obz, rmse)]
-        lines.append(
-            f"| {label} | {len(there)} | {value:.3f} [{low:.3f}, {high:.3f}] | {spread:.3f} | {figures[0]:.3f} | "
-            f"{figures[1]:.3f} | {figures[2]:.2f} | {there[0]['million_parameters']:.2f} | "
-            f"{mean(one['train_seconds'] for one in there):.0f} | {'' if theirs is None else theirs} | {against} |"
-        )
-    return [*lines, ""]
-
-
-def reference_of(table: Table) -> tuple[str, ...]:
-    """The labels of the paper's own setting."""
-    plain = [row.labels for row in table.rows if row.cells[0].recipe is not None
-             and not {name for name in row.cells[0].recipe.changes if name != "lr"}
-             and row.cells[0].spec == EvalSpec()]  # fmt: skip
-    return plain[0]
-
-
-def baseline_lines(bench: GeneratedBench) -> list[str]:
-    """The rows of the rivals' table that train nothing."""
-    lines = [
-        "### what trains nothing, on the same held-out videos",
-        "",
-        "| row | MAE | OBO | OBZ | RMSE |",
-        "|---|---|---|---|---|",
-    ]
-    runner = bench.runner(TABLE_RIVALS, seeds=(0,))
-    for row in TABLE_RIVALS.rows:
-        if row.cells[0].model is not None:
-            found = runner.measure(row.cells[0], ("MAE", "OBO", "OBZ", "RMSE"))
-            if isinstance(found, Measured):
-                values = " | ".join(f"{found.values[name][0]:.3f}" for name in ("MAE", "OBO", "OBZ", "RMSE"))
-                lines.append(f"| {row.labels[0]} | {values} |")
-    return lines
+def text_of(
+    options: argparse.Namespace, results: Results, experiment: GeneratedExperiment, plan: dict[str, Any]
+) -> str:
+    machine = torch.cuda.get_device_name() if torch.cuda.is_available() else "a CPU"
+    plan.setdefault("machine", f"{options.workers} runs side by side on {machine}; torch {torch.__version__}")
+    about = f"{plan['minutes']:.1f} minutes, {plan['machine']}"
+    return report(results, experiment, plan, seeds=options.seeds, only_rivals=options.rivals, about=about)
 
 
 def say(began: float, text: str) -> None:

@@ -5,7 +5,8 @@
 Relations: every clip of DIR/dev.csv is counted as it is and changed. A relation holds where the counts differ by at
 most one (the clip after itself: from twice the count). Negatives: stretches without repetitions; whatever is counted
 there is wrong. Every count is kept in a JSON file as it comes, and a run that was stopped goes on there, as long as
-the model's weights are the same. Prints tables; the whole run of a shipped model is put into docs/benchmarks.md.
+the model's weights and the code that counts, changes and makes the clips are the same. Prints tables; the whole run
+of a shipped model is put into docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from transformed import Pictures, VideoInMemory
 
 import escounts
 from escounts.atomic_files import write_text
+from escounts.training.run_folder import PREDICTING, code_digest
 
 TOLERANCE = 1
 WANTED = 0.90
@@ -65,7 +67,7 @@ def main() -> None:
     out = options.out or (
         HERE / "results" / f"metamorphic_{options.model}.json" if shipped and not options.quick else None
     )
-    record = Record.of(out, options.model, weights_of(options.model))
+    record = Record.of(out, options.model, weights_of(options.model), code_of())
     tables = []
     if options.only != "negatives":
         clips = chosen(list(read_dev(options.clips)), QUICK_CLIPS if options.quick else None)
@@ -89,26 +91,28 @@ class Record:
     path: Path | None
     model: str
     weights: str
+    code: str
     counts: dict[str, Any]
 
     @classmethod
-    def of(cls, path: Path | None, model: str, weights: str) -> Record:
-        """The record in a file, as far as it is of the same weights."""
+    def of(cls, path: Path | None, model: str, weights: str, code: str) -> Record:
+        """The record in a file, as far as it is of the same weights and the same code."""
         counts: dict[str, Any] = {}
         if path is not None and path.is_file():
             kept = json.loads(path.read_text())
-            if kept.get("weights") == weights:
+            if (kept.get("weights"), kept.get("code")) == (weights, code):
                 counts = kept["counts"]
             else:
-                print(f"{path} is of other weights: starting anew")
-        return cls(path, model, weights, counts)
+                print(f"{path} is of other {'code' if kept.get('weights') == weights else 'weights'}: starting anew")
+        return cls(path, model, weights, code, counts)
 
     def get(self, name: str, count: Callable[[], Any]) -> Any:
         """What was counted under this name, now or before."""
         if name not in self.counts:
             self.counts[name] = count()
             if self.path is not None:
-                whole = {"model": self.model, "weights": self.weights, "counts": self.counts}
+                about = {"model": self.model, "weights": self.weights, "code": self.code}
+                whole = {**about, "counts": self.counts}
                 write_text(self.path, json.dumps(whole, indent=1) + "\n")
         return self.counts[name]
 
@@ -119,6 +123,12 @@ def weights_of(model: str) -> str:
         Path(model) if Path(model).is_file() else Path(escounts.__file__).parent / "weights" / f"{model}.safetensors"
     )
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else model
+
+
+def code_of() -> str:
+    """A hash of what decides a count here: the package's arithmetic, and how clips are changed and made."""
+    beside = b"".join((HERE / f"{name}.py").read_bytes() for name in ("metamorphic", "transformed", "negatives"))
+    return f"{code_digest(PREDICTING)}-{hashlib.sha256(beside).hexdigest()[:16]}"
 
 
 def chosen(clips: list[Clip], limit: int | None) -> list[Clip]:

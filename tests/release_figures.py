@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 
 SHARE = float(os.environ.get("ESCOUNTS_RELEASE_SHARE", "1"))
 SEED = int(os.environ.get("ESCOUNTS_RELEASE_SEED", "0"))
+KEEP = os.environ.get("ESCOUNTS_RELEASE_KEEP")
+"""A folder for inputs that failed: pytest's own are gone a few runs later."""
 FAULTS = ("lost", "hang", "crash", "traceback")
 
 

@@ -51,14 +51,16 @@ def test_the_longest_name_a_folder_takes(tmp_path: Path) -> None:
 
 
 def test_sweeping_takes_what_the_killed_left_and_nothing_else(tmp_path: Path) -> None:
-    for name, age in (("x.txt", 100.0), (".x.txt.1.partial", 100.0), (".x.txt.2.partial", 0.0)):
+    """Of other programs' half-written files, a download's, none."""
+    old, new, others = ".x.txt.0123abcd.partial", ".x.txt.4567abcd.partial", ".film.mp4.partial"
+    for name, age in (("x.txt", 100.0), (old, 100.0), (new, 0.0), (others, 100.0)):
         (tmp_path / name).touch()
         then = (tmp_path / name).stat().st_mtime - age
         os.utime(tmp_path / name, (then, then))
     remove_partials(tmp_path, older=50.0)
-    assert sorted(file.name for file in tmp_path.iterdir()) == [".x.txt.2.partial", "x.txt"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == [others, new, "x.txt"]
     remove_partials(tmp_path)
-    assert [file.name for file in tmp_path.iterdir()] == ["x.txt"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == [others, "x.txt"]
     remove_partials(tmp_path / "absent")
 
 

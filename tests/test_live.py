@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from command import run
 from movies import write_movie
+from release_figures import share_of
 
 import escounts
 from escounts import live, stream
@@ -242,4 +243,6 @@ def test_a_stream_server_that_is_killed_leaves_gaps_and_the_count_goes_on(
 def test_a_stream_server_that_is_killed_five_times(
     counter: Counter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    check_restarts(watch_through_restarts(counter, tmp_path, monkeypatch, restarts=5, seconds=12.0), 5, 12.0)
+    restarts = share_of(5)
+    events = watch_through_restarts(counter, tmp_path, monkeypatch, restarts=restarts, seconds=12.0)
+    check_restarts(events, restarts, 12.0)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -17,6 +18,9 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 from escounts.errors import EscountsError, OutputError
+
+PARTIAL = re.compile(r"\..{1,40}\.[0-9a-f]{8}\.partial", re.DOTALL)
+"""How partial files are named here; those of other programs, a download's, are not ours to sweep."""
 
 
 @contextmanager
@@ -72,6 +76,13 @@ def _abandoned(partial: Path) -> bool:
     return True
 
 
+def keep_existing(paths: Iterable[Path], advice: str) -> None:
+    """Raise OutputError where one of these is there already. advice: what to do then."""
+    there = [str(path) for path in paths if os.path.lexists(path)]
+    if there:
+        raise OutputError(f"{', '.join(there)} is there already; {advice}")
+
+
 def printable(text: str) -> str:
     """The text as UTF-8 can hold it: the bytes of a file's name that are none become replacement characters."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
@@ -89,12 +100,15 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def remove_partials(folder: Path, *, older: float = 0.0) -> None:
-    """Remove the partial files that killed processes left in a folder; what another process is writing stays.
+    """Remove the partial files that killed processes left in a folder; what another process is writing stays, and so
+    does what another program named.
 
     older: seconds since a file was last written to, for folders that several machines share.
     """
     for partial in folder.glob(".*.partial"):
         with suppress(OSError):
+            if PARTIAL.fullmatch(partial.name) is None:
+                continue
             if time.time() - partial.stat().st_mtime >= older and _abandoned(partial):
                 partial.unlink(missing_ok=True)
 

@@ -66,7 +66,7 @@ class Counter:
         _check_range(opened, start, end)
         began = time.perf_counter()
         encoding = self.model.encode(opened, start=start, end=end, thorough=thorough, progress=progress)
-        return EncodedVideo(self, opened, encoding, seconds=time.perf_counter() - began)
+        return EncodedVideo(self, opened, encoding, seconds=time.perf_counter() - began, to_the_end=end is None)
 
     def count(
         self,
@@ -109,10 +109,15 @@ class EncodedVideo:
     to its `progress`, and the encoding grows.
     """
 
-    def __init__(self, counter: Counter, video: Video, encoding: Encoding, *, seconds: float) -> None:
+    def __init__(
+        self, counter: Counter, video: Video, encoding: Encoding, *, seconds: float, to_the_end: bool = False
+    ) -> None:
+        """to_the_end: it was read as far as there are frames, so a header that says much more is wrong."""
         self._counter, self._video, self._seconds = counter, video, seconds
         self.encoding = encoding
-        self.info: VideoInfo = replace(video.info, duration=max(video.info.duration, encoding.end))
+        stated, read = video.info.duration, encoding.end
+        false = to_the_end and read < stated - max(1.0, 0.05 * stated)
+        self.info: VideoInfo = replace(video.info, duration=read if false else max(stated, read))
 
     def count(
         self,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from escounts.atomic_files import printable
 
@@ -19,6 +20,16 @@ def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     writer.writerow(columns)
     writer.writerows([guarded(value) for value in row] for row in rows)
     return text.getvalue()
+
+
+@contextmanager
+def cells_of_any_length() -> Iterator[None]:
+    """For tables that we wrote ourselves: the density map of a long video is more than csv reads by default."""
+    usual = csv.field_size_limit(2**31 - 1)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(usual)
 
 
 def guarded(value: object, guard: str = "'") -> str:

@@ -103,10 +103,35 @@ def test_a_ray_cluster_that_is_not_there_is_said_in_one_line(
 
 def test_a_row_that_was_half_written_is_not_a_row(tmp_path: Path) -> None:
     folder = ResultFolder(str(tmp_path))
-    (tmp_path / "rows" / ".x.json.0.partial").write_text('{"id": "x", "sta')
+    (tmp_path / "rows" / ".x.json.0123abcd.partial").write_text('{"id": "x", "sta')
     assert folder.finished() == {}
     folder.sweep()
     assert list((tmp_path / "rows").iterdir()) == []
+    folder.write(row("whole"))
+    for name, text in (
+        ("torn", '{"id": "torn", "sta'),
+        ("notes", '{"mine": 1}'),
+        ("list", "[1]"),
+        ("deep", "[" * 9999),
+    ):
+        (tmp_path / "rows" / f"{name}.json").write_text(text)
+        assert not folder.has(name)
+    assert folder.finished() == {"whole": "counted"} and folder.table()["id"].to_pylist() == ["whole"]
+    assert (tmp_path / "rows" / "notes.json").read_text() == '{"mine": 1}'
+
+
+def test_parquet_files_of_others_are_left_alone_and_a_damaged_one_is_one_line(tmp_path: Path) -> None:
+    folder = ResultFolder(str(tmp_path))
+    folder.write(row("a", "error"))
+    folder.gather()
+    (part,) = tmp_path.glob("part-*.parquet")
+    (tmp_path / "part-00000.parquet").write_bytes(b"of Spark")
+    folder.forget(["a"])
+    assert folder.finished() == {} and not part.exists()
+    assert (tmp_path / "part-00000.parquet").read_bytes() == b"of Spark"
+    part.write_bytes(b"PAR1 torn")
+    with pytest.raises(EscountsError, match=r"part-\w+\.parquet cannot be read .* move it away"):
+        folder.finished()
 
 
 def test_an_id_changes_with_the_file_and_the_settings_only(videos: Path) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import json
 import multiprocessing
 import os
+import shutil
 import subprocess
 import sys
 from functools import partial
@@ -16,7 +18,9 @@ from movies import bouncing, looped, write_movie
 from warm_processes import warm_processes
 
 from escounts.baselines.spectral import Spectral
+from escounts.cli.count_jobs import output_names
 from escounts.cli.display import MOST_ROWS, Row, table
+from escounts.output import Ledger, claim
 
 COUNT = ("count", "--model", "spectral")
 
@@ -123,10 +127,58 @@ def test_a_count_whose_file_cannot_be_written_is_printed(
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setitem(__import__("escounts.output").output.WRITERS, "json", full)
-    done = escounts(*COUNT, three[0], "-o", tmp_path / "out", "-f", "json")
+    with monkeypatch.context() as patch:
+        patch.setitem(__import__("escounts.output").output.WRITERS, "json", full)
+        done = escounts(*COUNT, three[0], "-o", tmp_path / "out", "-f", "json")
     assert done.code == 1 and "4 repetitions" in done.out and "No space left" in done.err
-    assert not (tmp_path / "out" / ".escounts-finished.jsonl").exists(), "it is counted again next time"
+    assert not (tmp_path / "out" / "a.json").exists()
+    done = escounts(*COUNT, three[0], "-o", tmp_path / "out", "-f", "json")
+    assert done.code == 0 and "finished before" not in done.out, "it is counted again next time"
+    assert (tmp_path / "out" / "a.json").exists()
+
+
+def test_files_that_count_did_not_write_are_not_written_over(
+    escounts: partial,  # type: ignore[type-arg]
+    three: list[Path],
+    tmp_path: Path,
+) -> None:
+    """A film's own subtitles lie beside it under the very name that -f srt would take."""
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "a.srt").write_text("mine")
+    done = escounts(*COUNT, three[0], three[2], "-q", "-o", out, "-f", "json,srt")
+    assert done.code == 1 and "a.mp4: not counted" in done.err and "a.srt is there and was not written" in done.err
+    assert (out / "a.srt").read_text() == "mine" and not (out / "a.json").exists()
+    assert "6 repetitions" in done.out and (out / "c.srt").exists(), "the others go on"
+    assert escounts(*COUNT, three[0], "-q", "-o", out, "-f", "json,srt", "--force").code == 0
+    assert "4" in (out / "a.srt").read_text()
+    assert escounts(*COUNT, three[0], "-q", "-o", out, "-f", "srt", "--from", "0.1").code == 0, "it is ours now"
+
+
+def test_what_a_killed_run_was_about_to_write_is_its_own(three: list[Path], tmp_path: Path) -> None:
+    """Written, and killed before it was noted as finished: the next run takes it for what it is."""
+    claim(tmp_path, "a", three[0], ["a.json"])
+    (tmp_path / "a.json").write_text("{}")
+    (tmp_path / "a.csv").write_text("mine")
+    assert Ledger(tmp_path).strangers(["a.json", "a.csv", "a.png"]) == ["a.csv"]
+
+
+def test_a_video_of_the_same_name_does_not_write_over_the_count_of_another(
+    escounts: partial,  # type: ignore[type-arg]
+    three: list[Path],
+    tmp_path: Path,
+) -> None:
+    other = tmp_path / "other" / "a.mp4"
+    other.parent.mkdir()
+    shutil.copy(three[2], other)
+    out = tmp_path / "out"
+    for video in (three[0], other, three[0], other):
+        assert escounts(*COUNT, video, "-q", "-o", out, "-f", "json").code == 0
+    counts = {path.name: json.loads(path.read_text())["count"] for path in out.glob("*.json")}
+    assert counts == {"a.json": 4, "a.mp4.json": 6}
+    three[0].rename(moved := tmp_path / "a.mp4")
+    names = [name for video in (other, moved) for _, name in output_names([video], Ledger(out).owners)]
+    assert names == ["a.mp4", "a"], "each keeps its own, moved or not"
 
 
 def test_a_video_that_is_taken_away_while_it_is_counted_is_one_failure(
@@ -160,6 +212,23 @@ def test_loops_pipes_and_odd_names(escounts: partial, three: list[Path], tmp_pat
     assert "loop.mp4" in done.err and "pipe.mp4" not in done.err and "Traceback" not in done.err
     assert (tmp_path / "out" / os.fsdecode(b"caf\xe9.json")).exists()
     assert "caf�.mp4: 4 repetitions" in escounts(*COUNT, odd, "-o", tmp_path / "out", "-f", "json").out, "kept"
+
+
+def test_no_name_commands_the_terminal(
+    escounts: partial,  # type: ignore[type-arg]
+    three: list[Path],
+    tmp_path: Path,
+) -> None:
+    """Names come with the files of strangers: a line each, and no escape sequence reaches the terminal."""
+    odd = "\x1b]0;mine\x07\n\x9b2J"
+    shutil.copy(three[0], tmp_path / f"good{odd}.mp4")
+    (tmp_path / f"bad{odd}.mp4").write_text("not a video")
+    for options in ((), ("-q",), ("--json",)):
+        done = escounts(*COUNT, *tmp_path.glob("*.mp4"), *options)
+        assert done.code == 1 and not set("\x1b\x07\x9b\r") & set(done.out + done.err)
+        assert all(line.startswith(("escounts: ", "2 of 2", "1 of 2")) for line in done.err.splitlines())
+    assert json.loads(done.out)["video"].endswith(f"good{odd}.mp4"), "in JSON it is the name that it is"
+    assert len(done.out.splitlines()) == 1
 
 
 def test_nobody_reads_on(three: list[Path], tmp_path: Path) -> None:

@@ -141,8 +141,8 @@ def test_interrupt_keeps_what_is_finished(folder: Path, tmp_path: Path) -> None:
     noise = [rng.integers(0, 255, (180, 320, 3), np.uint8) for _ in range(8)]
     looped(tmp_path / "z.mp4", noise, 750)
     process = spawn(*COUNT, folder / "a.mp4", tmp_path / "z.mp4", "-o", tmp_path / "out", "-f", "json,csv")
-    deadline = time.monotonic() + 30
-    while not (tmp_path / "out" / ".escounts-finished.jsonl").exists() and time.monotonic() < deadline:
+    deadline, record = time.monotonic() + 30, tmp_path / "out" / ".escounts-finished.jsonl"
+    while not (record.exists() and '"about"' in record.read_text()) and time.monotonic() < deadline:
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
     done = finish(process)

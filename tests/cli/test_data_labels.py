@@ -49,3 +49,43 @@ def test_overlapping_labels_are_refused(escounts: Callable[..., Outcome], tmp_pa
     refused = escounts("data", "import", tmp_path / "labels.csv", "--root", tmp_path / "mine")
     assert refused.code != 0 and "0.00–2.00 s and 1.00–3.00 s overlap" in refused.err
     assert not (tmp_path / "mine").exists()
+
+
+def test_import_keeps_what_it_does_not_read_and_puts_replaced_labels_aside(
+    escounts: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    """A hand-made split and remarks of other videos stay; what was labelled before lies beside it."""
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    kept = "file,start_s,end_s,class,split,remark\nb.mp4,1,2,jump,valid,mine\nb.mp4,3,4,rest,valid,\n"
+    old = kept + "a.mp4,7,8,jump,test,\n"
+    (mine / "labels.csv").write_text(old)
+    (tmp_path / "events.csv").write_text(EVENTS)
+    done = escounts("data", "import", tmp_path / "events.csv", "--root", mine, "--only", "jump")
+    assert done.code == 0 and "a.mp4 had labels before" in done.out, done.err
+    assert (mine / "labels.csv").read_text() == kept + "a.mp4,0.500,1.500,jump,,\n"
+    assert (mine / "labels.csv.before").read_text() == old
+
+
+def test_export_writes_over_nothing(escounts: Callable[..., Outcome], tmp_path: Path) -> None:
+    """A BORIS table is called labels.csv, too: exported into its own folder it replaced the labels themselves."""
+    mine = "file,start_s,end_s,class\na.mp4,2,3,squat\n"
+    (tmp_path / "labels.csv").write_text(mine)
+    export = ("data", "export", "--root", tmp_path, "-o", tmp_path, "--format")
+    for more in ((), ("--force",)):
+        refused = escounts(*export, "boris", *more)
+        assert refused.code != 0 and "another folder" in refused.err
+        assert (tmp_path / "labels.csv").read_text() == mine
+    (tmp_path / "a.mp4.eaf").write_text("hours of work")
+    refused = escounts(*export, "elan")
+    assert refused.code != 0 and "a.mp4.eaf is there already" in refused.err
+    assert (tmp_path / "a.mp4.eaf").read_text() == "hours of work"
+    assert escounts(*export, "elan", "--force").code == 0
+
+
+@pytest.mark.parametrize("there", ["mine.mp4", "mine.json"])
+def test_the_sample_is_drawn_over_nothing(escounts: Callable[..., Outcome], tmp_path: Path, there: str) -> None:
+    (tmp_path / there).write_text("mine")
+    refused = escounts("sample", "-o", tmp_path / "mine.mp4")
+    assert refused.code != 0 and f"{there} is there already" in refused.err
+    assert [path.name for path in tmp_path.iterdir()] == [there] and (tmp_path / there).read_text() == "mine"

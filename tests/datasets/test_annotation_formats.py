@@ -165,3 +165,13 @@ def test_boris_cells_are_not_formulas_and_read_back(name: Format) -> None:
     assert not [cell for row in csv.reader(io.StringIO(text)) for cell in row if cell.startswith(("=", "@"))]
     (back,) = FORMATS[name].read(text, None, None)
     assert (back.file, back.action) == ("=1+1.mp4", "@cmd")
+
+
+@pytest.mark.parametrize("name", ["csv", "boris", "boris-tabular"])
+def test_a_table_may_end_its_lines_in_any_way_and_holds_no_endless_cell(name: Format) -> None:
+    """Text that a page sends has the line ends of whoever wrote it."""
+    (text,) = write_labels([LabelledFile("a.mp4", ((0.5, 1.0), (1.0, 2.0)), "jump")], name).values()
+    read = FORMATS[name].read
+    assert read(text.replace("\n", "\r"), None, None) == read(text, None, None) != []
+    with pytest.raises(DataError, match=r"^line \d+: field larger"):
+        read(text.replace("a.mp4", "a" * 200_000), None, None)

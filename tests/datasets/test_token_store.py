@@ -47,7 +47,7 @@ def test_a_stopped_encoding_resumes_to_the_same_bytes(tmp_path: Path) -> None:
     with TokenWriter(tmp_path / "stopped", LAYOUT) as writer:
         for annotation in videos[:2]:
             writer.write(tokens(annotation))
-    (tmp_path / "stopped/videos/.half.safetensors.1.partial").write_bytes(b"half")
+    (tmp_path / "stopped/videos/.half.safetensors.0123abcd.partial").write_bytes(b"half")
     with pytest.raises(DataError, match="did not finish"):
         TokenStore(tmp_path / "stopped")
     with TokenWriter(tmp_path / "stopped", LAYOUT) as writer:

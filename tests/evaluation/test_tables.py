@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from release_figures import SHARE, share_of
 from stores import LAYOUT, store, video
 
 from escounts.config_codec import from_plain, to_plain
@@ -354,15 +355,24 @@ def tiny_runner(make: Callable[[Table], TableRunner]) -> Callable[[Table], Table
 
 @pytest.mark.release  # minutes of training
 def test_quick_table_on_generated_videos(tmp_path: Path) -> None:
-    """The whole chain: draw, encode, train both decoders, print; at least 30 % below the mean count."""
+    """The whole chain: draw, encode, train both decoders, print; at least 30 % below the mean count.
+
+    In small it has fewer videos and steps, and the chain alone is tried: what 30 steps learn says nothing.
+    """
+    what, scale = QUICK_EXPERIMENT.what, QUICK_EXPERIMENT.scale
+    what = replace(what, train=max(16, share_of(what.train)), test=max(4, share_of(what.test)))
+    assert scale.train.steps is not None
+    scale = replace(scale, train=replace(scale.train, steps=max(30, share_of(scale.train.steps))))
     table = replace(TABLES["3a"], rows=(*TABLES["3a"].rows, *TABLES["rivals"].rows[-2:]))
     table = replace(table, rows=tuple(replace(row, cells=tuple(map(four_columns, row.cells))) for row in table.rows))
     with one_thread(True):
-        filled = GeneratedBench(tmp_path, QUICK_EXPERIMENT, rates=RATES[:1]).fill(table, seeds=(0,))
+        filled = GeneratedBench(tmp_path, replace(QUICK_EXPERIMENT, what=what, scale=scale), rates=RATES[:1]).fill(
+            table, seeds=(0,)
+        )
     error = filled.headers.index("MAE") - len(table.labels) - 1
     values = {row.labels[0]: row.values[error] for row in filled.rows if row.measured}
     for decoder in ("SA-only", "ESCounts"):
-        assert values[decoder][0] <= 0.7 * values["mean count"][0], values
+        assert SHARE < 1 or values[decoder][0] <= 0.7 * values["mean count"][0], values
     assert len(values["spectral"]) == 1
     assert list((tmp_path / "runs").rglob("predictions/*.csv")), "every prediction is kept"
 

@@ -71,7 +71,7 @@ def test_a_torn_run_folder(tmp_path: Path) -> None:
     about.write_text(about.read_text()[:5])
     with pytest.raises(DataError, match=r"run\.json is damaged .*delete it"):
         reserve_run_folder(tmp_path, {"seed": 1})
-    (tmp_path / ".last.pt.0123.partial").write_bytes(b"half")
+    (tmp_path / ".last.pt.01234567.partial").write_bytes(b"half")
     with RunFolder(tmp_path) as folder:
         assert not list(tmp_path.glob(".*.partial"))
         folder.log(1, {"loss": 2.0})

@@ -37,6 +37,13 @@ def test_ten_hours_in_three_pictures(model: str, tmp_path: Path) -> None:
     assert done.code == 0 and "no repetitions" in done.out, done.err
 
 
+def test_a_result_lasts_as_long_as_there_are_frames(tmp_path: Path) -> None:
+    """A header of ten hours before two seconds; a part that was asked for says nothing of the whole."""
+    path, counter = says_ten_hours(tmp_path / "says.mkv"), escounts.load("spectral")
+    assert counter.count(path).duration == pytest.approx(2.0, abs=0.1)
+    assert counter.count(path, end=1.0).duration == HOURS
+
+
 def test_an_hour_of_slides_costs_the_classical_model_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A hundred thousand thumbnails of one picture: none of the 720 windows is looked at."""
     path = write_movie(tmp_path / "slides.mkv", levels(61, step=0), times=[59.0 * n for n in range(61)], codec="ffv1")

@@ -42,6 +42,10 @@ def annotation_file(data: bytes) -> None:
         (PLACE / name).write_bytes(data)
         with suppress(EscountsError):
             read_labels(PLACE / name, format=format, fps=25.0)
+    text = data.decode("utf-8", "replace")  # a page sends text, whose line ends nobody has made alike
+    for entry in FORMATS.values():
+        with suppress(EscountsError):
+            entry.read(text, None, 25.0)
 
 
 def dataset_table(data: bytes) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from fuzz.mutations import MUTATIONS
 from fuzz.parsers import PARSERS, fed
-from release_figures import Tally, share_of
+from release_figures import KEEP, Tally, share_of
 from stores import store, video
 
 from escounts.nn.network import LITE_TINY, Network
@@ -78,7 +78,12 @@ def test_guided_by_coverage(name: str, whole: dict[str, bytes], tmp_path: Path) 
         (tmp_path / path.name).write_bytes(path.read_bytes())
     seconds = share_of(RELEASE_SECONDS)
     command = [sys.executable, str(Path(__file__).with_name("guided.py")), name, str(tmp_path)]
-    limits = [f"-max_total_time={seconds}", "-rss_limit_mb=4096", "-timeout=30", f"-artifact_prefix={tmp_path}/bad-"]
+    limits = [
+        f"-max_total_time={seconds}",
+        "-rss_limit_mb=4096",
+        "-timeout=30",
+        f"-artifact_prefix={KEEP or tmp_path}/{name}-",
+    ]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     ended = subprocess.run([*command, *limits], capture_output=True, text=True, env=env, errors="replace")
     runs = re.findall(r"^#(\d+)", ended.stderr, re.M)
@@ -90,4 +95,4 @@ def test_guided_by_coverage(name: str, whole: dict[str, bytes], tmp_path: Path) 
     tally.note("seconds", seconds)
     tally.note("branches reached", int(reached[-1]) if reached else 0)
     tally.publish(f"{name} parser, guided by coverage")
-    assert tally.failures == [] and tally.cases > 0, f"{ended.stderr[-4000:]}\n{list(tmp_path.glob('bad-*'))}"
+    assert tally.failures == [] and tally.cases > 0, f"{ended.stderr[-4000:]}\nkept in {KEEP or tmp_path}"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from fuzz.fleet import Reader, run_cases
 from fuzz.seeds import IMAGES, PAIRS, make_seeds
-from release_figures import SEED, publish, share_of
+from release_figures import KEEP, SEED, publish, share_of
 
 CORPUS = Path(__file__).parent / "corpus"
 CI_CASES, RELEASE_CASES = 200, 5000
@@ -31,7 +31,9 @@ def test_damaged_videos(seeds: dict[str, bytes], tmp_path: Path) -> None:
 @pytest.mark.release
 def test_damaged_videos_by_the_thousand(seeds: dict[str, bytes], tmp_path: Path) -> None:
     first = CI_CASES + SEED * RELEASE_CASES
-    tally = run_cases(seeds, range(first, first + share_of(RELEASE_CASES)), tmp_path, keep=tmp_path / "failed")
+    tally = run_cases(
+        seeds, range(first, first + share_of(RELEASE_CASES)), tmp_path, keep=Path(KEEP or tmp_path / "failed")
+    )
     publish(f"video fuzzing, {len(PAIRS)} kinds of file and image folders", tally.row(), {"first case": first})
     assert tally.failures == []
 

@@ -268,6 +268,7 @@ class TwoHours:
 
 @pytest.mark.release
 def test_two_hours_are_encoded_in_bounded_memory() -> None:
+    """Two hours in every release check, in small too: less would fit into the bound unbounded; it takes 6 s."""
     psutil = pytest.importorskip("psutil")
     process = psutil.Process()
     decoder = replace(SMALL.decoder, channels=128, grid=(2, 2))

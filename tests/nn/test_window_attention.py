@@ -210,7 +210,7 @@ def test_autocast_stays_close_and_moves_half_the_bytes() -> None:
 
 
 def test_plan_made_in_inference_serves_training() -> None:
-    plan_windows.cache_clear()
+    window_attention._large_plan.cache_clear()
     part = WindowAttention(8, 2, (4, 2, 2), shifted=True, bias=True)
     with torch.inference_mode():
         part(torch.randn(1, 10, 2, 2, 8))
@@ -233,3 +233,17 @@ def test_masks_lie_as_fused_kernels_take_them(monkeypatch: pytest.MonkeyPatch, s
     layer = WindowAttention(8, 2, (4, 3, 3), shifted=shifted, bias=True)
     layer(torch.randn(1, 9, 3, 3, 8))
     assert strides and set(strides) == {1}
+
+
+def test_small_plans_on_a_device_are_kept_over_a_hundred_lengths() -> None:
+    """Training cuts videos to any length: the host would plan, and upload, at every step."""
+    device = torch.device("meta")  # stands for a GPU
+
+    def plan(length: int, batch: int) -> WindowPlan:
+        lengths = (length,) * batch
+        return plan_windows(lengths, (2, 2), (16, 7, 7), shifted=True, padding="masked", bias="true", device=device)
+
+    first = [plan(length, 2) for length in range(60, 160)]
+    assert all(plan(length, 2) is known for length, known in zip(range(60, 160), first, strict=True))
+    large = [plan(length, 400) for length in range(140, 160)]
+    assert plan(140, 400) is not large[0] and plan(159, 400) is large[-1]

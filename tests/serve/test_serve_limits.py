@@ -17,12 +17,13 @@ import click
 import httpx
 import pytest
 from serving import GUARD, PATIENCE, Client, eventually, get, post, service_running
+from starlette.requests import Request
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from escounts.cli.serve import chosen_token, serve_command
 from escounts.errors import EscountsError
 from escounts.serve import limits
-from escounts.serve.app import Service
+from escounts.serve.app import Service, _gone, _unwritable
 from escounts.serve.data_folder import DataFolder
 from escounts.serve.database import Database, VideoRow
 from escounts.serve.previews import preview_rate
@@ -274,6 +275,16 @@ def test_an_aborted_upload_is_one_line_in_the_log(
         eventually(lambda: caplog.records)
     assert [record.exc_info for record in caplog.records] == [None]
     assert "went away" in caplog.records[0].getMessage()
+
+
+def test_no_address_writes_a_line_of_its_own_into_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    about = {"type": "http", "method": "PUT", "headers": [(b"host", b"x")], "query_string": b"", "scheme": "http"}
+    request = Request({**about, "path": "/api/x\nERROR\x1b[2J", "server": ("x", 80)})
+    for answer in (_gone, _unwritable):
+        answer(request, OSError("full"))
+    assert len(caplog.records) == 2
+    for record in caplog.records:
+        assert "PUT /api/xERROR\\u001b[2J: " in record.getMessage() and len(record.getMessage().splitlines()) == 1
 
 
 def test_an_upload_of_unknown_length_leaves_the_reserve(

@@ -171,3 +171,15 @@ def test_the_pool_decodes(shared: Path) -> None:
     lasts = np.array([float(row["duration_s"]) for row in rows[:3]])
     assert np.abs(np.diff(bank.offsets) / 15 - lasts).max() < 0.2
     assert len(bank.segments.back)
+
+
+def test_a_table_says_which_repetitions_were_filmed_and_which_clips_do_not_repeat(
+    clips: ClipBank, tmp_path: Path
+) -> None:
+    table = tmp_path / "filmed.csv"
+    table.write_text("file,borders_s\npool/circles,0.8 2.4 4.0 99\npool/passes,\npool/elsewhere,0 1\n")
+    bank = clips.with_filmed_repetitions(table)
+    assert bank.segments.filmed.tolist() == [[1, 12, 24], [1, 36, 24], [1, 60, 11]]
+    assert [0, 0, 71] in bank.segments.once.tolist()
+    assert set(bank.segments.once[:, 0]) == {0, *clips.segments.once[:, 0]}
+    assert (np.diff(bank.segments.once[:, 0]) >= 0).all(), "clips are found by bisection"

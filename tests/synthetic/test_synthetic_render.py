@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from escounts.synthetic.exercises import CYCLES
 from escounts.synthetic.mechanisms import MECHANISMS, RIPPLE
 from escounts.synthetic.plan import Finish, Plan
 from escounts.synthetic.render import render
+from escounts.synthetic.squeeze import squeeze_frames
 from escounts.synthetic.strokes import draw_strokes
 
 STEADY = GeneratorConfig(
@@ -181,3 +183,48 @@ def test_the_cpu_is_fast_enough_for_tests_and_samples() -> None:
     start = time.process_time()
     generator.render(plans, device="cpu", size=64)
     assert (time.process_time() - start) / (4 * 32) < 0.05, "seconds a frame of 64 × 64"
+
+
+def test_filmed_repetitions_are_played_one_after_another_and_back(clips: ClipBank, tmp_path: Path) -> None:
+    table = tmp_path / "filmed.csv"
+    table.write_text("file,borders_s\ncircles,0 1.6 3.2\n")
+    bank = clips.with_filmed_repetitions(table)
+    config = replace(STEADY, clips=1.0, motion=0.0, procedural=0.0, filmed=1.0, sprite_from_clip=0.0, negative=0.0)
+    maker = Generator(config, clips=bank, seed=5)
+    plans = [plan for index in range(40) if (plan := maker.plan(index, 96)).kind == "clips:filmed" and plan.footage]
+    assert len(plans) > 20
+    shown = set()
+    for plan in plans:
+        assert plan.alternates is None and not plan.side_spans
+        at = plan.footage.first[:: plan.subframes] - 72  # type: ignore[union-attr]
+        for (start, end), (later, _) in zip(plan.spans, plan.spans[1:], strict=False):
+            if end - start > 6 and plan.subframes == 1 and end == later and end < 95:
+                film = at[int(np.ceil(start)) : int(end)]
+                steps = np.diff(film)
+                assert (steps >= 0).all() or (steps <= 0).all(), "a repetition runs one way through the film"
+                passed = abs(float(film[-1] - film[0]))
+                assert abs(passed - 24 * (len(film) - 1) / (end - start)) <= 2, "a whole one in the time it has"
+                shown.add(bool((steps >= 0).all()))
+    assert shown == {True, False}, "where the film is over it runs back"
+
+
+def test_a_coarse_codec_keeps_large_motion_and_drops_small() -> None:
+    frames = torch.full((2, 16, 3, 16, 16), 100.0)
+    for t in range(16):
+        frames[0, t, :, 4:8, t : t + 4] = 220.0  # a bright square passes
+        frames[1, t, :, 4:8, 4:8] += t % 2  # one level of flicker
+    coded = squeeze_frames(frames, torch.tensor([40.0, 40.0]), seed=1)
+    assert coded.shape == frames.shape
+    assert (coded[0] - frames[0]).abs().mean() < 12 and (coded[0] - frames[0]).abs().max() > 3
+    assert (coded[1, 1:8] - coded[1, :7]).abs().max() < 1e-3, "too small a change is not shown"
+    fine = squeeze_frames(frames, torch.tensor([0.5, 0.5]), seed=1)
+    assert (fine - frames).abs().max() < 1.5
+
+
+def test_squeezed_videos_are_drawn_where_the_recipe_asks_for_them() -> None:
+    config = GeneratorConfig(clips=0.0, motion=0.0, procedural=1.0, negative=0.0)
+    plain, squeezed = (Generator(replace(config, squeeze=share), seed=2).plan(7, 32) for share in (0.0, 1.0))
+    assert plain.finish.squeeze == 0.0 and 12.0 <= squeezed.finish.squeeze <= 70.0
+    assert plain.spans == squeezed.spans, "nothing else about the video is drawn anew"
+    before, after = (render([plan], device="cpu", size=32).frames_BTCHW.float() for plan in (plain, squeezed))
+    assert (before - after).abs().mean() > 0.5

@@ -8,7 +8,7 @@ import torch
 
 from escounts.nn.network import LITE_TINY, Network
 from escounts.synthetic import GeneratedBatch, Generator, GeneratorConfig
-from escounts.training.pixels import PixelConfig, PixelTask, choose_exemplars, video_truths
+from escounts.training.pixels import Exemplars, PixelConfig, PixelTask, choose_exemplars, show_twice, video_truths
 
 CODE_ONLY = GeneratorConfig(clips=0.0, motion=0.0, procedural=1.0)
 
@@ -41,6 +41,24 @@ def test_only_what_is_known_of_the_sides_is_learnt() -> None:
     batch.alternates = [True, False, None, True]
     told = np.array(video_truths(batch, 64))[:, 0]
     np.testing.assert_array_equal(told, [1.0, 0.0, np.nan, np.nan])  # one repetition does not show two sides
+
+
+def test_a_set_that_is_shown_twice_counts_twice() -> None:
+    frames = torch.arange(4 * 8).view(4, 8, 1, 1, 1).to(torch.uint8)
+    density = torch.tensor([[0.5] * 4 + [0.0] * 4] * 3 + [[0.25] * 4 + [0.0] * 4])
+    period = density.clone()
+    # Row 1 has an exemplar, taken from row 2; row 3 holds a single repetition.
+    exemplars = Exemplars(
+        torch.tensor([[0], [2], [2], [3]]),
+        torch.zeros(4, 1, 16).long(),
+        torch.zeros(4, 1),
+        torch.tensor([0, 1, 0, 0]),
+    )
+    show_twice(frames, exemplars, (density, period), 1.0, np.random.default_rng(0))
+    assert density.sum(1).tolist() == [4.0, 2.0, 2.0, 1.0]
+    assert torch.equal(period, density)
+    assert frames.flatten(1)[0].tolist() == [0, 1, 2, 3, 0, 1, 2, 3]
+    assert frames.flatten(1)[1].tolist() == list(range(8, 16))
 
 
 def test_borders_are_marked_with_the_error_that_is_asked_for() -> None:

@@ -10,7 +10,9 @@ import pytest
 import torch
 from stores import LAYOUT, STEP, store, video
 
+from escounts.baselines.rival_heads import RepNetConfig, TransRACConfig
 from escounts.errors import DataError
+from escounts.evaluation.evaluated_models import TokenModel, TokenSource
 from escounts.evaluation.paper_protocol import choose_exemplars
 from escounts.evaluation.report import (
     by_action,
@@ -21,8 +23,19 @@ from escounts.evaluation.report import (
     metric_report,
     score,
 )
+from escounts.evaluation.table_spec import EvalSpec
 from escounts.nn.decoder import PAPER, Decoder
-from escounts.training.predictions import Prediction, decode_tokens, load_predictions, predict, save_predictions
+from escounts.training.batches import TokenCache
+from escounts.training.predictions import (
+    Prediction,
+    decode_tokens,
+    decode_videos,
+    decoded_together,
+    load_predictions,
+    predict,
+    save_predictions,
+)
+from escounts.training.token_run import build_head
 
 SMALL = replace(
     PAPER, in_channels=8, channels=32, heads=2, cross_blocks=1, window_blocks=1, window=(4, 2, 2), grid=(2, 2),
@@ -58,6 +71,63 @@ def test_shifted_maps_are_averaged_by_how_many_cover_a_cell(tmp_path: Path, deco
     np.testing.assert_allclose(by_window[:8], first, atol=1e-5)
 
 
+@pytest.mark.parametrize("by_window", [False, True])
+@pytest.mark.parametrize(
+    "rival",
+    [
+        None,
+        RepNetConfig(in_channels=8, channels=16, heads=2, window=8, periods=4),
+        TransRACConfig(in_channels=8, channels=16, heads=2, frames=8),
+    ],
+)
+def test_videos_decoded_together_are_decoded_as_alone(
+    tmp_path: Path, decoder: Decoder, rival: RepNetConfig | TransRACConfig | None, by_window: bool
+) -> None:
+    head = decoder if rival is None else build_head(rival).eval()
+    videos = [video(f"t{k}", count=2 + k % 4, cells=20 + 4 * (k % 3), split="test") for k in range(7)]
+    kept, dataset = store(tmp_path, videos)
+    tokens = [kept.load(one.name) for one in videos]
+    together = decode_videos(head, tokens, LAYOUT, shifts=3, by_window=by_window)
+    for tokened, values in zip(tokens, together, strict=True):
+        alone = decode_tokens(head, tokened, LAYOUT, shifts=3, by_window=by_window)
+        np.testing.assert_allclose(values, alone, atol=2e-6)
+    model = TokenModel(
+        "m", head, TokenSource(dataset, LAYOUT, store=kept), identity={}, by_window=by_window, coming=videos
+    )
+    for one, known in zip(videos, together, strict=True):
+        assert model.open(one)(EvalSpec(shifts=3), []).predicted == pytest.approx(float(known.sum()), abs=1e-5)
+        again = model.open(one)(EvalSpec(shifts=1), []).density
+        np.testing.assert_allclose(
+            again, decode_tokens(head, kept.load(one.name), LAYOUT, shifts=1, by_window=by_window), atol=2e-6
+        )
+
+
+def test_groups_decoded_together_are_bounded_and_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    videos = [video(f"t{k}", cells=20 + 4 * (k % 3)) for k in range(9)]
+    kept, _ = store(tmp_path, videos)
+    absent = video("absent")
+    monkeypatch.setattr("escounts.training.predictions.VIDEOS_AT_ONCE", 4)
+    groups = list(decoded_together([absent, *videos], kept))
+    assert [len(group) for group in groups] == [4, 4, 1] and [v for group in groups for v in group] == videos
+    monkeypatch.setattr("escounts.training.predictions.BYTES_AT_ONCE", 1)
+    assert [len(group) for group in decoded_together(videos, kept)] == [1] * 9
+
+
+def test_tokens_read_ahead_are_those_read_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    videos = [video(f"t{k}", cells=20 + 4 * (k % 3)) for k in range(5)]
+    kept, _ = store(tmp_path, videos)
+    monkeypatch.setattr("escounts.training.batches.ONE_COPY", 2 * kept.entries["t0"].bytes)
+    ahead, one_by_one = (TokenCache(kept, torch.device("cpu")) for _ in range(2))
+    ahead.preload(one.name for one in videos)
+    read = ahead.bytes
+    for one in videos:
+        for offset in LAYOUT.offsets:
+            assert torch.equal(ahead.sequence(one.name, offset), one_by_one.sequence(one.name, offset))
+        shots, others = ahead.exemplar(one.name, 1), one_by_one.exemplar(one.name, 1)
+        assert torch.equal(shots[0], others[0]) and shots[1] == others[1]
+    assert ahead.bytes == read > one_by_one.bytes  # nothing was read again
+
+
 def test_exemplars_come_from_where_they_should() -> None:
     train = [video(f"t{k}", action="ab"[k % 2], count=3, cells=20 + k) for k in range(4)]
     test = [video("e0", split="test", action="a", count=3), video("none", split="test", action="c", count=0)]
@@ -86,6 +156,7 @@ def test_rows_survive_the_disk(tmp_path: Path, suffix: str) -> None:
         row(released_truth=3.5),
         row(name="=1+1.mp4", action="-squat"),
         row(name='with, comma and "quotes"', action="", count=0, spans=(), pseudo=True, shots=2),
+        row(name="an hour.mp4", density=(0.012345,) * 36_000),  # one cell of 350 kB
     ]
     save_predictions(tmp_path / f"p.{suffix}", rows)
     assert load_predictions(tmp_path / f"p.{suffix}") == rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -13,10 +13,13 @@ from stores import store, video
 from torch import Tensor
 from torch.backends.cuda import cudnn_sdp_enabled
 from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from escounts.baselines.rival_heads import RivalHead
 from escounts.datasets.tokens import TokenStore
 from escounts.nn import window_attention
 from escounts.nn.decoder import PAPER, Decoder
+from escounts.nn.heads import HeadOutput
 from escounts.nn.window_attention import Size
 from escounts.training.objective import DensityObjectiveConfig, Objective
 from escounts.training.optimisation import TrainConfig, step_if_finite
@@ -54,6 +57,34 @@ def test_no_value_is_asked_of_the_device(
         Objective(DensityObjectiveConfig())(*task.forward(decoder, batch))["loss"].backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(decoder.parameters(), 1.0)
     assert padded
+
+
+class Moves(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts tensors that go from one device to another."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.seen = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        self.seen += func is torch.ops.aten._to_copy.default and made.device != args[0].device
+        return made
+
+
+def test_a_rival_is_told_the_lengths_without_a_copy() -> None:
+    """A copy from the host, unlike what is made on the device, would wait for all that the device has in hand."""
+
+    class Rival(RivalHead):
+        def read_tokens(self, tokens_BTHWC: Tensor, real_B: Tensor) -> HeadOutput:
+            assert real_B.device == tokens_BTHWC.device and real_B.shape == (3,)
+            return HeadOutput(tokens_BTHWC[..., 0, 0, 0])
+
+    with Moves() as moves:
+        Rival()(torch.zeros(3, 5, 2, 2, 8, device="meta"))
+        assert moves.seen == 0
+        torch.zeros(1).to("meta")
+        assert moves.seen == 1
 
 
 def test_known_lengths_say_what_the_mask_says(task: StoredTokensTask) -> None:

@@ -291,14 +291,17 @@ def test_the_store_lists_whole_files_only_and_sweeps_old_partial_ones(store: Pat
     whole = store / "r2plus1d-18.safetensors"
     (store / "half.safetensors").write_bytes(whole.read_bytes()[:100_000])
     save_file({"a": torch.zeros(1)}, store / "foreign.safetensors")
-    for name, age in ((".old.safetensors.x.partial", 2 * weights.STALE_SECONDS), (".new.safetensors.y.partial", 0)):
+    for name, age in (
+        (".old.safetensors.0a0a0a0a.partial", 2 * weights.STALE_SECONDS),
+        (".new.safetensors.1b1b1b1b.partial", 0),
+    ):
         (store / name).write_bytes(b"half")
         past = (store / name).stat().st_mtime - age
         os.utime(store / name, (past, past))
     assert [kept.name for kept in weights.stored()] == ["r2plus1d-18"]
     add(source)
-    assert not (store / ".old.safetensors.x.partial").exists()
-    assert (store / ".new.safetensors.y.partial").exists()
+    assert not (store / ".old.safetensors.0a0a0a0a.partial").exists()
+    assert (store / ".new.safetensors.1b1b1b1b.partial").exists()
 
 
 @pytest.mark.parametrize("name", ["../escape", "", "a/b", ".hidden"])

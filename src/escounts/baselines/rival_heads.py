@@ -42,8 +42,9 @@ class RivalHead(nn.Module, ABC):
     ) -> HeadOutput:
         """Encoder tokens → map."""
         batch, cells = tokens_BTHWC.shape[:2]
-        real = torch.full((batch,), cells) if valid_BT is None else valid_BT.sum(1)
-        return self.read_tokens(tokens_BTHWC, real.to(tokens_BTHWC.device))
+        # Made on the device: moved there, it would wait for all that the device has in hand.
+        real_B = torch.full((batch,), cells, device=tokens_BTHWC.device) if valid_BT is None else valid_BT.sum(1)
+        return self.read_tokens(tokens_BTHWC, real_B)
 
     @abstractmethod
     def read_tokens(self, tokens_BTHWC: Tensor, real_B: Tensor) -> HeadOutput:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import secrets
 import threading
 from collections.abc import Iterable
@@ -30,6 +31,8 @@ except ImportError as error:
 
 GATHERED = 1000
 """Rows in a Parquet file."""
+PART = re.compile(r"part-[0-9a-f]{16}\.parquet")
+"""How our Parquet files are called; others in the folder are somebody else's."""
 
 
 class ResultFolder:
@@ -69,7 +72,8 @@ class ResultFolder:
 
     def has(self, id_: str) -> bool:
         """Whether a row was written and not gathered yet."""
-        return bool(self._storage.exists(f"{self._path}/rows/{id_}.json"))
+        name = f"{self._path}/rows/{id_}.json"
+        return bool(self._storage.exists(name)) and self._row(name) is not None
 
     def finished(self) -> dict[str, str]:
         """The status of every video that has a row, by its id."""
@@ -116,16 +120,28 @@ class ResultFolder:
         return [name for name in names if name.endswith(".json")]
 
     def _loose(self) -> Iterable[Row]:
-        for name in self._names():
-            yield json.loads(self._storage.cat_file(name))
+        return filter(None, map(self._row, self._names()))
+
+    def _row(self, name: str) -> Row | None:
+        """The row in a file; None for one that a crash of the machine has torn, or that is not ours."""
+        try:
+            row = json.loads(self._storage.cat_file(name))
+            return row if row["id"] == Path(name).stem and isinstance(row["status"], str) else None
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return None
 
     def _parts(self) -> list[str]:
         self._storage.invalidate_cache()
-        return sorted(self._storage.glob(f"{self._path}/part-*.parquet"))
+        found = self._storage.glob(f"{self._path}/part-*.parquet")
+        return sorted(name for name in found if PART.fullmatch(Path(name).name))
 
     def _read(self, name: str, columns: list[str] | None = None) -> pa.Table:
-        with self._storage.open(name, "rb") as file:
-            return pq.read_table(file, columns=columns)
+        try:
+            with self._storage.open(name, "rb") as file:
+                return pq.read_table(file, columns=columns)
+        except (pa.ArrowException, OSError) as error:
+            reason = " ".join(str(error).split())[:200]
+            raise OutputError(f"{name} cannot be read ({reason}); move it away to count its videos again") from error
 
     def _gathered(self, columns: list[str] | None = None) -> pa.Table:
         wanted = pa.schema([field for field in row_schema() if columns is None or field.name in columns])

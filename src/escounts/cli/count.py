@@ -36,7 +36,7 @@ from escounts.cli.display import (
     table,
     write_summary,
 )
-from escounts.errors import EscountsError, OutputError
+from escounts.errors import EscountsError, OutputError, one_line
 from escounts.exemplars import parse_exemplar, parse_time
 from escounts.output import Ledger, stamp
 from escounts.zoo import catalogue
@@ -90,6 +90,13 @@ def _seconds(value: Any) -> float:
     return seconds
 
 
+def _table_file(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:
+    """--summary a.mp4 b.mp4 would write the table over the first of the videos."""
+    if value is not None and value.suffix.lower() != ".csv" and value.exists():
+        raise click.BadParameter(f"{value} is there and is no .csv; it takes the name of the table to write")
+    return value
+
+
 def _formats(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...] | None:
     if value is None:
         return None
@@ -128,10 +135,10 @@ def _formats(ctx: click.Context, param: click.Parameter, value: str | None) -> t
 )
 @click.option("--assume-repeats", is_flag=True, help="Never answer that there are no repetitions.")
 @click.option("-j", "--jobs", type=click.IntRange(1), default=1, show_default=True, help="Videos counted at once.")
-@click.option("--summary", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.csv",
+@click.option("--summary", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.csv", callback=_table_file,
               help="One row per video, failures too, in a CSV file.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line on stdout, nothing else.")
-@click.option("--force", is_flag=True, help="Count again what is finished.")
+@click.option("--force", is_flag=True, help="Count again what is finished, and replace files of the same names.")
 @click.option("-q", "--quiet", is_flag=True, help="Only the headline of each video.")
 def count_command(
     inputs: tuple[Path, ...],
@@ -207,22 +214,35 @@ def run(inputs: tuple[Path, ...], job: Job) -> int:
             say(f"escounts: {reason}", err=True)
     videos = [path for path, reason in given if not reason]
     tasks = []
-    for video, name in output_names(videos):
+    for video, name in output_names(videos, ledger.owners if ledger else None):
         task = Task(video, name, job.counting, job.folder, job.formats)
         about = None if ledger is None or job.force else _finished(ledger, task, job)
-        if about is None:
-            tasks.append(task)
-        else:
+        in_the_way = [] if ledger is None or job.force else ledger.strangers(task.files)
+        if about is not None:
             rows[video] = Row(video, "finished before", about)
+        elif in_the_way:
+            reason = f"{video}: not counted, {_refusal(job.folder, in_the_way)}"
+            say(f"escounts: {reason}", err=True)
+            rows[video] = Row(video, "failed", reason=reason)
+        else:
+            tasks.append(task)
     try:
         for task, done in _counted(tasks, job, several=len(videos) > 1):
             rows[task.video] = _report(task, done, job, ledger)
     except KeyboardInterrupt:
         _close([row for row in rows.values() if row], job)
         raise
+    finally:
+        if ledger is not None:
+            ledger.drop_if_empty()
     ended = [row for row in rows.values() if row]
     _close(ended, job)
     return 1 if any(row.reason for row in ended) else 0
+
+
+def _refusal(folder: Path | None, files: list[str]) -> str:
+    there = ", ".join(str((folder or Path()) / file) for file in files)
+    return f"{there} is there and was not written by escounts; -o writes elsewhere, --force replaces it"
 
 
 def _counted(tasks: list[Task], job: Job, *, several: bool) -> Iterator[tuple[Task, Done]]:
@@ -238,10 +258,11 @@ def _counted(tasks: list[Task], job: Job, *, several: bool) -> Iterator[tuple[Ta
     @contextmanager
     def watched(task: Task) -> Iterator[Callable[[float, float], None] | None]:
         place = f"{places[task.name]} of {len(tasks)}  " if several else ""
+        name = one_line(task.video.name)
         wanted = not job.json and not job.quiet
         if place and wanted and not sys.stderr.isatty():
-            say(f"{place}{task.video.name}", err=True)
-        with progress_bar(place + task.video.name, wanted=wanted) as progress:
+            say(f"{place}{name}", err=True)
+        with progress_bar(place + name, wanted=wanted) as progress:
             yield progress
 
     with remembered_interrupt() as interrupted:

@@ -13,7 +13,7 @@ import signal
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, count
@@ -25,7 +25,7 @@ from escounts.child_processes import started
 from escounts.cli import lasting
 from escounts.decoding import image_files
 from escounts.errors import EscountsError, VideoError, explained
-from escounts.output import SUFFIXES, WRITERS
+from escounts.output import SUFFIXES, WRITERS, claim, stamp
 from escounts.video import video_files
 
 if TYPE_CHECKING:
@@ -58,19 +58,37 @@ def videos_among(inputs: Sequence[Path]) -> list[tuple[Path, str]]:
     return list(found.values())
 
 
-def output_names(videos: Sequence[Path]) -> Iterator[tuple[Path, str]]:
-    """Each video with a name for its outputs: its stem, or more of its path where stems are equal."""
+def output_names(
+    videos: Sequence[Path], owners: Mapping[str, Sequence[Any]] | None = None
+) -> Iterator[tuple[Path, str]]:
+    """Each video with a name for its outputs: its stem, or more of its path where stems are equal.
+
+    owners: by name, the `stamp` of the video that has it already, and keeps it.
+    """
+    owners = owners or {}
+    named = {owner[0]: name for name, owner in owners.items()}
     taken: set[str] = set()
     stems = collections.Counter(_real(video).stem for video in videos)
     for video in videos:
         path = _real(video)
         choices = [path.name, f"{path.parent.name}-{path.name}"]
-        if stems[path.stem] == 1:
+        if str(path) in named:
+            choices.insert(0, named[str(path)])
+        elif stems[path.stem] == 1:
             choices.insert(0, path.stem)
         numbered = (f"{path.parent.name}-{path.name}-{number}" for number in count(2))
-        name = next(choice for choice in chain(choices, numbered) if choice not in taken)
+        free = (choice for choice in chain(choices, numbered) if choice not in taken)
+        name = next(choice for choice in free if choice not in owners or _is_owner(owners[choice], path))
         taken.add(name)
         yield video, name
+
+
+def _is_owner(owner: Sequence[Any], path: Path) -> bool:
+    """Whether a `stamp` is of this video, or of what was this video before it was moved."""
+    try:
+        return owner[0] == str(path) or list(owner[1:]) == stamp(path)[1:]
+    except EscountsError:  # counting it says why
+        return False
 
 
 def _real(path: Path) -> Path:
@@ -108,6 +126,7 @@ def attempt(counter: Counter, task: Task, progress: Progress | None = None) -> D
     try:
         result = counter.count(task.video, **task.counting, progress=progress)
         if task.folder is not None:
+            claim(task.folder, task.name, task.video, task.files)
             for kind, file in zip(task.formats, task.files, strict=True):
                 WRITERS[kind](result, task.folder / file, video=task.video)
         return result, None

@@ -10,16 +10,16 @@ from typing import Any
 
 import click
 
-from escounts.atomic_files import write_text
+from escounts.atomic_files import keep_existing, write_text
 from escounts.cli.display import counting_display, duration_text
-from escounts.datasets.annotation_formats import FORMATS, Format, read_labels, write_labels
-from escounts.datasets.annotation_formats.tables import write_file
+from escounts.datasets.annotation_formats import FORMATS, Format, label_text, read_labels, write_labels
+from escounts.datasets.annotation_formats.tables import merged_csv
 from escounts.datasets.annotations import overlap_problem
 from escounts.datasets.encoding_plan import plan_encoding
 from escounts.datasets.folder import LABELS, SyntheticSet, create
 from escounts.datasets.registry import DATASETS, check_files, load_dataset
 from escounts.datasets.tokens import TokenStore
-from escounts.errors import DataError
+from escounts.errors import DataError, OutputError
 from escounts.nn.device import choose_device, chosen_devices
 from escounts.synthetic import sample_video
 
@@ -89,29 +89,41 @@ def verify(store: Path) -> None:
 def import_(source: Path, root: Path, name: Format | None, only: str | None, fps: float | None) -> None:
     """Take the labels of BORIS, ELAN, Label Studio or a CSV into the labels.csv of ROOT.
 
-    Labels of other videos in it are kept. Videos are found in ROOT by their file names.
+    Rows of other videos in it are kept as they are. Videos are found in ROOT by their file names.
     """
     found = read_labels(source, format=name, only=only, fps=fps)
     path = root / LABELS
-    kept = {video.file: video for video in (read_labels(path, format="csv") if path.exists() else [])}
     for video in found:
-        kept[video.file] = video
         if (problem := overlap_problem(video.spans)) is not None:
             raise DataError(f"{source}: {video.file}: {problem}")
+    before = ""
+    if path.exists():
+        read_labels(path, format="csv")  # its form: times, not counts
+        before = label_text(path)
+    text, kept, replaced = merged_csv(found, before)
+    for video in found:
         missing = "" if (root / video.file).exists() else f" (there is no {video.file} in {root} yet)"
         click.echo(f"{video.file}: {len(video.spans)} repetitions{missing}")
-    root.mkdir(parents=True, exist_ok=True)
-    write_file(path, list(kept.values()))
-    click.echo(f"wrote {path}: {len(kept)} videos")
+    if replaced:
+        write_text(aside := path.with_name(f"{LABELS}.before"), before)
+        click.echo(f"{', '.join(sorted(replaced))} had labels before; they are in {aside}")
+    write_text(path, text)
+    click.echo(f"wrote {path}: {len(kept) + len(found)} videos")
 
 
 @data_command.command()
 @click.option("--root", type=click.Path(path_type=Path), required=True, help="Folder with a labels.csv.")
 @click.option("--format", "name", type=click.Choice(list(FORMATS)), required=True)
 @click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="Folder to write to.")
-def export(root: Path, name: Format, out: Path) -> None:
+@click.option("--force", is_flag=True, help="Write over files that are there.")
+def export(root: Path, name: Format, out: Path, force: bool) -> None:
     """Write the labels.csv of ROOT for BORIS, ELAN or Label Studio."""
-    for file, text in write_labels(read_labels(root / LABELS, format="csv"), name).items():
+    files = write_labels(read_labels(root / LABELS, format="csv"), name)
+    if not force:
+        keep_existing((out / file for file in files), "export into another folder, or write over it with --force")
+    elif LABELS in files and (out / LABELS).exists() and (out / LABELS).samefile(root / LABELS):
+        raise OutputError(f"{out / LABELS} is what is exported; export into another folder")
+    for file, text in files.items():
         write_text(out / file, text)
         click.echo(f"wrote {out / file}")
 
@@ -192,8 +204,13 @@ def _gb(size: int) -> str:
 @click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("sample.mp4"), show_default=True)
 @click.option("--repetitions", type=click.IntRange(1, 200), default=8, show_default=True)
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed draws the same video.")
-def sample_command(output: Path, repetitions: int, seed: int) -> None:
+@click.option("--force", is_flag=True, help="Write over files that are there.")
+def sample_command(output: Path, repetitions: int, seed: int, force: bool) -> None:
     """Draw a figure doing squats; the true repetition times go into a .json file beside the video."""
+    if not force:
+        keep_existing(
+            (output, output.with_suffix(".json")), "choose another name with -o, or write over it with --force"
+        )
     from escounts.output.mp4 import write_movie  # noqa: PLC0415 - PyAV: a machine that only trains need not have it
 
     video = sample_video(repetitions=repetitions, seed=seed)

@@ -18,6 +18,7 @@ import click
 
 from escounts.atomic_files import printable, write_text
 from escounts.csv_text import csv_text
+from escounts.errors import one_line, without_controls
 from escounts.output.json import to_dict
 from escounts.output.text import describe, headline
 
@@ -66,8 +67,8 @@ def facts(result: CountResult) -> dict[str, Any]:
 
 
 def say(text: str, *, err: bool = False) -> None:
-    """A line; a name that is not UTF-8 is shown with replacement characters."""
-    click.echo(printable(text), err=err)
+    """Lines; a name that is not UTF-8 is shown with replacement characters, and none commands the terminal."""
+    click.echo(without_controls(printable(text), keep="\n\t"), err=err)
 
 
 def show(result: CountResult, *, as_json: bool, quiet: bool) -> None:
@@ -100,10 +101,10 @@ def table(rows: Sequence[Row]) -> str:
     shown = (
         rows if len(rows) <= MOST_ROWS else [row for row in rows if row.unsure or row.status == "failed"][:MOST_ROWS]
     )
-    width = min(48, max((len(printable(row.video.name)) for row in shown), default=5))
+    width = min(48, max((len(one_line(printable(row.video.name))) for row in shown), default=5))
     lines = [f"{'video':<{width}}  {'count':>6}  {'confidence':>10}  "]
     for row in shown:
-        name = printable(row.video.name)
+        name = one_line(printable(row.video.name))
         name = name if len(name) <= width else name[: width - 1] + "…"
         if row.about is None:
             reason = printable(row.reason.removeprefix(f"{row.video}: "))

@@ -130,7 +130,8 @@ def list_(as_json: bool) -> None:
 @click.argument("model", default="default")
 @click.option("--format", "format_", type=click.Choice(["onnx"]), default="onnx", show_default=True)
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder for the files.")
-def export_command(model: str, format_: str, out: Path) -> None:
+@click.option("--force", is_flag=True, help="Write over files of these names that are no exported model, too.")
+def export_command(model: str, format_: str, out: Path, force: bool) -> None:
     """Write MODEL as encoder.onnx and decoder.onnx; `escounts count --model FOLDER` counts with them."""
     try:
         for package in ("onnx", "onnxruntime"):
@@ -145,7 +146,7 @@ def export_command(model: str, format_: str, out: Path) -> None:
     if not isinstance(counting, MultiRateModel):
         raise ModelError(f"model {counting.name!r} cannot be exported; `lite` and networks of its form can")
     click.echo("exporting and checking takes a minute or two", err=True)
-    export_onnx(counting, out)
+    export_onnx(counting, out, force=force)
     for file in sorted(out.iterdir()):
         click.echo(f"wrote {file} ({file.stat().st_size / 1e6:.1f} MB)")
     click.echo(f"count with it: escounts count VIDEO --model {out}")

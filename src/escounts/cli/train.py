@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from escounts.atomic_files import keep_existing
 from escounts.cli import train_synthetic
 from escounts.cli.display import counting_display, training_display
 from escounts.nn.device import choose_device
 from escounts.training.own_action import learn_folder
 from escounts.training.recipes import Recipe, train_dataset, train_folder
-from escounts.zoo.catalogue import own_model_path
+from escounts.zoo.catalogue import is_own_model, own_model_path
 
 if TYPE_CHECKING:
     from escounts.datasets.annotations import Problem
@@ -119,7 +120,10 @@ _dataset_command("ovr", ("ovr-ego4d", "ovr-kinetics"))
 )
 @click.option("--as", "name", metavar="NAME", help="Name of the new model: `escounts count --model NAME`.")
 @click.option(
-    "--replace", "replace_old", is_flag=True, help="Write over a model of that name that was taught before."
+    "--replace",
+    "replace_old",
+    is_flag=True,
+    help="Write over a model of that name or in that folder that was taught before.",
 )
 @click.option("--out", type=PATH, help="A folder for the model, instead of a name; the run's, with --whole-decoder.")
 @click.option("--init", "initial", default="lite", show_default=True, help="A model, a checkpoint, or none.")
@@ -152,6 +156,8 @@ def folder(
         raise click.UsageError("give the folder of your videos with --root, or a label file with --labels")
     if not whole_decoder and initial != "none":
         path = out / "best.safetensors" if out is not None else own_model_path(str(name), replace_old=replace_old)
+        if out is not None and not (replace_old and is_own_model(path)):
+            keep_existing([path], "choose another folder, or write over a model that was taught with --replace")
         _teach(root, path, str(name or path), labels=labels, only=only, initial=initial, device=options["device"])
         return
     if labels is not None or only is not None:

@@ -57,6 +57,11 @@ def _footage_options(function: Callable[..., None]) -> Callable[..., None]:
             help="How many frames of the clips go through real codecs as still videos, in which nothing moves.",
         ),
         click.option(
+            "--filmed",
+            type=click.Path(path_type=Path, exists=True, dir_okay=False),
+            help="CSV with file and borders_s: repetitions of these clips that are shown as they were filmed.",
+        ),
+        click.option(
             "--every-licence", is_flag=True, help="Use all rows of the table. Such weights must not be shipped."
         ),
         click.option(
@@ -231,6 +236,8 @@ def mean(
     Two seeds that went different ways from the same start agree on what is not chance. The checkpoint that they
     started from may be among them; one that is named twice counts twice.
     """
+    if any(out.exists() and out.samefile(checkpoint) for checkpoint in checkpoints):
+        raise click.UsageError(f"{out} is one of the checkpoints that are averaged; choose another --out")
     recipe = _generator(choices)
     bank, motion, provenance = _footage(workers=workers, **footage)
     mean_of_runs(checkpoints, out, provenance=provenance)
@@ -247,6 +254,7 @@ def _footage(
     clip_tables: tuple[Path, ...],
     exclude: tuple[Path, ...],
     coded_stills: int,
+    filmed: Path | None,
     every_licence: bool,
     mocap: Path | None,
     workers: int,
@@ -257,6 +265,8 @@ def _footage(
         files = clip_files(clips, clip_tables, every_licence=every_licence, exclude=exclude)
         click.echo(f"decoding {len(files)} clips", err=True)
         bank = ClipBank.from_files(files, workers=max(1, workers)).without_negatives_of(may_repeat(exclude))
+        if filmed is not None:
+            bank = bank.with_filmed_repetitions(filmed)
         if coded_stills:
             click.echo(f"coding {coded_stills} stills", err=True)
             bank = bank.with_coded_stills(coded_stills, workers=max(1, workers))
@@ -268,6 +278,7 @@ def _footage(
         "footage": "every licence" if every_licence else "permissive" if bank else "none",
         "clips": str(len(bank.names) - coded_stills) if bank else "0",
         "coded_stills": str(coded_stills if bank else 0),
+        "filmed_repetitions": str(len(bank.segments.filmed) if bank else 0),
         "mocap": "yes" if motion else "no",
     }
     return bank, motion, provenance

@@ -227,6 +227,12 @@ def create(root: Path, what: SyntheticSet | None = None) -> Dataset:
     made = (json.dumps(asdict(what), sort_keys=True) + "\n").encode()
     if (root / MADE).exists() and (root / MADE).read_bytes() == made:
         return load_generated(root)
+    begun = root / f"{MADE}.begun"
+    if root.exists() and any(root.iterdir()) and not (root / MADE).exists() and not begun.exists():
+        raise DataError(
+            f"{root} holds files and no generated dataset; nothing was changed. Choose a new or empty folder"
+        )
+    write_bytes(begun, made)  # a run that was stopped goes on; somebody's own dataset has no such file
     (root / "annotation").mkdir(parents=True, exist_ok=True)
     for split in timed.REPCOUNT_SPLITS:
         folder = root / "video" / split
@@ -238,6 +244,7 @@ def create(root: Path, what: SyntheticSet | None = None) -> Dataset:
             rows.append(_row(name, video))
         write_bytes(root / "annotation" / f"{split}.csv", _table(rows))
     write_bytes(root / MADE, made)
+    begun.unlink()
     return load_generated(root)
 
 

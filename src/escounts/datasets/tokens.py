@@ -205,7 +205,9 @@ class TokenWriter:
             return False
         try:
             video = read_video(path)
-        except DataError:
+        except DataError as error:
+            if isinstance(error.__cause__, OSError):
+                raise  # it cannot be read now, for want of a right or of memory: that is no reason to delete it
             path.unlink()
             return False
         self.entries[name] = _entry(path, video)

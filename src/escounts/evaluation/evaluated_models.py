@@ -29,9 +29,12 @@ from escounts.nn.encoders.interface import Encoder
 from escounts.results import DensityMap, ExemplarSpan
 from escounts.training.batches import ExemplarChoice
 from escounts.training.predictions import (
+    ExemplarTokens,
     Prediction,
     decode,
     decode_tokens,
+    decode_videos,
+    decoded_together,
     exemplar_arguments,
     head_of,
     map_kind,
@@ -125,7 +128,10 @@ class TokenSource:
 
 
 class TokenModel:
-    """A decoder, or a rival's head, on tokens."""
+    """A decoder, or a rival's head, on tokens.
+
+    coming: videos that will be counted, in this order. Where they are stored, many are decoded together.
+    """
 
     def __init__(
         self,
@@ -136,11 +142,15 @@ class TokenModel:
         identity: Mapping[str, Any],
         by_window: bool = False,
         device: torch.device | str = "cpu",
+        coming: Sequence[VideoAnnotation] = (),
     ) -> None:
         self.name, self.source, self.by_window = name, source, by_window
         self.device = torch.device(device)
         self.head = head_of(network).to(self.device).eval()
         self.identity = identity
+        groups = () if source.store is None else decoded_together(coming, source.store)
+        self._group = {video.name: tuple(group) for group in groups for video in group}
+        self._decoded: dict[tuple[str, int], Array32] = {}
 
     def offered(self, video: VideoAnnotation) -> int:
         return self.source.offered(video)
@@ -164,17 +174,25 @@ class TokenModel:
             shot_THWC, (start, end) = self.source.exemplar(name, index)
             # Another video has its own tempo: the length of its repetitions says nothing here.
             exemplars.append((shot_THWC, (end - start) / tokens.step if name == video.name else 0.0))
-        values = decode_tokens(
-            self.head,
-            tokens,
-            self.source.layout,
-            exemplars,
-            shifts=spec.shifts,
-            by_window=self.by_window,
-            device=self.device,
-        )
+        values = self._map(tokens, exemplars, spec.shifts)
         given = spec.exemplars if exemplars else "none"
         return self._row(video, tokens, values, shots=len(exemplars), exemplars=given)
+
+    def _map(self, tokens: VideoTokens, exemplars: Sequence[ExemplarTokens], shifts: int) -> Array32:
+        """A video's map; zero-shot it comes with those of its group, of which the last one is remembered."""
+        layout, by_window = self.source.layout, self.by_window
+        group, store = self._group.get(tokens.name), self.source.store
+        if exemplars or group is None or store is None:
+            return decode_tokens(
+                self.head, tokens, layout, exemplars, shifts=shifts, by_window=by_window, device=self.device
+            )
+        if (tokens.name, shifts) not in self._decoded:
+            videos = [store.load(video.name) for video in group]
+            maps = decode_videos(self.head, videos, layout, shifts=shifts, by_window=by_window, device=self.device)
+            same = any(name == tokens.name for name, _ in self._decoded)  # another K of the group at hand
+            decoded = {(video.name, shifts): values for video, values in zip(videos, maps, strict=True)}
+            self._decoded = (self._decoded if same else {}) | decoded
+        return self._decoded[tokens.name, shifts]
 
     def _row(self, video: VideoAnnotation, tokens: VideoTokens, values: Array32, **about: Any) -> Prediction:
         density = DensityMap(values, 0.0, tokens.step, map_kind(self.head))

@@ -76,6 +76,8 @@ def evaluate_model(
     train = dataset.split("train") if "train" in dataset.splits else ()
     chosen = [_choices(model, videos, train, spec) for spec in specs]
     files = [_file(model, dataset, spec, out, split, limit_videos, form) for spec in specs]
+    for file in files:
+        file.keep_others()
     known = [file.known() for file in files]
     rows: list[list[tuple[str, Prediction]]] = [[] for _ in specs]
     missing: list[dict[str, str]] = [{} for _ in specs]

@@ -56,6 +56,19 @@ class PredictionFile:
         self.about_path = path.with_name(f"{path.name}.json")
         self.partial = path.with_name(f"{path.name}.partial.jsonl")
 
+    def keep_others(self) -> None:
+        """Raise DataError where the file is of a model of another name: its predictions are not written over.
+
+        Other weights of one name, or of one run, make them stale.
+        """
+        try:
+            there = json.loads(self.about_path.read_text())["made_of"]["model"].get("name")
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return
+        mine = self.identity.get("model", {}).get("name")
+        if there and mine and there != mine:
+            raise DataError(f"{self.path} holds the predictions of {there}; choose another --out, or move it away")
+
     def known(self) -> dict[str, tuple[str, Prediction]]:
         """Name → fingerprint of the video and its row, of every row that is not stale by identity."""
         found: dict[str, tuple[str, Prediction]] = {}

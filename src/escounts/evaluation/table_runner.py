@@ -248,6 +248,7 @@ class TableRunner:
             identity={"weights": tensors_sha256(network.state_dict()), "layout": asdict(source.store.layout)},
             by_window=about.run.tokens.by_window,
             device=self.device,
+            coming=source.dataset.split(source.test)[: self.limit_videos],
         )
         started, done = time.perf_counter(), json.loads((folder / DONE).read_text())
         (found,) = evaluate_model(

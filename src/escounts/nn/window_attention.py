@@ -38,6 +38,10 @@ MASKS_AT_ONCE = 2**27
 """Numbers in the masks of all windows of one call (256 MB in bf16); more, and each rule has a call of its own."""
 
 
+SMALL_PLAN = 2**23
+"""Bytes that the masks of a plan may take for it to be kept among many."""
+
+
 class Rule(NamedTuple):
     """What windows of a group share. used: the window, clipped or not. labels: of its cells along time, height and
     width, as bytes (see `_cell_labels`)."""
@@ -65,7 +69,6 @@ class WindowPlan(NamedTuple):
     groups: tuple[WindowGroup, ...]
 
 
-@lru_cache(maxsize=16)
 def plan_windows(
     lengths: tuple[int, ...],
     space: tuple[int, int],
@@ -80,7 +83,26 @@ def plan_windows(
     """The plan for videos of so many time cells, one after another, each of space (height, width) tokens a cell.
 
     merge_masks: a group is all windows of one size, not all of one rule.
+
+    Plans are kept: the last few, and on a GPU more of small ones, so that training on videos cut to any of a hundred
+    lengths does not plan, and wait for the plan's way to the device, at every step.
     """
+    cells = window[0] * min(space[0], window[1]) * min(space[1], window[2])
+    small = device.type != "cpu" and sum(lengths) * space[0] * space[1] * cells <= SMALL_PLAN
+    planned = _small_plan if small else _large_plan
+    return planned(lengths, space, window, shifted, padding, bias, device, merge_masks)
+
+
+def _plan(
+    lengths: tuple[int, ...],
+    space: tuple[int, int],
+    window: Size,
+    shifted: bool,
+    padding: PaddingRule,
+    bias: BiasRule,
+    device: torch.device,
+    merge_masks: bool,
+) -> WindowPlan:
     grouped: dict[Rule, list[IntArray]] = {}
     begin = 0
     for length in lengths:
@@ -99,6 +121,9 @@ def plan_windows(
         groups.append(WindowGroup(sum(windows), cells, _masks(rules, windows, device), bias_index_nn))
     token_of_cell = np.concatenate([part for rules in calls.values() for rule in rules for part in grouped[rule]])
     return WindowPlan(RowMap.of(token_of_cell, begin, device), tuple(groups))
+
+
+_large_plan, _small_plan = lru_cache(maxsize=16)(_plan), lru_cache(maxsize=256)(_plan)
 
 
 @lru_cache(maxsize=256)

@@ -14,6 +14,7 @@ import numpy as np
 
 from escounts.atomic_files import printable, write_text
 from escounts.csv_text import csv_text
+from escounts.errors import one_line
 from escounts.hypotheses import LONG_EXEMPLAR
 from escounts.results import READABLE, CountResult, Repetition
 
@@ -46,7 +47,8 @@ def headline(result: CountResult) -> str:
         unsure += f": {_advice(result)}"
     seconds = result.timings.get("total")
     took = f", {seconds:.1f} s" if seconds is not None else ""
-    return f"{printable(Path(result.video).name)}: {what}, {confidence(result)}{unsure} (model {result.model}{took})"
+    name = one_line(printable(Path(result.video).name))
+    return f"{name}: {what}, {confidence(result)}{unsure} (model {result.model}{took})"
 
 
 def other_unit(result: CountResult) -> str:

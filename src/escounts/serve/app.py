@@ -22,7 +22,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Scope
 
-from escounts.errors import EscountsError, OutputError
+from escounts.errors import EscountsError, OutputError, one_line
 from escounts.serve import job_api, label_api, live_api, training_api, video_api
 from escounts.serve.api_page import api_page
 from escounts.serve.data_folder import DISK_RESERVE, DataFolder
@@ -288,7 +288,7 @@ def _unacceptable(request: Request, error: Exception) -> JSONResponse:
 
 def _unwritable(request: Request, error: Exception) -> JSONResponse:
     """The database did not take a change."""
-    log.error("%s %s: %s", request.method, request.url.path, error)
+    log.error("%s %s: %s", request.method, one_line(request.url.path), error)
     if "full" in str(error):
         return JSONResponse({"detail": "the server's disk is full; delete some videos"}, 507)
     return JSONResponse({"detail": "the server's database cannot be used now; try again"}, 503)
@@ -296,5 +296,7 @@ def _unwritable(request: Request, error: Exception) -> JSONResponse:
 
 def _gone(request: Request, error: Exception) -> Response:
     """A client that went away in the middle of its request: one line in the log, and nobody to answer."""
-    log.warning("%s %s: the client went away before the request was whole", request.method, request.url.path)
+    log.warning(
+        "%s %s: the client went away before the request was whole", request.method, one_line(request.url.path)
+    )
     return Response(status_code=400)

@@ -51,7 +51,7 @@ class Segments:
 
     back: one motion, to be played there and back. cycle: ends where it began. quiet: hardly anything moves.
     once: something happens that does not come back, to be played as it is. coded: a still picture that went through
-    a codec, see `coded`.
+    a codec, see `coded`. filmed: repetitions as they were filmed, one row each, those of a recording in order.
     """
 
     back: Rows
@@ -59,6 +59,7 @@ class Segments:
     quiet: Rows
     once: Rows
     coded: Rows = field(default_factory=lambda: _rows([]))
+    filmed: Rows = field(default_factory=lambda: _rows([]))
 
     @staticmethod
     def joined(found: Iterable[Segments]) -> Segments:
@@ -186,7 +187,8 @@ Row = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Action:
-    """source: clips, sprite, motion, exercise or mechanism. way: back (there and back), cycle or loop.
+    """source: clips, sprite, motion, exercise or mechanism. way: back (there and back), cycle, loop, or filmed (one
+    repetition after another as a clip shows them).
 
     segment: recording, first frame, length, where there is a recording. recipe: seed of what the action itself
     is made of. period: typical frames a repetition takes. turn, ease, warp: how it goes within a repetition.
@@ -263,7 +265,7 @@ def recorded_action(
 
 
 def progress(action: Action, clock: Clock) -> Floats:
-    """(F,) how far along the motion: 0 at rest; back: 0 → 1 → 0 a repetition; cycle and loop: 0 → 1."""
+    """(F,) how far along the motion: 0 at rest; back: 0 → 1 → 0 a repetition; the others: 0 → 1."""
     if clock.position is not None:
         return clock.position
     phase = np.clip(warp_phase(clock.phase, *action.warp), 0.0, 1.0)

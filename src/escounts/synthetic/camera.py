@@ -14,6 +14,7 @@ from torch import Tensor
 from escounts.synthetic.config import GeneratorConfig
 from escounts.synthetic.curves import Floats, chance, log_uniform, smooth_noise
 from escounts.synthetic.plan import Array, Finish, Numbers
+from escounts.synthetic.squeeze import squeeze_frames
 from escounts.synthetic.strokes import send
 
 
@@ -103,11 +104,12 @@ def draw_finish(
     grain: bool = False,
     coded: bool = False,
     pulse: Numbers | None = None,
+    squeeze: float = 0.0,
 ) -> Finish:
     """A finish for one video, whose repetitions take about `period` frames.
 
     flicker: force changing light, strong, for videos where nothing else happens; grain: mostly force noise, for those
-    in which nothing happens at all. coded: the video has its codec's noise already. pulse: see Finish.
+    in which nothing happens at all. coded: the video has its codec's noise already. pulse, squeeze: see Finish.
     """
     level = np.exp(rng.uniform(-0.3, 0.3))
     gain = level * np.exp(rng.uniform(-0.125, 0.125, 3))
@@ -137,6 +139,7 @@ def draw_finish(
         flicker=light,
         boxes=np.concatenate(boxes) if boxes else np.zeros((0, 7), np.float32),
         pulse=np.zeros(0, np.int64) if pulse is None else pulse,
+        squeeze=squeeze,
         shown=_held(rng, config, length, period),
     )
 
@@ -216,6 +219,11 @@ def finish_frames(
             columns = slice(int(left * width), max(int(right * width), int(left * width) + 1))
             paint = send(np.array(colour, np.float32), device, real)[None, :, None, None]
             view_BTCHW[index, :, :, rows, columns] = paint
+    squeezed = [index for index, finish in enumerate(finishes) if finish.squeeze > 0]
+    if squeezed:
+        at = send(np.array(squeezed), device)
+        steps = send(np.array([finishes[index].squeeze for index in squeezed], np.float32), device, real)
+        view_BTCHW[at] = squeeze_frames(view_BTCHW[at], steps, seed=seeds[squeezed[0]])
     for index, finish in enumerate(finishes):
         if len(finish.shown):
             view_BTCHW[index] = view_BTCHW[index, send(finish.shown, device)]

@@ -23,6 +23,8 @@ Frames = npt.NDArray[np.uint8]
 PERMISSIVE = ("Apache", "MIT", "BSD", "Attribution 4.0", "CC0", "Unlicense")
 """What a licence must mention for a clip to be used in shipped weights."""
 CLIP_MINING = Mining()
+ONCE_LONGEST = 120
+"""Frames of a stretch of a clip that does not repeat."""
 
 
 def pool_rows(table: str | Path, need: tuple[str, ...] = ("file", "licence")) -> list[dict[str, str]]:
@@ -116,6 +118,31 @@ class ClipBank:
             [*self.names, *(f"coded:{index}" for index in range(number))],
             replace(self.segments, coded=np.array(rows, np.int64).reshape(-1, 3)),
         )
+
+    def with_filmed_repetitions(self, table: str | Path, *, rate: float = 15.0) -> ClipBank:
+        """This bank and what a table says was filmed: `file`, and `borders_s`, the seconds at which one repetition
+        ends and the next begins, with blanks between them, or nothing where the clip does not repeat.
+
+        Of a clip that does not repeat every stretch is one, also those that the miner thinks come back. rate: of the
+        bank, in frames per second.
+        """
+        numbers = {name: index for index, name in enumerate(self.names)}
+        rows: list[tuple[int, int, int]] = []
+        once: list[tuple[int, int, int]] = []
+        for listed in pool_rows(table, need=("file", "borders_s")):
+            clip = numbers.get(Path(listed["file"]).name)
+            if clip is None:
+                continue
+            last = int(self.offsets[clip + 1] - self.offsets[clip]) - 1
+            borders = [min(round(float(at) * rate), last) for at in listed["borders_s"].split()]
+            rows += [(clip, begin, end - begin) for begin, end in pairwise(borders) if end > begin]
+            if not borders:
+                lasts = min(last, ONCE_LONGEST)
+                once += [(clip, begin, lasts) for begin in range(0, last - lasts + 1, max(1, lasts // 2))]
+        filmed, more = (np.array(found, np.int64).reshape(-1, 3) for found in (sorted(rows), once))
+        once_all = np.concatenate([self.segments.once, more])
+        segments = replace(self.segments, filmed=filmed, once=once_all[np.lexsort(once_all.T[::-1])])
+        return ClipBank(self.frames, self.offsets.tolist(), self.names, segments)
 
     @property
     def filmed(self) -> int:

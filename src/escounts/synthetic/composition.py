@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from escounts.synthetic.actions import Action, draw_pace, may, recorded_action
+from escounts.synthetic.actions import Action, draw_pace, may, pick_segment, recorded_action
 from escounts.synthetic.camera import draw_camera, draw_finish
 from escounts.synthetic.clips import ClipBank
 from escounts.synthetic.config import GeneratorConfig
-from escounts.synthetic.curves import chance, log_uniform
+from escounts.synthetic.curves import chance, log_uniform, seeded
 from escounts.synthetic.exercises import CYCLES, ONE_SIDED, THERE_AND_BACK, TWO_SIDED
 from escounts.synthetic.footage import coded_track, passing_track
 from escounts.synthetic.layers import (
@@ -26,6 +26,7 @@ from escounts.synthetic.mechanisms import MECHANISMS, RIPPLE
 from escounts.synthetic.motion import MotionBank, is_two_sided, one_sidedness
 from escounts.synthetic.plan import Backdrop, Numbers, Plan
 from escounts.synthetic.scenery import draw_backdrop
+from escounts.synthetic.squeeze import draw_squeeze
 from escounts.synthetic.timeline import (
     Span,
     Timeline,
@@ -74,7 +75,13 @@ def _motion_action(rng: np.random.Generator, config: GeneratorConfig, motion: Mo
 def _clip_action(rng: np.random.Generator, config: GeneratorConfig, clips: ClipBank, length: int) -> Action:
     sprite = chance(rng, config.sprite_from_clip)
     alternating = chance(rng, config.alternate_sprites if sprite else config.alternate_footage)
+    filmed = not sprite and len(clips.segments.filmed) > 0 and chance(rng, config.filmed)
+    alternating = alternating and not filmed
     period = draw_period(rng, config, length, alternating=alternating)
+    if filmed:
+        segment = pick_segment(rng, clips.segments.filmed, period)
+        name = f"clips:filmed:{segment[0]}"
+        return Action("clips", name, "filmed", period, int(rng.integers(2**31)), False, 0.5, 0.5, (0.0, 0.0), segment)
     if not sprite:
         return recorded_action(rng, config, clips.segments, source="clips", period=period, alternating=alternating)
     # Only one frame of the clip is needed: the path makes the cycle, not the footage.
@@ -215,12 +222,13 @@ class Composer:
         alternates = False if negative else said.pop() if len(said) == 1 else None
         layers = self._layers(rng, scene, full=full)
         backdrop = self._backdrop(rng, scene, layers)
+        seed = int(rng.integers(2**62))
         return Plan(
             length=timeline.length,
             subframes=subframes,
             kind=kind,
             action=action.name,
-            seed=int(rng.integers(2**62)),
+            seed=seed,
             spans=timeline.spans,
             side_spans=timeline.sides or (_halves(timeline) if alternates else ()),
             alternates=alternates,
@@ -236,18 +244,19 @@ class Composer:
                 grain=negative == "frozen",
                 coded=negative == "coded",
                 pulse=self._pulse(rng, timeline.length, negative),
+                squeeze=0.0 if negative == "coded" else draw_squeeze(seeded(seed), config),
             ),
         )
 
     def _alternates(self, action: Action) -> bool | None:
-        """Whether a repetition has two sides; nobody knows of a natural cycle of footage."""
+        """Whether a repetition has two sides; nobody knows of a natural cycle of footage, or of what was filmed."""
         if action.alternating:
             return True
         if action.source == "exercise":
             return action.name.split(":")[1] in TWO_SIDED
         if action.source == "motion" and action.way == "cycle" and self.motion is not None:
             return is_two_sided(self.motion, action.segment)
-        return None if action.source == "clips" and action.way == "cycle" else False
+        return None if action.source == "clips" and action.way in ("cycle", "filmed") else False
 
     def _pulse(self, rng: np.random.Generator, length: int, negative: str) -> Numbers | None:
         """Frames of a coded still whose pulse is laid over the video; a frozen one often has it."""

@@ -100,6 +100,8 @@ class GeneratorConfig:
     there_and_back: float = 0.5
     natural_cycle: float = 0.3
     """The rest are forward loops, with a hard or a cross-faded seam."""
+    filmed: float = 0.3
+    """Share of clip videos that play repetitions as they were filmed, where the bank has a list of them."""
     figure_cycle: float = 0.5
     """Share of motion-capture videos made of a natural cycle; the rest go there and back."""
     sprite_from_clip: float = 0.15
@@ -152,6 +154,10 @@ class GeneratorConfig:
     hold_rate: Range = (0.3, 0.95)
     """New frames per frame shown; at least HOLD_LEAST per repetition."""
     letterbox: float = 0.1
+    squeeze: float = 0.0
+    """Share of videos that go through a coarse codec: blocks, and changes too small for it are not shown."""
+    squeeze_step: Range = (12.0, 70.0)
+    """How coarse: levels of 255 that one step of its quantiser is; log-uniform."""
 
     # Figures.
     figure_size: Range = (0.3, 0.95)

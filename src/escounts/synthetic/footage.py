@@ -26,6 +26,9 @@ def action_track(
     low, high = float(bank.offsets[clip]), float(bank.offsets[clip + 1] - 1)
     begin = low + start
     along = progress(action, clock)
+    if action.way == "filmed" and clock.position is None:
+        at = low + _filmed_frames(bank, action, clock)
+        return at, at.copy(), np.zeros(len(at))
     if action.way == "back":
         along = along * reaches(rng, config, clock)
     at = begin + length * along
@@ -40,13 +43,29 @@ def action_track(
     return np.clip(at, low, high), other, fade
 
 
+def _filmed_frames(bank: ClipBank, action: Action, clock: Clock) -> Floats:
+    """(F,) frames of the clip: repetition after repetition from the action's own on, each in the time that the clock
+    gives it; after the last one (before the first) the film runs the other way, so that it has no seam."""
+    rows = bank.segments.filmed
+    rows = rows[rows[:, 0] == action.segment[0]]
+    borders = np.append(rows[:, 1], rows[-1, 1] + rows[-1, 2]).astype(np.float64)
+    first = int(np.searchsorted(rows[:, 1], action.segment[1]))
+    # At rest: where the last repetition ended, or the first one begins.
+    begun = np.maximum.accumulate(np.where(clock.rep >= 0, clock.rep, -1))
+    done = np.where(clock.rep >= 0, clock.rep + clock.phase, begun + 1.0)
+    turn = 2.0 * len(rows)
+    unrolled = (first + done) % turn
+    return np.interp(np.minimum(unrolled, turn - unrolled), np.arange(len(borders)), borders)
+
+
 def passing_track(rng: np.random.Generator, bank: ClipBank, count: int, *, moving: bool = False) -> Floats:
     """(count,) frames of something that does not repeat: a still, a slow pass, or a scene played once.
 
     moving: never a still.
     """
+    quiet, once = (0.1, 0.7) if moving else (0.3, 0.6)
     draw = rng.random()
-    rows = bank.segments.quiet if draw < 0.3 else bank.segments.once if draw < 0.6 else bank.segments.back
+    rows = bank.segments.quiet if draw < quiet else bank.segments.once if draw < once else bank.segments.back
     rows = rows if len(rows) else bank.segments.back
     clip, start, length = pick_segment(rng, rows, count)
     begin = float(bank.offsets[clip] + start)
@@ -71,7 +90,7 @@ def with_surroundings(
         if len(where) < 2 or chance(rng, config.lead_still):
             continue
         fade[where] = 0
-        if draw < 0.5:  # the clip as it goes on before (after) the rest pose
+        if draw < 0.5 and action.way != "filmed":  # the clip as it goes on before (after) the rest pose
             away = (
                 (clock.times[where[-1]] - clock.times[where])
                 if stage == BEFORE

@@ -90,6 +90,8 @@ class Finish:
     """(n, 7): left, top, right, bottom in 0..1, red, green, blue in 0..255."""
     pulse: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     """(length,) frames of a coded still in the bank whose change since the first is added; or empty."""
+    squeeze: float = 0.0
+    """Step of the quantiser that the frames go through, 0..255; 0: none."""
     shown: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     """(length,) which drawn frame is shown at every time, where some are shown twice; or empty."""
 

@@ -142,6 +142,8 @@ def share(items: Sequence[int], rank: int, world: int) -> list[tuple[int, int]]:
 
 HOST_LIMIT = 2 << 30
 """Bytes kept when training on a CPU."""
+ONE_COPY = 256 << 20
+"""Bytes of tokens that go to a device in one copy when videos are read ahead: each copy costs a wait."""
 DEVICE_SHARE = 0.4
 """Share of a GPU's free memory that tokens may take."""
 
@@ -172,14 +174,30 @@ class TokenCache:
         return tokens, self._spans[name, index]
 
     def preload(self, names: Iterable[str]) -> None:
-        """Read videos whole, each file once, before training asks for them piece by piece."""
+        """Read videos whole, each file once, before training asks for them piece by piece; many go to the device in
+        one copy, of which each piece is a view."""
+        pieces: list[tuple[tuple[str, str, int], Tensor]] = []
+        waiting = 0
         for name in names:
             video = self.store.load(name)
-            for offset, sequence in video.sequences.items():
-                self._keep(("sequence", name, offset), sequence)
             for index, span in enumerate(video.exemplar_spans.tolist()):
                 self._spans[name, index] = (span[0], span[1])
-                self._keep(("exemplar", name, index), video.exemplars[index])
+                pieces.append((("exemplar", name, index), video.exemplars[index]))
+            pieces += [(("sequence", name, offset), tokens) for offset, tokens in video.sequences.items()]
+            waiting += self.store.entries[name].bytes
+            if waiting >= ONE_COPY:
+                self._keep_together(pieces)
+                pieces, waiting = [], 0
+        self._keep_together(pieces)
+
+    def _keep_together(self, pieces: Sequence[tuple[tuple[str, str, int], Tensor]]) -> None:
+        if not pieces or self.bytes + sum(tokens.nbytes for _, tokens in pieces) > self.limit:
+            return
+        moved = to_device(torch.cat([tokens.flatten() for _, tokens in pieces]), self.device)
+        parts = torch.split(moved, [tokens.numel() for _, tokens in pieces])
+        for (key, tokens), part in zip(pieces, parts, strict=True):
+            self._kept[key] = part.view(tokens.shape)
+        self.bytes += moved.nbytes
 
     def _get(self, key: tuple[str, str, int], read: Callable[[], Tensor]) -> Tensor:
         kept = self._kept.get(key)

@@ -32,7 +32,9 @@ class PixelConfig:
     """lengths: frames per video, drawn per batch. shots: shares of 0, 1, 2 … exemplars. other: share of exemplars
     taken from the sibling video where there is one. side: share of alternating videos with an exemplar in which
     the exemplar is one side, so that each side counts. border_jitter, border_jitter_cells: error of an exemplar's
-    borders, as a part of its length and in cells: nobody marks a border to the frame."""
+    borders, as a part of its length and in cells: nobody marks a border to the frame. twice: share of the videos
+    without an exemplar whose first half is shown a second time in place of the second: a set of repetitions that
+    comes again is not one repetition."""
 
     lengths: tuple[int, ...] = (48, 64, 96, 128)
     shots: tuple[float, ...] = (0.5, 0.3, 0.2)
@@ -40,6 +42,7 @@ class PixelConfig:
     side: float = 0.5
     border_jitter: float = 0.06
     border_jitter_cells: float = 0.8
+    twice: float = 0.06
     validation_batches: int = 6
     validation_length: int = 128
 
@@ -173,10 +176,32 @@ class PixelTask:
         exemplars, units = choose_exemplars(generated, length, self.config, rng, shots=shots)
         maps = [np.stack([_map_of(kind, spans, length) for spans in units]) for kind in (rate_map, period_map)]
         density_BT, period_BT = (torch.from_numpy(m.astype(np.float32)).to(self.device) for m in maps)
+        if shots is None:
+            show_twice(generated.frames_BTCHW, exemplars, (density_BT, period_BT), self.config.twice, rng)
         video_BK = torch.tensor(video_truths(generated, length), device=self.device)
         target = Target(density_BT=density_BT, count_B=density_BT.sum(1), period_BT=period_BT, video_BK=video_BK)
         moved = Exemplars(**{name: value.to(self.device) for name, value in vars(exemplars).items()})
         return PixelBatch(generated.frames_BTCHW, moved, target)
+
+
+TWICE_LEAST = 2.0
+"""Repetitions that the half of a video must hold to be shown twice: a single one, shown twice, would be two."""
+
+
+def show_twice(frames_BTCHW: Tensor, exemplars: Exemplars, maps_BT: Sequence[Tensor], share: float, rng: Rng) -> None:
+    """Put the first half of some videos, and of what is true of it, in the place of the second half.
+
+    maps_BT: density and period. Videos with an exemplar, or of which another has one, stay as they are.
+    """
+    half = frames_BTCHW.shape[1] // 2
+    taken = exemplars.shots_B > 0
+    for row in torch.nonzero(taken).flatten().tolist():
+        taken[exemplars.source_BS[row, : int(exemplars.shots_B[row])]] = True
+    drawn = torch.from_numpy(rng.random(len(taken)) < share)
+    enough = (maps_BT[0][:, :half].sum(1) >= TWICE_LEAST).cpu()
+    rows = torch.nonzero(drawn & enough & ~taken).flatten().to(frames_BTCHW.device)
+    for values in (frames_BTCHW, *maps_BT):
+        values[rows, half : 2 * half] = values[rows, :half]
 
 
 def video_truths(generated: GeneratedBatch, length: int) -> list[list[float]]:

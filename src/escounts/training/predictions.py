@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from escounts.arrays import Array, Array32
 from escounts.atomic_files import write_bytes, write_text
-from escounts.csv_text import csv_text, unguarded
+from escounts.csv_text import cells_of_any_length, csv_text, unguarded
 from escounts.datasets.annotations import VideoAnnotation
 from escounts.datasets.tokens import TokenLayout, TokenStore, VideoTokens
 from escounts.density import density_map
@@ -28,6 +28,8 @@ from escounts.results import DensityKind, DensityMap
 
 ExemplarTokens = tuple[Tensor, float]
 """An exemplar: tokens (T, H, W, C) and its length in cells, 0 when it is of another video."""
+VIDEOS_AT_ONCE, BYTES_AT_ONCE = 64, 64 << 20
+"""Of stored videos that are decoded together: on a GPU a small head takes as long over one as over many."""
 
 
 @dataclass(frozen=True)
@@ -85,14 +87,30 @@ def predict(
     """Count every stored video zero-shot; those without tokens are left out."""
     head = head_of(network).eval()
     rows = []
-    for video in videos:
-        if video.name not in store or store.entries[video.name].cells == 0:
-            continue
-        tokens = store.load(video.name)
-        values = decode_tokens(head, tokens, store.layout, shifts=shifts, by_window=by_window, device=device)
-        density = DensityMap(values, 0.0, tokens.step, map_kind(head))
-        rows.append(prediction_of(video, density, duration=tokens.duration))
+    for group in decoded_together(videos, store):
+        tokens = [store.load(video.name) for video in group]
+        maps = decode_videos(head, tokens, store.layout, shifts=shifts, by_window=by_window, device=device)
+        for video, one, values in zip(group, tokens, maps, strict=True):
+            density = DensityMap(values, 0.0, one.step, map_kind(head))
+            rows.append(prediction_of(video, density, duration=one.duration))
     return rows
+
+
+def decoded_together(videos: Sequence[VideoAnnotation], store: TokenStore) -> Iterator[list[VideoAnnotation]]:
+    """The stored videos of some, in their order, as many at once as are decoded together."""
+    group: list[VideoAnnotation] = []
+    size = 0
+    for video in videos:
+        entry = store.entries.get(video.name)
+        if entry is None or entry.cells == 0:
+            continue
+        if group and (len(group) == VIDEOS_AT_ONCE or size + entry.bytes > BYTES_AT_ONCE):
+            yield group
+            group, size = [], 0
+        group.append(video)
+        size += entry.bytes
+    if group:
+        yield group
 
 
 def prediction_of(video: VideoAnnotation, density: DensityMap, *, duration: float, **about: Any) -> Prediction:
@@ -132,22 +150,64 @@ def decode_tokens(
 
     by_window: every encoder window is decoded on its own.
     """
-    cells = len(tokens.sequences[0])
-    total = np.zeros(cells, np.float64)
-    covered = np.zeros(cells, np.float64)
     given = exemplar_arguments(head, exemplars, device)
+    mean = _Mean(len(tokens.sequences[0]))
+    for first, piece_THWC in _pieces(tokens, layout, shifts, by_window):
+        mean.add(first, decode(head, piece_THWC, given, device))
+    return mean.values()
+
+
+def decode_videos(
+    head: nn.Module,
+    videos: Sequence[VideoTokens],
+    layout: TokenLayout,
+    *,
+    shifts: int = 4,
+    by_window: bool = False,
+    device: torch.device | str = "cpu",
+) -> list[Array32]:
+    """The maps that decode_tokens makes of some videos one by one, zero-shot; pieces of one length in one call."""
+    dtype = next(head.parameters()).dtype
+    means = [_Mean(len(video.sequences[0])) for video in videos]
+    alike: dict[int, list[tuple[_Mean, int, Tensor]]] = {}
+    for mean, video in zip(means, videos, strict=True):
+        for first, piece_THWC in _pieces(video, layout, shifts, by_window):
+            alike.setdefault(len(piece_THWC), []).append((mean, first, piece_THWC))
+    for pieces in alike.values():
+        for begin in range(0, len(pieces), VIDEOS_AT_ONCE):
+            some = pieces[begin : begin + VIDEOS_AT_ONCE]
+            tokens_BTHWC = torch.stack([piece_THWC for *_, piece_THWC in some]).to(device, dtype)
+            with torch.no_grad():
+                density_BT = head(tokens_BTHWC).density_BT.float().cpu().numpy()
+            for (mean, first, _), density_T in zip(some, density_BT, strict=True):
+                mean.add(first, density_T)
+    return [mean.values() for mean in means]
+
+
+class _Mean:
+    """A map averaged over the pieces that cover each of its cells."""
+
+    def __init__(self, cells: int) -> None:
+        self.total, self.covered = np.zeros(cells, np.float64), np.zeros(cells, np.float64)
+
+    def add(self, first: int, density_T: Array32) -> None:
+        self.total[first : first + len(density_T)] += density_T
+        self.covered[first : first + len(density_T)] += 1
+
+    def values(self) -> Array32:
+        averaged: Array32 = (self.total / np.maximum(self.covered, 1)).astype(np.float32)
+        return averaged
+
+
+def _pieces(tokens: VideoTokens, layout: TokenLayout, shifts: int, by_window: bool) -> Iterator[tuple[int, Tensor]]:
+    """What is decoded on its own of a video: first cell and tokens (T, H, W, C)."""
     for offset in layout.offsets[:shifts]:
         sequence = tokens.sequences.get(offset)
         if sequence is None:
             continue
         length = layout.window_cells if by_window else len(sequence)
         for begin in range(0, len(sequence), length):
-            density_T = decode(head, sequence[begin : begin + length], given, device)
-            first = offset + begin
-            total[first : first + len(density_T)] += density_T
-            covered[first : first + len(density_T)] += 1
-    averaged: Array32 = (total / np.maximum(covered, 1)).astype(np.float32)
-    return averaged
+            yield offset + begin, sequence[begin : begin + length]
 
 
 @torch.no_grad()
@@ -206,13 +266,13 @@ def load_predictions(path: Path) -> list[Prediction]:
 
             table = pyarrow.parquet.read_table(path).to_pylist()
         else:
-            with path.open(newline="") as handle:
+            with path.open(newline="", encoding="utf-8") as handle, cells_of_any_length():
                 table = [
                     {name: unguarded(cell) if isinstance(cell, str) else cell for name, cell in row.items()}
                     for row in csv.DictReader(handle)
                 ]
         return [row_from(row) for row in table]
-    except (OSError, KeyError, ValueError, TypeError) as error:
+    except (OSError, KeyError, ValueError, TypeError, csv.Error) as error:
         raise DataError(f"{path} does not hold predictions: {error}") from error
 
 

@@ -22,7 +22,7 @@ import torch
 from filelock import BaseFileLock
 
 from escounts import __version__
-from escounts.atomic_files import atomic_file, lock_folder, remove_partials, write_text
+from escounts.atomic_files import atomic_file, keep_existing, lock_folder, remove_partials, write_text
 from escounts.errors import DataError
 
 PACKAGE = Path(__file__).resolve().parent.parent
@@ -88,6 +88,8 @@ def _is_text(node: ast.AST) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
+OWN_FILES = ("best.safetensors", "last.safetensors", "last.pt", "log.jsonl", "config.json")
+"""What a run writes; where one of them lies in a folder that is no run's, it is somebody's."""
 ABOUT = "run.json"
 """What a run folder says of its run."""
 
@@ -105,6 +107,8 @@ def reserve_run_folder(out: Path, about: Mapping[str, Any]) -> None:
         changed = [key for key in mine if there.get(key) != mine[key]]
         if changed:
             raise DataError(f"{out} holds another run (another {', another '.join(changed)}); choose another --out")
+    else:
+        keep_existing((out / name for name in OWN_FILES), f"no {ABOUT} says whose run it is of: choose another --out")
     out.mkdir(parents=True, exist_ok=True)
     write_text(file, json.dumps(mine, indent=1, sort_keys=True) + "\n")
 

@@ -15,6 +15,7 @@ from typing import Literal
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 from escounts.arrays import Array32
 from escounts.datasets.annotations import Span, VideoAnnotation
@@ -247,12 +248,9 @@ def collate(samples: Sequence[Sample]) -> TokenBatch:
     lengths = tuple(len(sample.tokens_THWC) for sample in samples)
     equal = min(lengths) == max(lengths)
     longest = max(lengths)
-    first = samples[0].tokens_THWC
-    tokens_BTHWC = first.new_zeros(len(samples), longest, *first.shape[1:])
     density_BT = np.zeros((len(samples), longest), np.float32)
     period_BT = np.zeros((len(samples), longest), np.float32)
     for row, sample in enumerate(samples):
-        tokens_BTHWC[row, : lengths[row]] = sample.tokens_THWC
         density_BT[row, : lengths[row]] = sample.density_T
         period_BT[row, : lengths[row]] = sample.period_T
     valid_BT = None if equal else torch.arange(longest)[None] < torch.tensor(lengths)[:, None]
@@ -262,6 +260,8 @@ def collate(samples: Sequence[Sample]) -> TokenBatch:
         valid_BT=valid_BT,
         period_BT=torch.from_numpy(period_BT),
     )
+    tokens = [sample.tokens_THWC for sample in samples]
+    tokens_BTHWC = torch.stack(tokens) if equal else pad_sequence(tokens, batch_first=True)  # equal: a single launch
     return TokenBatch(tokens_BTHWC, lengths, valid_BT, *stack_exemplars([s.exemplars for s in samples]), target)
 
 

@@ -24,6 +24,7 @@ from escounts.nn.encoders.public import ENCODER_SOURCES, RELEASED_DECODER
 from escounts.nn.encoders.registry import build_encoder, recognise
 from escounts.nn.network import Network, NetworkConfig
 from escounts.zoo import store as weights
+from escounts.zoo.catalogue import is_own_model
 from escounts.zoo.checkpoint import (
     FORMAT,
     building,
@@ -110,10 +111,21 @@ def add(source: str | Path, *, name: str | None = None, encoder: str | None = No
     file = _weights_file(path)
     own_name, tensors, config, metadata = convert(file, encoder=encoder)
     target = weights.stored_path(name or own_name)
+    if _is_taught(target):
+        raise ModelError(
+            f"{target.stem!r} is a model that was taught; keep these weights under another name: --as NAME"
+        )
     remove_partials(weights.store_folder(), older=weights.STALE_SECONDS)
     metadata["source"] = file.name if path == file else str(source)
     write_checkpoint(target, tensors, config=config, metadata=metadata)
     return weights.describe(target)
+
+
+def _is_taught(path: Path) -> bool:
+    try:
+        return is_own_model(path)
+    except ModelError:  # damaged: these weights mend it
+        return False
 
 
 def convert(file: Path, *, encoder: str | None = None) -> Converted:

@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from escounts.atomic_files import write_bytes, write_text
+from escounts.atomic_files import keep_existing, write_bytes, write_text
 from escounts.config_codec import to_plain
 from escounts.errors import ModelError
 from escounts.inference.multi_rate import MultiRateModel
@@ -39,9 +39,16 @@ TOLERANCE = 1e-3
 """By how much logits may differ between PyTorch and ONNX Runtime."""
 
 
-def export_onnx(model: MultiRateModel, folder: Path) -> None:
+def export_onnx(model: MultiRateModel, folder: Path, *, force: bool = False) -> None:
     """Both halves of a `lite` network and its description, each file whole or not at all; checked before they are
-    written: axes that must stay free are free, and other lengths than the exported one give equal numbers."""
+    written: axes that must stay free are free, and other lengths than the exported one give equal numbers.
+
+    force: write over files of these names that are no exported model, too.
+    """
+    if not (force or _is_exported(folder)):
+        keep_existing(
+            (folder / name for name in (ENCODER, DECODER, DESCRIPTION)), "choose another folder, or --force"
+        )
     network = copy.deepcopy(model.network).to("cpu").eval()
     network.encoder.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
     encoder, decoder = EncoderGraph(network).eval(), DecoderGraph(network).eval()
@@ -82,6 +89,13 @@ def export_onnx(model: MultiRateModel, folder: Path) -> None:
         "sha256": {name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
     }
     write_text(folder / DESCRIPTION, json.dumps(described, indent=1) + "\n")
+
+
+def _is_exported(folder: Path) -> bool:
+    try:
+        return bool(json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))["format"] == FORMAT)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return False
 
 
 def _encoder_inputs(size: int, *, windows: int, cells: int) -> dict[str, Tensor]:

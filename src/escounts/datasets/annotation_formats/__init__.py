@@ -21,6 +21,7 @@ __all__ = [
     "LabelledFile",
     "guess_format",
     "label_file_format",
+    "label_text",
     "read_labels",
     "write_labels",
 ]
@@ -65,7 +66,7 @@ def read_labels(
     path: Path, *, format: Format | None = None, only: str | None = None, fps: float | None = None
 ) -> list[LabelledFile]:
     """Labels of a file. format: None guesses it. only: a behaviour, tier or label. fps: where frames are counted."""
-    text = _text(path)
+    text = label_text(path)
     try:
         return FORMATS[format or guess_format(path.name, text)].read(text, only, fps)
     except DataError as error:
@@ -74,10 +75,11 @@ def read_labels(
 
 def label_file_format(path: Path) -> Format:
     """Which tool's a label file is."""
-    return guess_format(path.name, _text(path))
+    return guess_format(path.name, label_text(path))
 
 
-def _text(path: Path) -> str:
+def label_text(path: Path) -> str:
+    """What is in a label file, of a size that is read."""
     try:
         if path.stat().st_size > LARGEST:
             raise DataError(f"{path} is larger than the {LARGEST // 2**20} MiB that are read")

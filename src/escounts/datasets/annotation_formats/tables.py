@@ -80,6 +80,22 @@ def write_csv(videos: Sequence[LabelledFile]) -> str:
     return csv_text(COLUMNS, rows)
 
 
+def merged_csv(videos: Sequence[LabelledFile], text: str) -> tuple[str, set[str], set[str]]:
+    """A labels.csv with these videos' rows in place of those it had of them; whose rows were kept, whose replaced.
+
+    Rows of other videos stay as they are, with columns that are not read here (a split, a remark).
+    """
+    columns, table = _read_table(text)
+    if any(None in row for row in table):
+        raise DataError("a row has more cells than there are columns; put it right before labels are added")
+    here, new = ({unguarded(row["file"] or "", "./") for row in table}, {video.file for video in videos})
+    kept = [row for row in table if unguarded(row["file"] or "", "./") not in new]
+    names = [*columns, *(name for name in COLUMNS if name not in columns)]
+    rows = [*kept, *_read_table(write_csv(videos))[1]]
+    cells = ([guarded(row.get(name) or "", "./" if name == "file" else "'") for name in names] for row in rows)
+    return csv_text(names, cells), here - new, here & new
+
+
 def write_file(path: Path, videos: Sequence[LabelledFile]) -> None:
     """labels.csv beside the videos, replaced whole."""
     write_text(path, write_csv(videos))
@@ -87,12 +103,12 @@ def write_file(path: Path, videos: Sequence[LabelledFile]) -> None:
 
 def read_csv(text: str, only: str | None = None, fps: float | None = None) -> list[LabelledFile]:
     """The inverse of write. only: a class. fps is not needed."""
-    reader = csv.DictReader(io.StringIO(text))
-    missing = [name for name in COLUMNS[:3] if name not in (reader.fieldnames or ())]
+    columns, table = _read_table(text)
+    missing = [name for name in COLUMNS[:3] if name not in columns]
     if missing:
         raise DataError(f"no column {', '.join(missing)}; expected {', '.join(COLUMNS)}")
     found: dict[str, tuple[str, list[tuple[float, float]]]] = {}
-    rows = [row for row in reader if only is None or unguarded(row.get("class") or "") == only]
+    rows = [row for row in table if only is None or unguarded(row.get("class") or "") == only]
     if only is not None and not rows:
         chosen([], only, "class")
     for place, row in enumerate(rows, start=2):
@@ -105,6 +121,15 @@ def read_csv(text: str, only: str | None = None, fps: float | None = None) -> li
             raise DataError(f"line {place}: {times}; two rising numbers of seconds from 0 on are needed")
         known[1].append((start, end))
     return [LabelledFile(file, tuple(sorted(spans)), action) for file, (action, spans) in found.items()]
+
+
+def _read_table(text: str, delimiter: str = ",") -> tuple[Sequence[str], list[dict[str, str]]]:
+    """Columns and rows of a table, whatever its lines end with."""
+    reader = csv.DictReader(io.StringIO(text, newline=None), delimiter=delimiter)
+    try:
+        return reader.fieldnames or (), list(reader)
+    except csv.Error as error:  # a cell longer than csv takes
+        raise DataError(f"line {reader.line_num + 1}: {error}") from error
 
 
 MEDIA = ("Media file name", "Media file", "Media file path", "Source")
@@ -138,8 +163,8 @@ def read_boris(text: str, only: str | None = None, fps: float | None = None) -> 
     if place is None:
         raise DataError("no line with the columns Behavior and Time, or Behavior and Start (s), of a BORIS export")
     delimiter = "\t" if "\t" in lines[place] else ","
-    reader = csv.DictReader(io.StringIO("\n".join(lines[place:])), delimiter=delimiter)
-    rows = [{key: unguarded(value or "") for key, value in row.items() if key is not None} for row in reader]
+    _, table = _read_table("\n".join(lines[place:]), delimiter)
+    rows = [{key: unguarded(value or "") for key, value in row.items() if key is not None} for row in table]
     behaviour = chosen((r["Behavior"] for r in rows if r["Behavior"] not in ("", NOTHING)), only, "behaviour")
     by_media: dict[str, list[Row]] = {}
     for row in rows:

@@ -1,0 +1,248 @@
+"""What `generated_tables.py` runs, how it keeps what was found, and how it prints it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+import numpy as np
+
+from escounts.evaluation.ablation_tables import ABLATIONS
+from escounts.evaluation.generated_tables import GeneratedBench, GeneratedExperiment
+from escounts.evaluation.prediction_files import digest_of
+from escounts.evaluation.rendering import compare, interval
+from escounts.evaluation.table_runner import Measured
+from escounts.evaluation.table_spec import Cells, EvalSpec, Table, TableRow
+from escounts.evaluation.tables import TABLE_RIVALS
+from escounts.metrics import mae, obo, obz, rmse
+from escounts.training.recipes import Recipe
+
+RATES = (1e-4, 3e-4, 1e-3)
+"""Learning rates that every method tries, for batches of BATCH videos; others are tried at rates that grow with the
+root of the batch."""
+BATCH = 24
+METHODS = {"density": Recipe(), "rate": Recipe(head="rate"), "repnet": Recipe(method="repnet"),
+           "transrac": Recipe(method="transrac")}  # fmt: skip
+RUNS = "runs.jsonl"
+UNTRAINED = ("MAE", "OBO", "OBZ", "RMSE")
+"""Columns of the rows that train nothing."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run and how it is evaluated."""
+
+    recipe: Recipe
+    seed: int
+    specs: tuple[EvalSpec, ...]
+
+    @property
+    def key(self) -> str:
+        """Names its result."""
+        return digest_of({"recipe": asdict(self.recipe), "seed": self.seed})
+
+    @property
+    def method(self) -> str:
+        """Whose learning rate it takes."""
+        return method_of(self.recipe)
+
+
+def method_of(recipe: Recipe) -> str:
+    return recipe.method if recipe.method != "escounts" else recipe.head
+
+
+class Results:
+    """Every run that is done, a line each in one file: whole or, where the machine was taken away, not there."""
+
+    def __init__(self, out: Path) -> None:
+        self.path = out / RUNS
+        self.given_up: set[Job] = set()
+        self._known: dict[str, dict[str, Any]] = {}
+        text = self.path.read_text() if self.path.exists() else ""
+        for line in text.splitlines():
+            try:
+                found = json.loads(line)
+            except ValueError:
+                continue
+            self._known[found["key"]] = found
+        if text and not text.endswith("\n"):
+            self._append("\n")
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def add(self, found: dict[str, Any]) -> None:
+        """Keep what a run found, on the disk at once."""
+        self._append(json.dumps(found) + "\n")
+        self._known[found["key"]] = found
+
+    def give_up(self, job: Job) -> None:
+        """It fails whenever it is run; nothing waits for it any more in this call."""
+        self.given_up.add(job)
+
+    def of(self, job: Job) -> dict[str, Any] | None:
+        """What a job found, with all the evaluations that it wants."""
+        found = self._known.get(job.key)
+        whole = found is not None and all(spec.label in found["counted"] for spec in job.specs)
+        return found if whole else None
+
+    def _append(self, text: str) -> None:
+        with self.path.open("a") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def learning_rates(batch: int) -> tuple[float, ...]:
+    """The rates that are tried with such batches, two digits each."""
+    return tuple(float(f"{rate * (batch / BATCH) ** 0.5:.1e}") for rate in RATES)
+
+
+def trials(batch: int) -> list[Job]:
+    """The runs that choose each method's learning rate, with the first seed."""
+    return [Job(replace(recipe, lr=rate), 0, (EvalSpec(),))
+            for recipe in METHODS.values() for rate in learning_rates(batch)]  # fmt: skip
+
+
+def chosen_rates(results: Results, batch: int) -> tuple[dict[str, float], dict[str, dict[float, float]]]:
+    """Each method's learning rate by the error on validation videos, once all were tried; and those errors."""
+    errors: dict[str, dict[float, float]] = {}
+    waited_for = set()
+    for job in trials(batch):
+        found = results.of(job)
+        if found is not None and found.get("val_mae") is not None:
+            assert job.recipe.lr is not None
+            error = float(found["val_mae"])
+            errors.setdefault(job.method, {})[job.recipe.lr] = round(error, 4) if np.isfinite(error) else np.inf
+        elif job not in results.given_up:
+            waited_for.add(job.method)
+    whole = {name: tried for name, tried in errors.items() if name not in waited_for}
+    return {name: min(tried, key=lambda rate: tried[rate]) for name, tried in whole.items()}, errors
+
+
+def tables(rates: Mapping[str, float], *, only_rivals: bool = False) -> list[Table]:
+    """The tables with each method's learning rate in its recipes."""
+
+    def rated(cells: Cells) -> Cells:
+        if cells.recipe is None:
+            return cells
+        return replace(cells, recipe=replace(cells.recipe, lr=rates.get(method_of(cells.recipe))))
+
+    def changed(table: Table) -> Table:
+        rows = tuple(TableRow(row.labels, tuple(map(rated, row.cells))) for row in table.rows)
+        return replace(table, rows=rows)
+
+    return [changed(table) for table in (TABLE_RIVALS, *(() if only_rivals else ABLATIONS))]
+
+
+def jobs_of(made: Sequence[Table], seeds: int) -> Iterator[Job]:
+    """Every run once, with all the evaluations that some row wants of it, the most telling first: the first table
+    (rivals) with every seed, then a seed of all the others before the next seed."""
+    specs: dict[Recipe, dict[EvalSpec, None]] = {}
+    for table in made:
+        for cells in (cells for row in table.rows for cells in row.cells):
+            if cells.recipe is not None:
+                specs.setdefault(cells.recipe, {})[cells.spec] = None
+    first = {cells.recipe for row in made[0].rows for cells in row.cells}
+    for seed in range(seeds):
+        yield from (Job(recipe, seed, tuple(wanted)) for recipe, wanted in specs.items() if recipe in first)
+    for seed in range(seeds):
+        yield from (Job(recipe, seed, tuple(wanted)) for recipe, wanted in specs.items() if recipe not in first)
+
+
+def untrained_rows(bench: GeneratedBench) -> dict[str, list[float]]:
+    """The rows of the rivals' table that train nothing, on the same held-out videos."""
+    runner = bench.runner(TABLE_RIVALS, seeds=(0,))
+    rows = {}
+    for row in TABLE_RIVALS.rows:
+        if row.cells[0].model is not None:
+            found = runner.measure(row.cells[0], UNTRAINED)
+            if isinstance(found, Measured):
+                rows[row.labels[0]] = [round(found.values[name][0], 3) for name in UNTRAINED]
+    return rows
+
+
+def report(
+    results: Results,
+    experiment: GeneratedExperiment,
+    plan: Mapping[str, Any],
+    *,
+    seeds: int,
+    only_rivals: bool,
+    about: str,
+) -> str:
+    """Every table with intervals and the paper's order. about: machine, minutes, versions."""
+    what, train = experiment.what, experiment.scale.train
+    rates, errors = chosen_rates(results, train.batch_size)
+    steps = train.steps or 0
+    lines = [
+        f"{what.train} generated videos to train on, {what.test} held out, {steps} steps of {train.batch_size} "
+        f"videos ({steps * train.batch_size / what.train:.0f} epochs), up to {seeds} seeds; learning rates {rates}, "
+        f"chosen by the error on {what.valid} validation videos {errors}; {about}.",
+        "",
+    ]
+    for table in tables(rates, only_rivals=only_rivals):
+        lines += table_lines(results, table, seeds)
+    lines += ["### what trains nothing, on the same held-out videos", "",
+              f"| row | {' | '.join(UNTRAINED)} |", "|" + "---|" * (1 + len(UNTRAINED))]  # fmt: skip
+    lines += [f"| {label} | {' | '.join(f'{v:.3f}' for v in values)} |"
+              for label, values in plan.get("untrained", {}).items()]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+def table_lines(results: Results, table: Table, seeds: int) -> list[str]:
+    """One table: our MAE with its interval, OBO, seeds, the paper's MAE, and whether its order is confirmed."""
+    heading = (
+        "| row | seeds | MAE [95 %] | ± seeds | OBO | OBZ | RMSE | M par. | train s | paper | against reference |"
+    )
+    lines = [f"### {table.name}: {table.title}", "", heading, "|" + "---|" * 11]
+    errors: dict[tuple[str, ...], dict[int, Any]] = {}
+    reference = reference_of(table)
+    rows = sorted((row for row in table.rows if row.cells[0].recipe), key=lambda row: row.labels != reference)
+    paper = {row.labels: dict(zip(table.groups[0].columns, row.cells[0].published, strict=True)).get("MAE")
+             for row in rows}  # fmt: skip
+    for row in rows:
+        cells = row.cells[0]
+        assert cells.recipe is not None
+        found = {seed: results.of(Job(cells.recipe, seed, (cells.spec,))) for seed in range(seeds)}
+        there = {seed: one for seed, one in found.items() if one is not None}
+        label, theirs = " ".join(row.labels), paper[row.labels]
+        if not there:
+            lines.append(f"| {label} | 0 | not run | | | | | | | {theirs or ''} | |")
+            continue
+        truth = np.array(next(iter(there.values()))["truth"], float)
+        counted = {seed: np.array(one["counted"][cells.spec.label]) for seed, one in there.items()}
+        some = truth > 0
+        mine = {s: np.abs(truth[some] - np.rint(c[some])) / truth[some] for s, c in counted.items()}
+        errors[row.labels] = mine
+        value, low, high = interval(np.stack(list(mine.values())))
+        spread = stdev([mae(truth, c) for c in counted.values()]) if len(counted) > 1 else 0.0
+        against = "reference" if row.labels == reference else ""
+        both = [seed for seed in mine if seed in errors.get(reference, {})]
+        if not against and both:
+            by = None if theirs is None or paper[reference] is None else theirs - paper[reference]
+            other = np.stack([errors[reference][seed] for seed in both])
+            against = str(compare(np.stack([mine[seed] for seed in both]), other, paper=by))
+            against = against if by is not None else against.split(":")[0]
+        figures = [mean(metric(truth, c) for c in counted.values()) for metric in (obo, obz, rmse)]
+        first = next(iter(there.values()))
+        lines.append(
+            f"| {label} | {len(there)} | {value:.3f} [{low:.3f}, {high:.3f}] | {spread:.3f} | {figures[0]:.3f} | "
+            f"{figures[1]:.3f} | {figures[2]:.2f} | {first['million_parameters']:.2f} | "
+            f"{mean(one['train_seconds'] for one in there.values()):.0f} | {'' if theirs is None else theirs} | "
+            f"{against} |"
+        )
+    return [*lines, ""]
+
+
+def reference_of(table: Table) -> tuple[str, ...]:
+    """The labels of the paper's own setting."""
+    plain = [row.labels for row in table.rows if row.cells[0].recipe is not None
+             and not {name for name in row.cells[0].recipe.changes if name != "lr"}
+             and row.cells[0].spec == EvalSpec()]  # fmt: skip
+    return plain[0]

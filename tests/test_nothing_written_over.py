@@ -1,0 +1,126 @@
+"""What a command did not write, it does not write over: one line, and the user's file as it was."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from command import Outcome, run
+from stores import LAYOUT, video
+from stores import tokens as made_tokens
+
+from escounts.datasets import folder
+from escounts.datasets.tokens import TokenWriter
+from escounts.errors import DataError, OutputError
+from escounts.evaluation.prediction_files import Coverage, PredictionFile
+from escounts.inference.multi_rate import MultiRateModel
+from escounts.nn.network import LITE_TINY, Network
+from escounts.training.run_folder import OWN_FILES, reserve_run_folder
+from escounts.zoo.catalogue import TAUGHT
+from escounts.zoo.checkpoint import save_network
+from escounts.zoo.onnx_export import export_onnx
+from escounts.zoo.store import stored_path
+
+Command = Callable[..., Outcome]
+
+
+@pytest.fixture
+def escounts(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
+    return lambda *arguments: run(capsys, monkeypatch, *arguments)
+
+
+def test_a_table_is_not_written_over_a_video(escounts: Command, tmp_path: Path) -> None:
+    """--summary a.mp4 b.mp4: the first of the videos was taken for the table's name."""
+    (tmp_path / "a.mp4").write_bytes(b"mine")
+    refused = escounts("count", "--summary", tmp_path / "a.mp4", tmp_path / "b.mp4")
+    assert refused.code == 2 and "is no .csv" in refused.err
+    assert (tmp_path / "a.mp4").read_bytes() == b"mine"
+
+
+def test_a_generated_dataset_is_not_drawn_into_somebodys_own(tmp_path: Path) -> None:
+    labels = tmp_path / "annotation" / "train.csv"
+    labels.parent.mkdir()
+    labels.write_text("mine")
+    small = folder.SyntheticSet(train=1, valid=1, test=1, seconds=(1.0, 1.0), size=(32, 32))
+    with pytest.raises(DataError, match="holds files and no generated dataset"):
+        folder.create(tmp_path, small)
+    assert labels.read_text() == "mine" and sorted(os.listdir(tmp_path)) == ["annotation"]
+    folder.create(tmp_path / "new", small)
+    (tmp_path / "new" / "made.json").rename(tmp_path / "new" / "made.json.begun")  # as a run that was stopped
+    assert len(folder.create(tmp_path / "new", small).videos) == 3
+    assert not (tmp_path / "new" / "made.json.begun").exists()
+
+
+@pytest.mark.parametrize("name", OWN_FILES)
+def test_a_run_does_not_begin_in_a_folder_with_files_of_its_names(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(OutputError, match=r"is there already; no run\.json"):
+        reserve_run_folder(tmp_path, {"train": 1})
+    assert os.listdir(tmp_path) == [name] and (tmp_path / name).read_text() == "mine"
+
+
+def test_an_own_action_is_not_taught_over_a_checkpoint(escounts: Command, tmp_path: Path) -> None:
+    (tmp_path / "best.safetensors").write_bytes(b"mine")
+    for more in ((), ("--replace",)):
+        refused = escounts("train", "folder", "--root", tmp_path, "--out", tmp_path, *more)
+        assert refused.code != 0 and "best.safetensors is" in refused.err and len(refused.err.splitlines()) == 1
+        assert (tmp_path / "best.safetensors").read_bytes() == b"mine"
+
+
+def test_the_mean_is_not_written_over_what_it_is_of(escounts: Command, tmp_path: Path) -> None:
+    (tmp_path / "a.safetensors").write_bytes(b"mine")
+    refused = escounts("train", "mean", tmp_path / "a.safetensors", "--out", tmp_path / "a.safetensors")
+    assert refused.code == 2 and "one of the checkpoints" in refused.err
+    assert (tmp_path / "a.safetensors").read_bytes() == b"mine"
+
+
+def test_weights_are_not_added_over_a_model_that_was_taught(
+    escounts: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ESCOUNTS_CACHE", str(tmp_path / "cache"))
+    save_network(tmp_path / "new.safetensors", Network(LITE_TINY))
+    taught = stored_path("my-squats")
+    save_network(taught, Network(LITE_TINY), metadata={TAUGHT: "squats"})
+    before = taught.read_bytes()
+    refused = escounts("weights", "add", tmp_path / "new.safetensors", "--as", "my-squats")
+    assert refused.code != 0 and "is a model that was taught" in refused.err
+    assert taught.read_bytes() == before
+    taught.write_bytes(b"damaged")
+    assert escounts("weights", "add", tmp_path / "new.safetensors", "--as", "my-squats").code == 0
+
+
+def test_a_model_is_not_exported_over_other_files(tmp_path: Path) -> None:
+    (tmp_path / "model.json").write_text('{"mine": 1}')
+    with pytest.raises(OutputError, match=r"model\.json is there already"):
+        export_onnx(MultiRateModel("tiny", Network(LITE_TINY)), tmp_path)
+    assert (tmp_path / "model.json").read_text() == '{"mine": 1}' and os.listdir(tmp_path) == ["model.json"]
+
+
+def test_predictions_of_another_model_are_kept(tmp_path: Path) -> None:
+    def file(model: dict[str, str]) -> PredictionFile:
+        return PredictionFile(tmp_path / "p.csv", {"model": model})
+
+    file({"name": "lite", "sha256": "a"}).finish([], Coverage("toy", "test", 0, 0, {}))
+    file({"name": "lite", "sha256": "b"}).keep_others()  # stale: made anew
+    with pytest.raises(DataError, match="holds the predictions of lite; choose another --out"):
+        file({"name": "spectral"}).keep_others()
+
+
+def test_tokens_that_cannot_be_read_just_now_are_not_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Too many open files, no right, a disk that stumbles: hours of encoding are not thrown away for it."""
+    with TokenWriter(tmp_path, LAYOUT) as writer:
+        writer.write(made_tokens(video("a")))
+        (stored,) = (tmp_path / "videos").iterdir()
+
+        def stumbles(*_: object, **__: object) -> None:
+            raise OSError(24, "Too many open files")
+
+        with monkeypatch.context() as patch:
+            patch.setattr("escounts.datasets.tokens.safe_open", stumbles)
+            with pytest.raises(DataError, match="Too many open files"):
+                writer.has("a")
+        assert stored.exists() and writer.has("a")
+        stored.write_bytes(stored.read_bytes()[:100])
+        assert not writer.has("a") and not stored.exists(), "a torn one is made anew"
