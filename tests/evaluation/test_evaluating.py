@@ -93,9 +93,9 @@ def test_released_checkpoint_from_file_to_table_row(
     monkeypatch.chdir(tmp_path)
     lengths = {"a.mp4": 40, "b.mp4": 64, "gone.mp4": 50, "odd.mp4": 65}
     root = repcount(tmp_path / "RepCount", lengths, absent=("gone.mp4",))
-    table, even, close = root / "annotation" / "test.csv", "b.mp4,3,0,21,21,43,43,64", "b.mp4,3,0,5,5,8,30,60"
-    assert even in table.read_text()
-    table.write_text(table.read_text().replace(even, close))  # two middles in one cell: the loader's truth is 2
+    labels, even, close = root / "annotation" / "test.csv", "b.mp4,3,0,21,21,43,43,64", "b.mp4,3,0,5,5,8,30,60"
+    assert even in labels.read_text()
+    labels.write_text(labels.read_text().replace(even, close))  # two middles in one cell: the loader's truth is 2
     encoder, decoder = released_files(tmp_path / "files")
     assert escounts("weights", "add", encoder, "--as", "mae-vit-b").code == 0
     assert escounts("weights", "add", decoder).out.startswith("escounts-repcount: decoder")
