@@ -51,6 +51,7 @@ class VideoInMemory(Video):
         self._source = _PicturesSource(pictures)  # type: ignore[assignment]
         self._complete = False
         self._max_duration = None
+        self._threads = None
         self.info = VideoInfo(self.path, width, height, pictures.fps, pictures.duration, 0, "memory")
 
 
