@@ -525,6 +525,34 @@ def test_a_process_may_begin_before_its_first_task() -> None:
         assert process.ask(None) == 2
 
 
+def test_a_process_may_be_stopped_while_it_begins(tmp_path: Path) -> None:
+    """Every video of a batch may be unreadable before the model is loaded: no thread ends in a traceback."""
+    failed: list[BaseException] = []
+
+    def begin() -> None:
+        try:
+            process.begin()
+        except BaseException as error:
+            failed.append(error)
+
+    process = processes.TaskProcess(prepare_slowly, tmp_path / "begun")
+    beginning = threading.Thread(target=begin)
+    beginning.start()
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "begun").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.stop()
+    beginning.join(20)
+    assert (tmp_path / "begun").exists() and not beginning.is_alive() and not failed
+
+
+def prepare_slowly(begun: Path) -> Callable[[None], None]:
+    """In a process: not ready before it is stopped."""
+    begun.touch()
+    time.sleep(60)
+    return lambda _: None
+
+
 def prepare_counting_calls() -> Callable[[None], int]:
     """In a process: how often it was asked."""
     calls = counting_up(1)
