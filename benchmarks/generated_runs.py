@@ -264,8 +264,11 @@ def table_lines(results: Results, table: Table, seeds: int, spread: SeedSpread |
         against = "reference" if row.labels == reference else ""
         if not against and errors.get(reference):
             by = None if theirs is None or paper[reference] is None else theirs - paper[reference]
-            ours, other = (np.stack(list(one.values())) for one in (mine, errors[reference]))
-            paired = cells.recipe == runs[reference]
+            both = sorted(mine.keys() & errors[reference].keys())  # a run may lack an evaluation yet
+            paired = cells.recipe == runs[reference] and bool(both)
+            ours, other = (
+                np.stack([one[seed] for seed in (both if paired else one)]) for one in (mine, errors[reference])
+            )
             against = str(compare(ours, other, paper=by, spread=spread, paired=paired))
             against = against if by is not None else against.split(":")[0]
         figures = [mean(metric(truth, c) for c in counted.values()) for metric in (obo, obz, rmse)]

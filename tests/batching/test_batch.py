@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import count as counting_up
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -118,6 +119,25 @@ def test_a_row_that_was_half_written_is_not_a_row(tmp_path: Path) -> None:
         assert not folder.has(name)
     assert folder.finished() == {"whole": "counted"} and folder.table()["id"].to_pylist() == ["whole"]
     assert (tmp_path / "rows" / "notes.json").read_text() == '{"mine": 1}'
+
+
+def test_a_row_that_is_gathered_while_it_is_looked_up_is_one_that_lies_no_longer_about(tmp_path: Path) -> None:
+    """An actor looks while the driver gathers; Ray retries no actor's exception."""
+    folder = ResultFolder(str(tmp_path))
+    folder.write(row("a"))
+    storage = folder._storage
+
+    class GatheredMeanwhile:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(storage, name)
+
+        def exists(self, name: str) -> bool:
+            there = bool(storage.exists(name))
+            ResultFolder(str(tmp_path)).gather()
+            return there
+
+    folder._storage = GatheredMeanwhile()
+    assert not folder.has("a") and folder.finished() == {"a": "counted"}
 
 
 def test_parquet_files_of_others_are_left_alone_and_a_damaged_one_is_one_line(tmp_path: Path) -> None:
@@ -523,6 +543,34 @@ def test_a_process_may_begin_before_its_first_task() -> None:
         assert process.ask(None) == 1  # the same process, whoever came first
         beginning.join()
         assert process.ask(None) == 2
+
+
+def test_a_process_may_be_stopped_while_it_begins(tmp_path: Path) -> None:
+    """Every video of a batch may be unreadable before the model is loaded: no thread ends in a traceback."""
+    failed: list[BaseException] = []
+
+    def begin() -> None:
+        try:
+            process.begin()
+        except BaseException as error:
+            failed.append(error)
+
+    process = processes.TaskProcess(prepare_slowly, tmp_path / "begun")
+    beginning = threading.Thread(target=begin)
+    beginning.start()
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "begun").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.stop()
+    beginning.join(20)
+    assert (tmp_path / "begun").exists() and not beginning.is_alive() and not failed
+
+
+def prepare_slowly(begun: Path) -> Callable[[None], None]:
+    """In a process: not ready before it is stopped."""
+    begun.touch()
+    time.sleep(60)
+    return lambda _: None
 
 
 def prepare_counting_calls() -> Callable[[None], int]:

@@ -95,6 +95,19 @@ def test_a_few_seeds_do_not_decide_what_seeds_make(runs: ModuleType, tmp_path: P
     assert any(line.startswith("| SA-only | 0 | not run") for line in runs.table_lines(results, made[1], 3))
 
 
+def test_a_run_that_lacks_an_evaluation_is_left_out_of_pairs(runs: ModuleType, tmp_path: Path) -> None:
+    """The trial of a learning rate is a run of the reference, with one evaluation until it is looked at again."""
+    results = runs.Results(tmp_path)
+    (shifts,) = [table for table in runs.tables({"density": 3e-4}, runs.Which()) if table.name == "3f"]
+    for job in runs.jobs_of([shifts], 3):
+        plain = not job.seed and EvalSpec() in job.specs
+        results.add(found(replace(job, specs=(EvalSpec(),)) if plain else job, 0.1, off=2.0 * (job.seed == 1)))
+    lines = runs.table_lines(results, shifts, 3)
+    assert any("| 3 |" in line and line.endswith("| reference |") for line in lines)
+    compared = [line for line in lines if "| 2 | 0." in line]
+    assert compared and all("+0.000 [+0.000, +0.000]" in line for line in compared), "the same two seeds of both"
+
+
 def test_ablations_of_the_other_head_have_its_reference(runs: ModuleType) -> None:
     made = runs.tables({"density": 1e-3, "rate": 2e-3}, runs.Which(head="rate"))
     heads = {table.name: {row.cells[0].recipe.head for row in table.rows if row.cells[0].recipe} for table in made}

@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 from movies import bouncing, write_movie
 
+from escounts.cli.count_jobs import output_names
 from escounts.datasets import counted
 from escounts.datasets import folder as own_folder
 from escounts.datasets.stores import load_labels
 from escounts.datasets.tokens import TokenStore
 from escounts.errors import DataError
+from escounts.output import LEDGER, Ledger
 from escounts.training.run_folder import RunFolder, reserve_run_folder
 from escounts.zoo import catalogue, store
 
@@ -49,6 +51,21 @@ def test_of_videos_that_are_none_the_rest_goes_on(tmp_path: Path) -> None:
     dataset = own_folder.load_folder(tmp_path)
     assert [video.name for video in dataset.videos] == ["b.mp4"]
     assert [problem.name for problem in dataset.problems if problem.unusable] == bad
+
+
+@pytest.mark.parametrize("video", [7, [], "x", [["x"], 1, 2], [None, 1, 2], {"a": 1}])
+@pytest.mark.parametrize("files", [7, [7], None, ["v.json"]])
+@pytest.mark.parametrize("key", ["name", "claimed"])
+def test_a_line_of_the_record_that_nobody_wrote(tmp_path: Path, key: str, video: object, files: object) -> None:
+    """Passed over: the folder can still be counted into, and no name in it is taken."""
+    (tmp_path / LEDGER).write_text(json.dumps({key: "v", "video": video, "files": files}) + "\n")
+    (tmp_path / "v.mp4").write_bytes(b"video")
+    (tmp_path / "v.json").write_text("mine")
+    ledger = Ledger(tmp_path)
+    assert list(output_names([tmp_path / "v.mp4"], ledger.owners)) == [(tmp_path / "v.mp4", "v")]
+    assert ledger.about("v", tmp_path / "v.mp4", {}, ["v.json"]) is None
+    assert ledger.strangers(["v.json"]) == ["v.json"]
+    ledger.drop_if_empty()
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from stores import LAYOUT, STEP, store, video
 from escounts.baselines.rival_heads import RepNetConfig, TransRACConfig
 from escounts.errors import DataError
 from escounts.evaluation.evaluated_models import TokenModel, TokenSource
+from escounts.evaluation.evaluating import evaluate_model
 from escounts.evaluation.paper_protocol import choose_exemplars
 from escounts.evaluation.report import (
     by_action,
@@ -100,6 +101,16 @@ def test_videos_decoded_together_are_decoded_as_alone(
         np.testing.assert_allclose(
             again, decode_tokens(head, kept.load(one.name), LAYOUT, shifts=1, by_window=by_window), atol=2e-6
         )
+
+
+def test_a_damaged_video_costs_none_that_is_decoded_with_it(tmp_path: Path, decoder: Decoder) -> None:
+    videos = [video(f"t{k}", split="test") for k in range(3)]
+    kept, dataset = store(tmp_path, videos)
+    damaged = kept.path / "videos" / kept.entries["t1"].file
+    damaged.write_bytes(damaged.read_bytes()[:100])
+    model = TokenModel("m", decoder, TokenSource(dataset, LAYOUT, store=kept), identity={}, coming=videos)
+    found = evaluate_model(model, dataset, [EvalSpec()], out=tmp_path / "out", split="test")
+    assert [row.name for row in found[0].rows] == ["t0", "t2"] and list(found[0].coverage.missing) == ["t1"]
 
 
 def test_groups_decoded_together_are_bounded_and_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,6 +33,7 @@ ATTEMPTS = 2
 STARTS = 3
 """A process that is killed while it gets ready was killed by somebody else."""
 UNGUARDED = '; a script that counts in processes begins with `if __name__ == "__main__":`, or they run it again'
+STOPPED = "it was stopped before this task"
 
 
 class TaskError(EscountsError):
@@ -132,27 +133,31 @@ class TaskProcess(Generic[T, A]):
             said = self._prepared()
             if said == "ready":
                 return
-            killed = (self._process.exitcode or 0) < 0
+            process = self._process
+            if process is None:  # stop() came meanwhile
+                raise TaskError(STOPPED)
+            killed = (process.exitcode or 0) < 0
             self._end()
             if not killed or attempt == STARTS - 1:
                 raise EscountsError(said)
 
     def _prepared(self) -> str:
-        """Start a process: "ready", or why it is not."""
+        """Start a process: "ready", or why it is not. stop() may take it away meanwhile."""
         with self._changing:
             if self._closed:
-                raise TaskError("it was stopped before this task")
+                raise TaskError(STOPPED)
             try:
-                self._process, self._pipe = started(_serve, self._prepare, self._arguments, self._threads)
+                process, pipe = started(_serve, self._prepare, self._arguments, self._threads)
             except OSError as error:  # no memory or no room for another one: no task can have an answer
                 raise EscountsError(f"no process could be started: {error.strerror or error}") from error
+            self._process, self._pipe = process, pipe
         try:
-            if self._pipe.poll(STARTING):
-                return str(self._pipe.recv())
+            if pipe.poll(STARTING):
+                return str(pipe.recv())
         except (EOFError, OSError):
-            self._process.join(5)
-            unguarded = UNGUARDED if self._process.exitcode == 1 else ""
-            return f"getting ready: {_death(self._process.exitcode)}{unguarded}"
+            process.join(5)
+            unguarded = UNGUARDED if process.exitcode == 1 else ""
+            return f"getting ready: {_death(process.exitcode)}{unguarded}"
         return f"a process was not ready within {STARTING:g} s"
 
 

@@ -123,11 +123,12 @@ class ResultFolder:
         return filter(None, map(self._row, self._names()))
 
     def _row(self, name: str) -> Row | None:
-        """The row in a file; None for one that a crash of the machine has torn, or that is not ours."""
+        """The row in a file; None for one that a crash of the machine has torn, that is not ours, or that has been
+        gathered since it was listed."""
         try:
             row = json.loads(self._storage.cat_file(name))
             return row if row["id"] == Path(name).stem and isinstance(row["status"], str) else None
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except (ValueError, KeyError, TypeError, RecursionError, FileNotFoundError):
             return None
 
     def _parts(self) -> list[str]:

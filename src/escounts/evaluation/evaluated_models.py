@@ -7,6 +7,7 @@ A model opens an annotated video once and counts it as often as there are evalua
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -187,7 +188,10 @@ class TokenModel:
                 self.head, tokens, layout, exemplars, shifts=shifts, by_window=by_window, device=self.device
             )
         if (tokens.name, shifts) not in self._decoded:
-            videos = [store.load(video.name) for video in group]
+            videos = []
+            for video in group:
+                with suppress(DataError):  # one that is damaged says so when its turn comes, and costs no other
+                    videos.append(tokens if video.name == tokens.name else store.load(video.name))
             maps = decode_videos(self.head, videos, layout, shifts=shifts, by_window=by_window, device=self.device)
             same = any(name == tokens.name for name, _ in self._decoded)  # another K of the group at hand
             decoded = {(video.name, shifts): values for video, values in zip(videos, maps, strict=True)}

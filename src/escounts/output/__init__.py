@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json as jsonlib
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -83,10 +83,13 @@ class Ledger:
                 if "claimed" in entry:
                     self._take(entry["claimed"], entry["video"], entry["files"])
                 else:
-                    self._entries[entry["name"]] = entry
                     self._take(entry["name"], entry["video"], entry["files"])
+                    self._entries[entry["name"]] = entry
 
-    def _take(self, name: str, video: list[Any], files: Iterable[str]) -> None:
+    def _take(self, name: str, video: list[Any], files: Sequence[str]) -> None:
+        path, _size, _changed = video
+        if not (isinstance(files, (list, tuple)) and all(isinstance(text, str) for text in (name, path, *files))):
+            raise ValueError("a line that no version wrote")
         self.owners[name] = video
         self._ours.update(files)
 

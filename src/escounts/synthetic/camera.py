@@ -223,7 +223,7 @@ def finish_frames(
     if squeezed:
         at = send(np.array(squeezed), device)
         steps = send(np.array([finishes[index].squeeze for index in squeezed], np.float32), device, real)
-        view_BTCHW[at] = squeeze_frames(view_BTCHW[at], steps, seed=seeds[squeezed[0]])
+        view_BTCHW[at] = squeeze_frames(view_BTCHW[at], steps, seeds=[seeds[index] for index in squeezed])
     for index, finish in enumerate(finishes):
         if len(finish.shown):
             view_BTCHW[index] = view_BTCHW[index, send(finish.shown, device)]

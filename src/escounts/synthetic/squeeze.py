@@ -8,6 +8,7 @@ are too slow for every batch.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from escounts.synthetic.config import GeneratorConfig
 from escounts.synthetic.curves import chance, log_uniform
+from escounts.synthetic.strokes import send
 
 BLOCKS = (4, 8)
 """Pixels of a block's side."""
@@ -29,15 +31,28 @@ def draw_squeeze(rng: np.random.Generator, config: GeneratorConfig) -> float:
     return log_uniform(rng, *config.squeeze_step) if chance(rng, config.squeeze) else 0.0
 
 
-def squeeze_frames(frames_BTCHW: Tensor, step_B: Tensor, *, seed: int) -> Tensor:
+def squeeze_frames(frames_BTCHW: Tensor, step_B: Tensor, *, seeds: Sequence[int]) -> Tensor:
     """The frames, 0..255, as they come out of the codec. step_B: of each video's quantiser, in levels of 255.
 
-    seed: decides the size of blocks and how often a key frame comes, for all of these videos.
+    seeds: of each video; decides the size of its blocks and how often a key frame comes.
     """
+    length, _, height, width = frames_BTCHW.shape[1:]
+    sides = [side for side in BLOCKS if height % side == 0 and width % side == 0] or [1]
+    spacings = [every for every in KEY_FRAMES if length % every == 0] or [length]
+    alike: dict[tuple[int, int], list[int]] = {}
+    for row, seed in enumerate(seeds):
+        rng = np.random.default_rng(seed)
+        alike.setdefault((int(rng.choice(sides)), int(rng.choice(spacings))), []).append(row)
+    coded = torch.empty_like(frames_BTCHW)
+    for (side, every), rows in alike.items():
+        at = send(np.array(rows), frames_BTCHW.device)
+        coded[at] = _coded(frames_BTCHW[at], step_B[at], side, every)
+    return coded
+
+
+def _coded(frames_BTCHW: Tensor, step_B: Tensor, side: int, every: int) -> Tensor:
+    """The same of videos with blocks of side × side pixels and a key frame every so many frames."""
     videos, length, _, height, width = frames_BTCHW.shape
-    rng = np.random.default_rng(seed)
-    side = int(rng.choice([side for side in BLOCKS if height % side == 0 and width % side == 0] or [1]))
-    every = int(rng.choice([every for every in KEY_FRAMES if length % every == 0] or [length]))
     basis = _cosines(side, frames_BTCHW)
     # Groups of pictures do not know each other: all are coded side by side.
     groups = frames_BTCHW.reshape(videos * length // every, every, 3, height // side, side, width // side, side)
