@@ -228,7 +228,7 @@ def _document(evaluation: Evaluation) -> dict[str, Any]:
         "metrics": {name: _finite(asdict(score)) for name, score in scores.items()},
         "by_action": [_finite(asdict(group)) for group in by_action(rows)] if rows else [],
         "videos": [
-            {"name": row.name, "action": row.action, "count": row.count, "predicted": round(float(row.predicted), 3)}
+            {"name": row.name, "action": row.action, "count": row.count, "predicted": round(float(row.predicted), 6)}
             for row in rows
         ],
     }
