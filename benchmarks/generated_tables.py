@@ -20,6 +20,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -90,7 +91,8 @@ def main() -> None:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="plan, results run by run, tables")
-    parser.add_argument("--work", type=Path, default=Path("/tmp/escounts-generated"), help="tokens and weights")
+    place = Path(tempfile.gettempdir()) / "escounts-generated"
+    parser.add_argument("--work", type=Path, default=place, help="tokens and weights")
     parser.add_argument("--minutes", type=float, default=18.0)
     parser.add_argument("--workers", type=int, default=12)
     parser.add_argument("--memory", type=float, default=0.6, help="share of the GPU's memory for all workers")

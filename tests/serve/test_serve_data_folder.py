@@ -16,6 +16,7 @@ from serving import Client, Command, eventually, service_running
 from escounts.errors import EscountsError
 from escounts.serve.data_folder import MARKER, DataFolder, rebuild
 from escounts.serve.database import Database, JobRow, TrainingRow, VideoRow
+from escounts.serve.media import Library
 from escounts.serve.settings import Settings
 
 DOCUMENT = {"model": "spectral", "count": 4, "confidence": 0.5, "unsure": False, "repetitions": []}
@@ -255,3 +256,22 @@ def test_a_database_that_cannot_be_kept_is_not_replaced(tmp_path: Path) -> None:
         rebuild(DataFolder(settings))
     assert settings.database.read_bytes() == before
     assert len(DataFolder(settings).open_database().videos()) == 3
+
+
+@pytest.mark.parametrize(
+    ("source", "file"), [("media", "notes.txt"), ("upload", "notes.txt"), ("upload", "../plan.txt")]
+)
+def test_deleting_a_video_takes_only_what_was_uploaded(tmp_path: Path, source: str, file: str) -> None:
+    """A file of the media root of the same name, or a row that names somebody's file: nothing is moved or removed."""
+    settings = filled(tmp_path)
+    folder = DataFolder(settings)
+    for mine in (settings.videos / "notes.txt", tmp_path / "plan.txt"):
+        mine.write_bytes(b"mine")
+    before = snapshot(tmp_path)
+    database = folder.open_database()
+    Library(folder, database).remove_files(VideoRow("f" * 32, "x.mp4", source, file, 4, 1.0))
+    database.close()
+    after = snapshot(tmp_path)
+    assert {name: after.get(name) for name in before if "sqlite" not in name} == {
+        name: data for name, data in before.items() if "sqlite" not in name
+    }

@@ -108,7 +108,7 @@ def test_files_are_decoded_to_one_rate_and_bad_ones_left_out(tmp_path: Path) -> 
     bank = ClipBank.from_files(
         [tmp_path / name for name in ("fast.mp4", "broken.mp4", "slow.mp4")], size=48, workers=2
     )
-    assert bank.names == ["fast.mp4", "slow.mp4"]
+    assert bank.names == [f"{tmp_path.name}/fast.mp4", f"{tmp_path.name}/slow.mp4"]
     assert bank.frames.shape[1:] == (48, 48, 3) and bank.frames.dtype == np.uint8
     assert np.abs(np.diff(bank.offsets) - 30).max() <= 1
     with pytest.raises(DataError, match="could be decoded"):
@@ -183,3 +183,22 @@ def test_a_table_says_which_repetitions_were_filmed_and_which_clips_do_not_repea
     assert [0, 0, 71] in bank.segments.once.tolist()
     assert set(bank.segments.once[:, 0]) == {0, *clips.segments.once[:, 0]}
     assert (np.diff(bank.segments.once[:, 0]) >= 0).all(), "clips are found by bisection"
+
+
+def test_repetitions_are_those_of_the_clip_in_its_folder(tmp_path: Path) -> None:
+    """Two tables of clips count their files from 0000.mp4 on: borders of one film were once laid over another."""
+    for folder in ("pool", "footage"):
+        (tmp_path / folder).mkdir()
+        write_clip(tmp_path / folder / "0035.mp4", 45, 15)
+    write_clip(tmp_path / "footage" / "0036.mp4", 45, 15)
+    files = [tmp_path / name for name in ("pool/0035.mp4", "footage/0035.mp4", "footage/0036.mp4")]
+    bank = ClipBank.from_files(files, size=48)
+    table = tmp_path / "filmed.csv"
+    table.write_text("file,borders_s\npool/0035.mp4,0 1 2\nfootage/0035.mp4,\npool/0036.mp4,0 1\n")
+    told = bank.with_filmed_repetitions(table)
+    assert told.segments.filmed.tolist() == [[0, 0, 15], [0, 15, 15]]
+    assert [1, 0, 44] in told.segments.once.tolist()
+    assert not np.isin(bank.without_negatives_of(["0035.mp4"]).segments.once[:, 0], [0, 1]).any()
+    table.write_text("file,borders_s\nelsewhere/0035.mp4,0 1 2\n")
+    with pytest.raises(DataError, match="names no clip of the 3 that there are"):
+        bank.with_filmed_repetitions(table)

@@ -52,9 +52,9 @@ def batch(
     settings or the model's weights changed (or, with retry_errors, the row is an error); the older rows stay there.
     Without it, nothing is kept but the table that is returned. settings: `escounts.batching.tasks.Settings`, the
     default model when None. jobs: processes at a time, one per two cores when None. readers: processes that read
-    videos ahead of one that counts, in the place of jobs; as many as cores but one when the device is a GPU and
-    neither is given. ray: the address of a Ray cluster ("auto": the one this machine belongs to, "local": one of its
-    own), for the extra [ray].
+    videos ahead of one that counts (two on a GPU), in the place of jobs; as many as cores but one when the device is
+    a GPU and neither is given. ray: the address of a Ray cluster ("auto": the one this machine belongs to, "local":
+    one of its own), for the extra [ray].
 
     >>> for row in escounts.batch(["videos/"], out="results/").to_pylist():
     ...     print(row["video"], row["count"], row["error"])

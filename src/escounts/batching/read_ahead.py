@@ -1,8 +1,9 @@
 """Several processes read videos ahead of those that count them: for a GPU, which needs many cores to be kept busy.
 
 A reader leaves a video's small images in a file of a temporary folder (in memory where the system has such a place);
-a counting process maps it. The reader goes on with the next video meanwhile; no more videos wait than there are
-readers. On a GPU two processes count: while one waits for the GPU, the other has Python's work done.
+a counting process maps it. The reader goes on with the next video meanwhile; no more than twice as many videos as
+there are readers are being read, wait or are being counted. On a GPU two processes count: while one waits for the
+GPU, the other has Python's work done.
 """
 
 from __future__ import annotations
@@ -215,7 +216,7 @@ def read_ahead_workers(
 ) -> list[ReadAheadWorker] | list[CountingProcess]:
     """Workers that share so many readers; where the model reads in its own way, one counting process alone.
 
-    Twice as many workers as readers: half of them have a video that was read and waits to be counted.
+    Twice as many workers as readers: a reader goes on while the video that it read waits to be counted.
     """
     on_gpu = settings.device.startswith("cuda")
     counters: list[TaskProcess[ReadVideo | None, Row]] = [

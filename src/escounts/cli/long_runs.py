@@ -134,7 +134,7 @@ def _read_marks(watching: Watch) -> None:
 @click.option("--out", required=True, metavar="FOLDER|ADDRESS", help="Where the Parquet files go.")
 @click.option("--jobs", type=click.IntRange(min=1), help="Videos at a time (default: one for two cores).")
 @click.option("--readers", type=click.IntRange(min=1),
-              help="Processes that read ahead of one that counts, not --jobs; default on cuda.")  # fmt: skip
+              help="Processes that read ahead of those that count, not --jobs; default on cuda.")  # fmt: skip
 @click.option("--ray", metavar="ADDRESS", help="Count on a Ray cluster: its address, `auto`, or `local`.")
 @click.option("--model", default="default", show_default=True, help="A name of `escounts models`.")
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)

@@ -42,6 +42,11 @@ def pool_rows(table: str | Path, need: tuple[str, ...] = ("file", "licence")) ->
     return rows
 
 
+def _name(path: str | Path) -> str:
+    """FOLDER/NAME of a file."""
+    return "/".join(Path(path).parts[-2:])
+
+
 def permissive(rows: Iterable[Mapping[str, str]]) -> list[Mapping[str, str]]:
     """The rows whose licence lets weights trained on the clip be shipped."""
     return [row for row in rows if any(name in row["licence"] for name in PERMISSIVE)]
@@ -76,11 +81,12 @@ class ClipBank:
     ) -> ClipBank:
         """Decode clips (PyAV) and mine them, or read segments that were saved before.
 
-        Clips that do not decode or have fewer than six frames are left out.
+        A clip is called FOLDER/NAME: two folders may have a 0035.mp4 each. Clips that do not decode or have fewer
+        than six frames are left out.
         """
         with ThreadPoolExecutor(max(1, workers)) as pool:
             decoded = list(pool.map(lambda path: _decode(path, size, rate), paths))
-        kept = [(Path(path).name, clip) for path, clip in zip(paths, decoded, strict=True) if len(clip) >= 6]
+        kept = [(_name(path), clip) for path, clip in zip(paths, decoded, strict=True) if len(clip) >= 6]
         if not kept:
             raise DataError(
                 f"none of {len(paths)} clips could be decoded: check the paths and that PyAV is installed"
@@ -94,9 +100,10 @@ class ClipBank:
         return bank
 
     def without_negatives_of(self, names: Iterable[str]) -> ClipBank:
-        """This bank, in which no stretch of the clips of those names counts as one that does not repeat."""
+        """This bank, in which no stretch of the clips of those names, in whatever folder, counts as one that does not
+        repeat."""
         listed = set(names)
-        recordings = [index for index, name in enumerate(self.names) if name in listed]
+        recordings = [index for index, name in enumerate(self.names) if Path(name).name in listed]
         once = self.segments.once
         segments = replace(self.segments, once=once[~np.isin(once[:, 0], recordings)])
         return ClipBank(self.frames, self.offsets.tolist(), self.names, segments)
@@ -123,22 +130,27 @@ class ClipBank:
         """This bank and what a table says was filmed: `file`, and `borders_s`, the seconds at which one repetition
         ends and the next begins, with blanks between them, or nothing where the clip does not repeat.
 
-        Of a clip that does not repeat every stretch is one, also those that the miner thinks come back. rate: of the
-        bank, in frames per second.
+        Of a clip that does not repeat every stretch is one, also those that the miner thinks come back. Clips that
+        are not in the bank are passed over; raises DataError where none is. rate: of the bank, in frames per second.
         """
         numbers = {name: index for index, name in enumerate(self.names)}
         rows: list[tuple[int, int, int]] = []
         once: list[tuple[int, int, int]] = []
+        there = 0
         for listed in pool_rows(table, need=("file", "borders_s")):
-            clip = numbers.get(Path(listed["file"]).name)
+            file = Path(listed["file"])
+            clip = numbers.get(_name(file), numbers.get(file.name))  # the latter where a clip has no folder
             if clip is None:
                 continue
+            there += 1
             last = int(self.offsets[clip + 1] - self.offsets[clip]) - 1
             borders = [min(round(float(at) * rate), last) for at in listed["borders_s"].split()]
             rows += [(clip, begin, end - begin) for begin, end in pairwise(borders) if end > begin]
             if not borders:
                 lasts = min(last, ONCE_LONGEST)
                 once += [(clip, begin, lasts) for begin in range(0, last - lasts + 1, max(1, lasts // 2))]
+        if not there:
+            raise DataError(f"{table} names no clip of the {len(self.names)} that there are: FOLDER/NAME is compared")
         filmed, more = (np.array(found, np.int64).reshape(-1, 3) for found in (sorted(rows), once))
         once_all = np.concatenate([self.segments.once, more])
         segments = replace(self.segments, filmed=filmed, once=once_all[np.lexsort(once_all.T[::-1])])
