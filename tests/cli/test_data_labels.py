@@ -65,6 +65,11 @@ def test_import_keeps_what_it_does_not_read_and_puts_replaced_labels_aside(
     assert done.code == 0 and "a.mp4 had labels before" in done.out, done.err
     assert (mine / "labels.csv").read_text() == kept + "a.mp4,0.500,1.500,jump,,\n"
     assert (mine / "labels.csv.before").read_text() == old
+    once = (mine / "labels.csv").read_text()
+    again = escounts("data", "import", tmp_path / "events.csv", "--root", mine, "--only", "jump")
+    assert again.code == 0 and "labels.csv.before-2" in again.out, again.err
+    assert (mine / "labels.csv.before").read_text() == old, "what a person labelled is not written over"
+    assert (mine / "labels.csv.before-2").read_text() == once
 
 
 def test_export_writes_over_nothing(escounts: Callable[..., Outcome], tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from fractions import Fraction
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +106,8 @@ def import_(source: Path, root: Path, name: Format | None, only: str | None, fps
         missing = "" if (root / video.file).exists() else f" (there is no {video.file} in {root} yet)"
         click.echo(f"{video.file}: {len(video.spans)} repetitions{missing}")
     if replaced:
-        write_text(aside := path.with_name(f"{LABELS}.before"), before)
+        names = chain([".before"], (f".before-{number}" for number in count(2)))
+        write_text(aside := next(p for end in names if not (p := path.with_name(LABELS + end)).exists()), before)
         click.echo(f"{', '.join(sorted(replaced))} had labels before; they are in {aside}")
     write_text(path, text)
     click.echo(f"wrote {path}: {len(kept) + len(found)} videos")
