@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -37,11 +38,22 @@ UNTRAINED = ("MAE", "OBO", "OBZ", "RMSE")
 @dataclass(frozen=True)
 class Which:
     """What is run. head: of ablations that are not about the map; the rate head differs ten times less from seed to
-    seed than the paper's density head does."""
+    seed than the paper's density head does. only: "rivals" alone, or "ablations" alone, of which those about the map
+    are left out where the head is another. lr: the learning rate of every run, chosen before; None: by trials."""
 
     seeds: int = 3
-    only_rivals: bool = False
+    only: Literal["rivals", "ablations"] | None = None
     head: Literal["density", "rate"] = "density"
+    lr: float | None = None
+
+    def wants(self, table: Table) -> bool:
+        """Whether a table is run."""
+        if table is TABLE_RIVALS:
+            return self.only != "ablations"
+        return self.only is None or (self.only == "ablations" and (self.head == "density" or not table.about_map))
+
+
+EVERYTHING = Which()
 
 
 @dataclass(frozen=True)
@@ -114,17 +126,24 @@ def learning_rates(batch: int) -> tuple[float, ...]:
     return tuple(float(f"{rate * (batch / BATCH) ** 0.5:.1e}") for rate in RATES)
 
 
-def trials(batch: int) -> list[Job]:
-    """The runs that choose each method's learning rate, with the first seed."""
+def trials(batch: int, which: Which = EVERYTHING) -> list[Job]:
+    """The runs that choose the learning rate of each method that is wanted, with the first seed."""
+    if which.lr is not None:
+        return []
+    wanted = {method_of(recipe) for recipe in runs_of(tables({}, which))}
     return [Job(replace(recipe, lr=rate), 0, (EvalSpec(),))
-            for recipe in METHODS.values() for rate in learning_rates(batch)]  # fmt: skip
+            for name, recipe in METHODS.items() if name in wanted for rate in learning_rates(batch)]  # fmt: skip
 
 
-def chosen_rates(results: Results, batch: int) -> tuple[dict[str, float], dict[str, dict[float, float]]]:
+def chosen_rates(
+    results: Results, batch: int, which: Which = EVERYTHING
+) -> tuple[dict[str, float], dict[str, dict[float, float]]]:
     """Each method's learning rate by the error on validation videos, once all were tried; and those errors."""
+    if which.lr is not None:
+        return dict.fromkeys(METHODS, which.lr), {}
     errors: dict[str, dict[float, float]] = {}
     waited_for = set()
-    for job in trials(batch):
+    for job in trials(batch, which):
         found = results.of(job)
         if found is not None and found.get("val_mae") is not None:
             assert job.recipe.lr is not None
@@ -151,7 +170,7 @@ def tables(rates: Mapping[str, float], which: Which) -> list[Table]:
 
         return replace(table, rows=tuple(TableRow(row.labels, tuple(map(rated, row.cells))) for row in table.rows))
 
-    return [changed(table) for table in (TABLE_RIVALS, *(() if which.only_rivals else ABLATIONS))]
+    return [changed(table) for table in (TABLE_RIVALS, *ABLATIONS) if which.wants(table)]
 
 
 def runs_of(made: Sequence[Table]) -> dict[Recipe, dict[EvalSpec, None]]:
@@ -164,14 +183,35 @@ def runs_of(made: Sequence[Table]) -> dict[Recipe, dict[EvalSpec, None]]:
 
 
 def jobs_of(made: Sequence[Table], seeds: int) -> Iterator[Job]:
-    """Every run once, the most telling first: the first table (rivals) with every seed, then a seed of all the others
-    before the next seed."""
+    """Every run once, the most telling first: rivals with every seed, then a seed of all ablations before the next
+    seed; of those the reference, then what costs most in the paper, which is the likeliest to be told apart."""
     specs = runs_of(made)
-    first = {cells.recipe for row in made[0].rows for cells in row.cells}
-    for seed in range(seeds):
-        yield from (Job(recipe, seed, tuple(wanted)) for recipe, wanted in specs.items() if recipe in first)
-    for seed in range(seeds):
-        yield from (Job(recipe, seed, tuple(wanted)) for recipe, wanted in specs.items() if recipe not in first)
+    rivals = runs_of([table for table in made if table.name == TABLE_RIVALS.name])
+    others = (recipe for recipe in specs if recipe not in rivals)
+    by_cost = sorted(others, key=lambda recipe: -paper_cost(recipe, made))
+    for recipes in (rivals, by_cost):
+        for seed in range(seeds):
+            yield from (Job(recipe, seed, tuple(specs[recipe])) for recipe in recipes)
+
+
+def paper_cost(recipe: Recipe, made: Sequence[Table]) -> float:
+    """The most by which the paper's MAE of a run differs from the reference's in some table; of the reference inf."""
+    found = [0.0]
+    for table in made:
+        reference = reference_of(table)
+        rows = {row.labels: row.cells[0] for row in table.rows}
+        of = {labels: paper_mae(table, labels) for labels, cells in rows.items() if cells.recipe == recipe}
+        if reference in of:
+            return math.inf
+        theirs = paper_mae(table, reference)
+        found += [abs(one - theirs) for one in of.values() if one is not None and theirs is not None]
+    return max(found)
+
+
+def paper_mae(table: Table, labels: tuple[str, ...]) -> float | None:
+    """The published MAE of a row."""
+    (row,) = (row for row in table.rows if row.labels == labels)
+    return dict(zip(table.groups[0].columns, row.cells[0].published, strict=True)).get("MAE")
 
 
 def untrained_rows(bench: GeneratedBench) -> dict[str, list[float]]:
@@ -196,22 +236,26 @@ def report(
 ) -> str:
     """Every table with intervals and the paper's order. about: machine, minutes, versions."""
     what, train = experiment.what, experiment.scale.train
-    rates, errors = chosen_rates(results, train.batch_size)
+    rates, errors = chosen_rates(results, train.batch_size, which)
     steps = train.steps or 0
+    chosen = f"{rates}, chosen by the error on {what.valid} validation videos {errors}" if errors else f"{which.lr}"
     lines = [
         f"{what.train} generated videos to train on, {what.test} held out, {steps} steps of {train.batch_size} "
         f"videos ({steps * train.batch_size / what.train:.0f} epochs), up to {which.seeds} seeds; learning rates "
-        f"{rates}, chosen by the error on {what.valid} validation videos {errors}; {about}.",
+        f"{chosen}; {about}.",
         "",
     ]
     made = tables(rates, which)
+    ablations = [table for table in made if table.name != TABLE_RIVALS.name]
     for table in made:
-        spread = None if table is made[0] else spread_of(results, made[1:], table, which.seeds)
+        spread = spread_of(results, ablations, table, which.seeds) if table in ablations else None
         lines += table_lines(results, table, which.seeds, spread)
+    if "untrained" not in plan:
+        return "\n".join(lines)
     lines += ["### what trains nothing, on the same held-out videos", "",
               f"| row | {' | '.join(UNTRAINED)} |", "|" + "---|" * (1 + len(UNTRAINED))]  # fmt: skip
     lines += [f"| {label} | {' | '.join(f'{v:.3f}' for v in values)} |"
-              for label, values in plan.get("untrained", {}).items()]  # fmt: skip
+              for label, values in plan["untrained"].items()]  # fmt: skip
     return "\n".join(lines) + "\n"
 
 
@@ -245,8 +289,7 @@ def table_lines(results: Results, table: Table, seeds: int, spread: SeedSpread |
     reference = reference_of(table)
     rows = sorted((row for row in table.rows if row.cells[0].recipe), key=lambda row: row.labels != reference)
     runs = {row.labels: row.cells[0].recipe for row in rows}
-    paper = {row.labels: dict(zip(table.groups[0].columns, row.cells[0].published, strict=True)).get("MAE")
-             for row in rows}  # fmt: skip
+    paper = {row.labels: paper_mae(table, row.labels) for row in rows}
     for row in rows:
         cells = row.cells[0]
         assert cells.recipe is not None

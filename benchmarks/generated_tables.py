@@ -1,6 +1,7 @@
 """Rivals and ablations on generated repetitions, many small runs side by side on one GPU.
 
-    python benchmarks/generated_tables.py --out DIR [--minutes 18] [--workers 12] [--seeds 3] [--rivals] [--tiny]
+    python benchmarks/generated_tables.py --out DIR [--minutes 18] [--workers 12] [--seeds 3] [--tiny]
+                                           [--rivals | --ablations] [--head rate] [--lr 6e-4] [--held-out 900]
     python benchmarks/generated_tables.py --out DIR --report
 
 Draws the set straight into tokens (no video decoder is needed), measures how many steps of which batch fit into the
@@ -8,7 +9,8 @@ minutes, chooses each method's learning rate on validation videos, then trains e
 seeds, and of Tables 3a to 3g, L, L', windows and sampling seed by seed, with the code that `escounts table --data
 synthetic` runs. DIR gets four small files: plan.json, runs.jsonl (a line for every run, at once), tables.md (anew
 every two minutes) and what was printed. Called again with the same DIR and --work it goes on. No run is begun that
-would not end within the minutes. --rivals: that table alone. --report: only print the tables of a DIR.
+would not end within the minutes. --rivals: that table alone; --ablations: all but that one, with --head rate also
+without 3e and 3g, which are about the map. --report: only print the tables of a DIR.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -65,6 +67,8 @@ TRIES = 2
 def main() -> None:
     options = arguments()
     experiment = tiny(FULL_EXPERIMENT) if options.tiny else FULL_EXPERIMENT
+    if options.held_out:
+        experiment = replace(experiment, what=replace(experiment.what, test=options.held_out))
     if options.report:
         plan = json.loads((options.out / "plan.json").read_text())
         print(text_of(options, Results(options.out), planned_experiment(experiment, plan), plan))
@@ -82,7 +86,7 @@ def main() -> None:
     told = (options.work, experiment, every, device, options.memory / options.workers)
     with context.Pool(options.workers, start_worker, told) as pool:
         plan = planned(options, pool, experiment, deadline, began)
-        if "untrained" not in plan:
+        if "untrained" not in plan and not options.ablations:
             plan["untrained"] = untrained_rows(bench)
         work_through(options, pool, planned_experiment(experiment, plan), plan, deadline, began)
     print((options.out / "tables.md").read_text(), flush=True)
@@ -99,7 +103,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, help="of every run (default: as many as the minutes allow)")
     parser.add_argument("--batch", type=int, help="videos of a step (default: measured)")
-    parser.add_argument("--rivals", action="store_true", help="the rivals' table alone")
+    only = parser.add_mutually_exclusive_group()
+    only.add_argument("--rivals", action="store_true", help="the rivals' table alone")
+    only.add_argument("--ablations", action="store_true", help="the ablations alone, of the head that is asked for")
+    parser.add_argument("--lr", type=float, help="of every run (default: each method's is chosen by trials)")
+    parser.add_argument("--held-out", type=int, help="test videos (default: 300; the first ones stay the same)")
     parser.add_argument(
         "--head", choices=["density", "rate"], default="density", help="of ablations that are not about the map"
     )
@@ -125,7 +133,11 @@ def sized(experiment: GeneratedExperiment, steps: int, batch: int) -> GeneratedE
 
 
 def start_mps(work: Path) -> None:
-    """NVIDIA's service that lets kernels of several processes run at once, where it is installed."""
+    """NVIDIA's service that lets kernels of several processes run at once, where it is installed. One that the
+    environment names is used as it is."""
+    if MPS_FOLDERS[0] in os.environ:
+        print(f"MPS: the service at {os.environ[MPS_FOLDERS[0]]}", flush=True)
+        return
     if shutil.which("nvidia-cuda-mps-control") is None:
         print("no MPS: processes take turns on the GPU", flush=True)
         return
@@ -272,7 +284,9 @@ def planned(
             break
     batch = min(seconds, key=lambda size: seconds[size] / size**0.5)
     jobs = list(jobs_of(tables({}, which(options)), options.seeds))
-    more = trials(batch)[:: len(RATES)] * (len(RATES) - 1)  # of each method's trials one is a row's own run
+    more = trials(batch, which(options))[:: len(RATES)] * (
+        len(RATES) - 1
+    )  # of each method's trials one is a row's own run
     costs = sum(COST.get(job.method, 1.0) for job in (*jobs, *more))
     time_left = SHARE * (deadline - time.time()) * options.workers - OVERHEAD * len((*jobs, *more))
     fitting = max(time_left, 0.0) / (costs * seconds[batch])
@@ -335,8 +349,9 @@ def work_through(
 
 def ready(options: argparse.Namespace, results: Results, batch: int) -> Iterator[Job]:
     """What can be run now, the most telling first: a method's rows wait for its learning rate, not for others'."""
-    rates, _ = chosen_rates(results, batch)
-    for job in (*trials(batch), *jobs_of(tables(rates, which(options)), options.seeds)):
+    wanted = which(options)
+    rates, _ = chosen_rates(results, batch, wanted)
+    for job in (*trials(batch, wanted), *jobs_of(tables(rates, wanted), options.seeds)):
         if job.recipe.lr is not None and results.of(job) is None and job not in results.given_up:
             yield job
 
@@ -351,7 +366,8 @@ def text_of(
 
 
 def which(options: argparse.Namespace) -> Which:
-    return Which(options.seeds, options.rivals, options.head)
+    only: Literal["rivals", "ablations"] | None = "rivals" if options.rivals else None
+    return Which(options.seeds, "ablations" if options.ablations else only, options.head, options.lr)
 
 
 def say(began: float, text: str) -> None:

@@ -35,6 +35,10 @@ def found(job: Any, error: float, *, off: float = 0.0) -> dict[str, Any]:
             "train_seconds": 1.0, "seconds": 1.0, "million_parameters": 1.0}  # fmt: skip
 
 
+def asked(**options: Any) -> Namespace:
+    return Namespace(**({"rivals": False, "ablations": False, "seeds": 3, "head": "density", "lr": None} | options))
+
+
 def test_a_line_that_was_cut_short_is_run_again_and_the_rest_is_kept(runs: ModuleType, tmp_path: Path) -> None:
     jobs = runs.trials(24)[:2]
     results = runs.Results(tmp_path)
@@ -51,7 +55,7 @@ def test_a_line_that_was_cut_short_is_run_again_and_the_rest_is_kept(runs: Modul
 def test_rates_first_then_rivals_with_every_seed_then_ablations_seed_by_seed(
     runs: ModuleType, script: ModuleType, tmp_path: Path
 ) -> None:
-    options, results = Namespace(rivals=False, seeds=3, head="density"), runs.Results(tmp_path)
+    options, results = asked(), runs.Results(tmp_path)
     first = list(script.ready(options, results, 24))
     assert first == runs.trials(24), "without learning rates nothing else can be run"
     for job in runs.trials(24):
@@ -121,6 +125,45 @@ def test_ablations_of_the_other_head_have_its_reference(runs: ModuleType) -> Non
 def test_the_plan_is_in_the_heading(runs: ModuleType, script: ModuleType, tmp_path: Path) -> None:
     experiment = script.planned_experiment(FULL_EXPERIMENT, {"steps": 1000, "batch": 48})
     text = runs.report(runs.Results(tmp_path), experiment, {"untrained": {"mean count": [1.0, 0.2, 0.1, 4.0]}},
-                       runs.Which(only_rivals=True), about="4 minutes")  # fmt: skip
+                       runs.Which(only="rivals"), about="4 minutes")  # fmt: skip
     assert "1000 steps of 48 videos (20 epochs)" in text and "4 minutes" in text
     assert "| mean count | 1.000 | 0.200 | 0.100 | 4.000 |" in text
+
+
+def test_ablations_of_the_rate_head_repeat_nothing_that_is_known(
+    runs: ModuleType, script: ModuleType, tmp_path: Path
+) -> None:
+    """No rival, no trial of a rate that was chosen, nothing about the map; the evaluations of 3f share one run."""
+    options = asked(ablations=True, head="rate", lr=6e-4)
+    rows = list(script.ready(options, runs.Results(tmp_path), 96))
+    assert {job.method for job in rows} == {"rate"} and {job.recipe.lr for job in rows} == {6e-4}
+    assert len(rows) == len({job.key for job in rows}) == 3 * 26
+    assert [job.seed for job in rows] == sorted(job.seed for job in rows), "a seed of every row before the next"
+    changes = [job.recipe.changes for job in rows[:26]]
+    assert changes[0] == {"head": "rate", "lr": 6e-4} and len(rows[0].specs) == 4, "the reference, with every K"
+    assert [one["every"] for one in changes[1:3]] == [32, 16], "then what costs most in the paper"
+    assert {name for one in changes for name in one}.isdisjoint({"sigma", "count_weight"})
+    named = [table.name for table in runs.tables({}, script.which(options))]
+    assert named == ["3a", "3b", "3c", "3d", "3f", "L", "Lprime", "windows", "sampling"]
+
+
+def test_the_report_of_ablations_alone_has_their_spread(runs: ModuleType, tmp_path: Path) -> None:
+    which, results = runs.Which(only="ablations", head="rate", lr=6e-4), runs.Results(tmp_path)
+    for job in runs.jobs_of(runs.tables({"rate": 6e-4}, which), 3):
+        results.add(found(job, 0.1, off=float((job.seed == 2) + 2 * job.recipe.self_attention_only)))
+    text = runs.report(results, FULL_EXPERIMENT, {}, which, about="4 minutes")
+    assert "learning rates 0.0006; 4 minutes" in text and "rivals" not in text and "trains nothing" not in text
+    (row,) = [line for line in text.splitlines() if line.startswith("| SA-only")]
+    spread = runs.spread_of(results, runs.tables({"rate": 6e-4}, which), runs.tables({"rate": 6e-4}, which)[0], 3)
+    assert spread.freedom == 2 * 26, "over every run, also those of the first table"
+    assert "| 3 | 0.3" in row
+
+
+def test_a_service_that_the_environment_names_is_used(
+    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two trainings on one GPU share one MPS service; a second one would shut the first one's clients out."""
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", "elsewhere")
+    monkeypatch.setattr(script.shutil, "which", lambda name: pytest.fail("another service was looked for"))
+    script.start_mps(tmp_path)
+    assert "the service at elsewhere" in capsys.readouterr().out and not list(tmp_path.iterdir())
