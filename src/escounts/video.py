@@ -15,7 +15,7 @@ import numpy as np
 from av.video.reformatter import Interpolation, VideoReformatter
 
 from escounts.arrays import Image
-from escounts.decoding import DEFAULT_RATE, FileSource, ImageFolder, RawFrame, image_files
+from escounts.decoding import DEFAULT_RATE, FileSource, ImageFolder, RawFrame, image_files, scaling_threads
 from escounts.errors import VideoError
 from escounts.file_kinds import VIDEO_SUFFIXES
 
@@ -59,8 +59,8 @@ class Video:
         image_rate: float = DEFAULT_RATE,
         max_duration: float | None = None,
     ) -> None:
-        """threads: of the decoder and the scaler, all cores when None. image_rate: frames a second in a folder of
-        images.
+        """threads: of the decoder, and of the scaler; None: so many that cores are left to whoever takes the frames.
+        image_rate: frames a second in a folder of images.
 
         max_duration: seconds; a longer video is a VideoError, by its header now or by its frames once they are read.
         """
@@ -180,7 +180,7 @@ def sampled(
 class FrameConverter:
     """Decoded picture → RGB image of one size, upright; transparent pixels become black.
 
-    threads: of the scaler, as many as there are cores when None; the pixels are the same.
+    threads: of the scaler, `scaling_threads()` when None; the pixels are the same.
     """
 
     def __init__(self, size: tuple[int, int], rotation: int, *, threads: int | None = None) -> None:
@@ -190,7 +190,7 @@ class FrameConverter:
         self._width, self._height = (height, width) if rotation in (90, 270) else (width, height)
         self._quarter_turns = rotation // 90
         self._reformatter = VideoReformatter()
-        self._options = {} if threads is None or not _SCALER_TAKES_THREADS else {"threads": threads}
+        self._options = {"threads": threads or scaling_threads()} if _SCALER_TAKES_THREADS else {}
 
     def __call__(self, picture: Any) -> Image:
         alpha = _has_alpha(picture.format)
