@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,12 +127,15 @@ class FileSource:
                 except (av.error.FFmpegError, OSError):
                     return
             clock = FrameClock(self._origin, 1.0 / self._fps)
-            for frame in pictures(container, stream):
+            for frame in self._pictures(container, stream):
                 base = frame.time_base  # a Fraction made anew at every look: its arithmetic takes ten times as long
                 seconds = None if frame.pts is None else frame.pts * base.numerator / base.denominator
                 time = clock.at(seconds)
                 length = frame.duration * base.numerator / base.denominator if frame.duration else 1.0 / self._fps
                 yield RawFrame(time, min(length, MAX_GAP), frame)
+
+    def _pictures(self, container: Any, stream: Any) -> Iterator[Any]:
+        return pictures(container, stream)
 
     def _first_two(self, container: Any, stream: Any) -> tuple[Any, Any]:
         decoded = pictures(container, stream)
@@ -282,12 +286,15 @@ def stream_packets(container: Any, stream: Any) -> Iterator[Any]:
             continue
 
 
-def pictures(container: Any, stream: Any) -> Iterator[Any]:
-    """Decoded pictures; damaged packets are skipped, as players do."""
+def pictures(
+    container: Any, stream: Any, decode: Callable[[Any], Iterable[Any]] = operator.methodcaller("decode")
+) -> Iterator[Any]:
+    """Decoded pictures; damaged packets are skipped, as players do. decode: a packet's, by the stream's own decoder
+    unless told."""
     try:
         for packet in stream_packets(container, stream):
             try:
-                yield from packet.decode()
+                yield from decode(packet)
             except av.error.EOFError:
                 return
             except (av.error.InvalidDataError, av.error.PatchWelcomeError):

@@ -422,6 +422,23 @@ def test_videos_read_ahead_are_counted_the_same(tmp_path: Path, monkeypatch: pyt
     assert places and not places[0].exists()
 
 
+def test_readers_with_nvdec_read_what_others_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is no NVDEC they fall back on the processor; that they are asked for at all is then an error."""
+    (tmp_path / "videos").mkdir()
+    for name, count in (("a", 4), ("b", 6)):
+        write_movie(tmp_path / "videos" / f"{name}.mp4", bouncing(count, 3.0, size=(64, 64)))
+    settings = Settings(model="lite", device="cpu")
+    monkeypatch.setattr(batch_module, "nvdec_missing", lambda: "no driver")
+    with pytest.raises(EscountsError, match="NVDEC cannot be used: no driver; or leave nvdec out"):
+        escounts.batch([tmp_path / "videos"], out=tmp_path / "out", settings=settings, nvdec=1)
+    with pytest.raises(ValueError, match="jobs=2"):
+        escounts.batch([tmp_path / "videos"], out=tmp_path / "out", settings=settings, nvdec=1, jobs=2)
+    monkeypatch.setattr(batch_module, "nvdec_missing", str)
+    mixed = escounts.batch([tmp_path / "videos"], out=tmp_path / "out", settings=settings, readers=1, nvdec=1)
+    alone = escounts.batch([tmp_path / "videos"], out=tmp_path / "alone", settings=settings, jobs=1)
+    assert mixed["status"].to_pylist() == ["counted", "counted"] and mixed["count"].equals(alone["count"])
+
+
 READING = (16, 10.0)
 IMAGE = 16 * 16 * 3
 
