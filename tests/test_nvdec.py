@@ -88,7 +88,8 @@ def test_where_the_engine_gives_up_midway_no_frame_is_lost_or_comes_twice(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    own, given = nvdec._decoded, []
+    own = nvdec._decoded
+    given: list[Any] = []
 
     def failing(decoder: Any, packet: Any, dropped: set[int]) -> Any:
         if len(given) > 20:

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 import torch
-from command import finish, spawn
+from command import finish, run, spawn
 from movies import bouncing, levels, write_movie
 from warm_processes import warm_processes
 
@@ -437,6 +437,14 @@ def test_readers_with_nvdec_read_what_others_read(tmp_path: Path, monkeypatch: p
     mixed = escounts.batch([tmp_path / "videos"], out=tmp_path / "out", settings=settings, readers=1, nvdec=1)
     alone = escounts.batch([tmp_path / "videos"], out=tmp_path / "alone", settings=settings, jobs=1)
     assert mixed["status"].to_pylist() == ["counted", "counted"] and mixed["count"].equals(alone["count"])
+
+
+@pytest.mark.parametrize("more", [("--jobs", 2), ("--ray", "local")])
+def test_nvdec_is_for_readers_of_this_machine(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, more: tuple[object, ...]
+) -> None:
+    told = run(capsys, monkeypatch, "batch", tmp_path, "--out", tmp_path / "out", "--nvdec", 2, *more)
+    assert told.code == 2 and "--nvdec stands in the place of --jobs" in told.err
 
 
 READING = (16, 10.0)
