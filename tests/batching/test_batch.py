@@ -455,8 +455,8 @@ def test_a_header_that_says_too_little_does_not_fill_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Short(Video):
-        def __init__(self, path: str, threads: int) -> None:
-            super().__init__(path, threads=threads)
+        def __init__(self, path: str, **options: Any) -> None:
+            super().__init__(path, **options)
             self.info = replace(self.info, duration=0.1)
 
     write_movie(tmp_path / "v.mp4", levels(40))
