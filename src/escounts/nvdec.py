@@ -110,11 +110,17 @@ def engine(name: str, options: dict[str, str]) -> Any:
 @cache
 def _device() -> Any:
     """What decoders are given: the GPU's one context of this process. It is kept while the process lives: making it
-    takes 0.2 s, and seconds where many processes do."""
+    takes 0.2 s, and seconds where many processes do. Where torch made that context first, in its own way, each decoder
+    has one of its own."""
     from av.codec.hwaccel import HWAccel  # noqa: PLC0415 - what the software path need not load
 
+    codec = av.Codec(next(iter(DECODERS.values())), "r")
     device = HWAccel("cuda", allow_software_fallback=False, options={"primary_ctx": "1"})
-    _kept.append(device.create(av.Codec(next(iter(DECODERS.values())), "r")))
+    try:
+        _kept.append(device.create(codec))
+    except av.error.FFmpegError:
+        device = HWAccel("cuda", allow_software_fallback=False)
+        device.create(codec)
     return device
 
 
