@@ -26,7 +26,8 @@ from escounts.benchmarking.table import as_row, in_child
 from escounts.nn.device import bf16_speedup
 
 HERE = Path(__file__).resolve().parent
-PARTS = ("pipeline", "nvdec", "vit", "encoders", "bench")
+PARTS = ("pipeline", "vit", "encoders", "bench", "nvdec")
+USUAL = PARTS[:-1]
 SECONDS = {"pipeline": 110.0, "nvdec": 110.0, "vit": 40.0, "encoders": 50.0, "bench": 150.0}
 """A part begins nothing new after so long."""
 ENCODERS = (
@@ -60,7 +61,7 @@ def main(about_it: str) -> None:
     """The command; about_it: what it says of itself."""
     parser = argparse.ArgumentParser(description=about_it, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--parts", default=",".join(PARTS), help=f"of {', '.join(PARTS)}; in this order")
+    parser.add_argument("--parts", default=",".join(USUAL), help=f"of {', '.join(PARTS)}; as ordered")
     parser.add_argument("--seconds", type=float, help="for each part; default: " + str(SECONDS))
     parser.add_argument("--videos", type=int, default=100)
     parser.add_argument("--readers", type=int, default=os.cpu_count() or 1)

@@ -1,8 +1,8 @@
 """Frames decoded by the video engines of an NVIDIA GPU (NVDEC), through FFmpeg's cuvid decoders, which PyAV brings.
 
-The engine halves a picture on its way (0.7 levels of 255 off in the end); more than that it would do by leaving
-pixels out (5.5 levels at a tenth), so that the rest is the processor's, as ever. What the engine does not take, the
-processor decodes.
+The engine halves a picture on its way (0.7 levels of 255 off in the end, on an H200); more than that it would do by
+leaving pixels out (5.5 levels at a tenth), so that the rest is the processor's, as ever. What the engine does not
+take, the processor decodes. On a GPU only parts of this were seen working: docs/speed.md says which.
 """
 
 from __future__ import annotations
@@ -110,8 +110,8 @@ def engine(name: str, options: dict[str, str]) -> Any:
 @cache
 def _device() -> Any:
     """What decoders are given: the GPU's one context of this process. It is kept while the process lives: making it
-    takes 0.2 s, and seconds where many processes do. Where torch made that context first, in its own way, each decoder
-    has one of its own."""
+    takes 0.2 s, and seconds where many processes do. Where torch made that context first, in its own way, each
+    decoder has one of its own."""
     from av.codec.hwaccel import HWAccel  # noqa: PLC0415 - what the software path need not load
 
     codec = av.Codec(next(iter(DECODERS.values())), "r")

@@ -65,7 +65,7 @@ class Video:
         image_rate: frames a second in a folder of images.
 
         max_duration: seconds; a longer video is a VideoError, by its header now or by its frames once they are read.
-        nvdec: decode on an NVIDIA GPU's video engine what that takes; pixels differ by a level or so.
+        nvdec: decode on an NVIDIA GPU's video engine what that takes; pixels differ a little.
         """
         self.path = Path(path)
         self._max_duration, self._threads = max_duration, threads
