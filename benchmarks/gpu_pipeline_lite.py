@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import cProfile
 import io
+import math
 import os
 import pstats
 import shutil
@@ -21,6 +22,7 @@ import torch
 from torch.autograd import DeviceType
 
 import escounts
+from escounts import nvdec
 from escounts.batching.processes import TaskProcess, answers
 from escounts.batching.read_ahead import (
     GPU_COUNTERS,
@@ -66,6 +68,52 @@ def pipeline(
             keep(f"{motion}_counting_alone", _counting_alone(device, source, seconds))
 
 
+MIXES = ((0, 7), (12, 7), (16, 0), (10, 5), (0, 3), (12, 3), (0, 12))
+"""Readers that decode with the processor and with NVDEC, beside one another."""
+
+
+def engines(
+    device: str, source: tuple[Path, float], videos: int, clips: Path | None, limit: float, keep: Keep
+) -> None:
+    """`lite` on many videos by mixes of readers; and the counts of clips, read by the processor and by NVDEC."""
+    settings = Settings(model="lite", device=device)
+    keep("videos", videos)
+    keep("missing", nvdec.missing())
+    if clips is not None:
+        keep("clips", _clips(clips, settings))
+    with tempfile.TemporaryDirectory() as here:
+        for index in range(videos):
+            os.link(_beside(source[0], Path(here)), Path(here) / f"{index:03}.mp4")
+        (Path(here) / "source").unlink()
+        tasks = find_tasks([here], settings)
+        for readers, by_engine in MIXES:
+            if time.perf_counter() < limit:
+                found = _together(tasks, settings, readers, source[1], warm=True, engine_readers=by_engine, most=35.0)
+                keep(f"{readers} readers, {by_engine} with NVDEC", found)
+
+
+def _clips(folder: Path, settings: Settings) -> dict[str, Any]:
+    """Counts of a folder's videos, read by the processor and by NVDEC: how many are equal, and which are not."""
+    tasks, counts = find_tasks([str(folder)], settings), []
+    for readers, by_engine in ((8, 0), (0, 4)):
+        with images_folder() as place:
+            workers = read_ahead_workers(settings, readers, Path(place), engine_readers=by_engine)
+            rows = {task.video: row for task, row in answers(tasks, workers)}
+        counts.append({Path(video).name: (row.get("count"), row.get("raw_count")) for video, row in rows.items()})
+    software, engine = counts
+    moved = [
+        abs(software[name][1] - engine[name][1]) for name in software if None not in (*software[name], *engine[name])
+    ]
+    return {
+        "clips": len(software),
+        "equal": sum(software[name][0] == engine[name][0] for name in software),
+        "unequal": {
+            name: (software[name], engine[name]) for name in software if software[name][0] != engine[name][0]
+        },
+        "sums_differ_by": {"mean": sum(moved) / max(1, len(moved)), "most": max(moved, default=None)},
+    }
+
+
 def _beside(source: Path, folder: Path) -> Path:
     """A copy on the folder's file system, for hard links."""
     if not (folder / "source").exists():
@@ -94,13 +142,22 @@ def _readers_alone(tasks: Sequence[Task], readers: int, seconds: float) -> dict[
 
 
 def _together(
-    tasks: Sequence[Task], settings: Settings, readers: int, seconds: float, *, warm: bool
+    tasks: Sequence[Task],
+    settings: Settings,
+    readers: int,
+    seconds: float,
+    *,
+    warm: bool,
+    engine_readers: int = 0,
+    most: float = math.inf,
 ) -> dict[str, Any]:
-    """warm: processes are started, and each has counted a video, before the clock starts."""
+    """warm: processes are started, and each has counted a video, before the clock starts. most: seconds after which
+    it is broken off, and its rate is that of the videos counted until then."""
+    readers, all_readers = min(readers, len(tasks)), min(readers, len(tasks)) + engine_readers
     rows: list[Any] = []
     with images_folder() as folder, _busy() as busy, _gpu_use() as gpu:
         began = time.perf_counter()
-        workers = read_ahead_workers(settings, min(readers, len(tasks)), Path(folder))
+        workers = read_ahead_workers(settings, readers, Path(folder), engine_readers=engine_readers)
         assert isinstance(workers[0], ReadAheadWorker)
         shared = workers[0]
         if warm:
@@ -114,23 +171,26 @@ def _together(
         for _, row in answers(tasks, workers):
             rows.append((time.perf_counter() - ready, row))
             ended, after = time.perf_counter(), _machine_seconds()
+            if ended - ready > most:
+                break
         wall, used = ended - (ready if warm else began), after - used
     statuses = [row["status"] for _, row in rows]
     return {
-        "times_real_time": len(tasks) * seconds / wall,
+        "times_real_time": len(rows) * seconds / wall,
         "wall": wall,
+        "videos": len(rows),
         "starting": ready - began,
         "first_row_after": rows[0][0],
         "last_row_after": rows[-1][0],
         "counted": statuses.count("counted"),
         "counts": sorted({row.get("count") for _, row in rows}, key=str),
         "errors": [row["error"] for _, row in rows if row["status"] == "error"][:2],
-        "readers_busy": busy["reader"] / (wall * min(readers, len(tasks))),
+        "readers_busy": busy["reader"] / (wall * all_readers),
         "counters": len(shared._counters.all),
         "counters_busy": busy["counter_of_read"] / (wall * len(shared._counters.all)),
-        "counting_seconds_a_video": busy["counter_of_read"] / len(tasks),
+        "counting_seconds_a_video": busy["counter_of_read"] / len(rows),
         "gpu_utilisation": sum(gpu) / len(gpu) if gpu else None,
-        "processor_seconds_a_video": used / len(tasks),
+        "processor_seconds_a_video": used / len(rows),
         "cores_busy": used / wall,
     }
 

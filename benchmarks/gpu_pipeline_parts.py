@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from encoders import measure as measure_encoder
 from encoders import product_rate
-from gpu_pipeline_lite import pipeline
+from gpu_pipeline_lite import engines, pipeline
 from gpu_pipeline_tables import table
 from gpu_pipeline_vit import decoded_frames, kernels
 
@@ -26,8 +26,9 @@ from escounts.benchmarking.table import as_row, in_child
 from escounts.nn.device import bf16_speedup
 
 HERE = Path(__file__).resolve().parent
-PARTS = ("pipeline", "vit", "encoders", "bench")
-SECONDS = {"pipeline": 110.0, "vit": 40.0, "encoders": 50.0, "bench": 150.0}
+PARTS = ("pipeline", "vit", "encoders", "bench", "nvdec")
+USUAL = PARTS[:-1]
+SECONDS = {"pipeline": 110.0, "nvdec": 110.0, "vit": 40.0, "encoders": 50.0, "bench": 150.0}
 """A part begins nothing new after so long."""
 ENCODERS = (
     *(("mae-vit-b", "bf16-weights", 64), ("mae-vit-b", "bf16", 64)),
@@ -60,10 +61,13 @@ def main(about_it: str) -> None:
     """The command; about_it: what it says of itself."""
     parser = argparse.ArgumentParser(description=about_it, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--parts", default=",".join(PARTS), help=f"of {', '.join(PARTS)}; in this order")
+    parser.add_argument("--parts", default=",".join(USUAL), help=f"of {', '.join(PARTS)}; as ordered")
     parser.add_argument("--seconds", type=float, help="for each part; default: " + str(SECONDS))
     parser.add_argument("--videos", type=int, default=100)
     parser.add_argument("--readers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument(
+        "--clips", type=Path, help="folder of videos whose counts by both kinds of readers are compared"
+    )
     parser.add_argument("--tiny", action="store_true", help="two short videos, one window of Swin-T: only to try it")
     parser.add_argument("--out", type=Path, default=HERE / "results", help="folder of gpu_pipeline.json and .md")
     options = parser.parse_args()
@@ -80,6 +84,9 @@ def main(about_it: str) -> None:
             if part == "pipeline":
                 videos = 2 if options.tiny else options.videos
                 pipeline(options.device, footage(options.tiny), videos, options.readers, limit, keep)
+            elif part == "nvdec":
+                videos = 2 if options.tiny else options.videos
+                engines(options.device, footage(options.tiny)["slow"], videos, options.clips, limit, keep)
             elif part == "vit":
                 rate = the_rate(device, options.tiny, keep)
                 decoded_frames(options.device, footage(options.tiny)["slow"][0], options.tiny, rate, limit, keep)

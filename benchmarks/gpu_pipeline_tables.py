@@ -10,7 +10,8 @@ def table(found: dict[str, Any]) -> str:
     about = (
         f"{found['gpu'] or 'no GPU'}, {found['processor']}, PyTorch {found['torch']}, escounts {found['escounts']}"
     )
-    parts = [_pipeline(found.get("pipeline", {})), _encoders(found), _bench(found.get("bench", {}))]
+    lite = [_pipeline(found.get("pipeline", {})), _mixes(found.get("nvdec", {}))]
+    parts = [*lite, _encoders(found), _bench(found.get("bench", {}))]
     errors = [f"`{part}` failed:\n\n{value['error']}" for part, value in found.items() if _failed(value)]
     return "\n\n".join([about + ".", *(part for part in parts if part), *errors])
 
@@ -44,6 +45,21 @@ def _pipeline(flow: dict[str, Any]) -> str:
             gpu, cores = row.get("gpu_utilisation"), row.get("cores_busy")
             cells += [f"{gpu:.0f} %" if gpu is not None else "–", f"{cores:.1f}" if cores is not None else "–"]
             lines.append(f"| {text} | {row['times_real_time']:.0f} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _mixes(flow: dict[str, Any]) -> str:
+    rows = {name: row for name, row in flow.items() if name.endswith("with NVDEC")}
+    if not rows:
+        return ""
+    lines = ["| `lite` | × real time | videos | counts | cores busy |", "|---|---|---|---|---|"]
+    for name, row in rows.items():
+        counts = ", ".join(map(str, row["counts"]))
+        lines.append(
+            f"| {name} | {row['times_real_time']:.0f} | {row['videos']} | {counts} | {row['cores_busy']:.1f} |"
+        )
+    if "clips" in flow:
+        lines += ["", f"Clips with equal counts: {flow['clips']['equal']} of {flow['clips']['clips']}."]
     return "\n".join(lines)
 
 

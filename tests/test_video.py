@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from movies import level, levels, write_movie
 
-from escounts.decoding import FileSource
+from escounts.decoding import FileSource, scaling_threads
 from escounts.errors import VideoError
 from escounts.video import Video, video_files
 
@@ -225,6 +225,14 @@ def test_no_more_decoding_threads_than_cores_it_may_use(plain: Path, monkeypatch
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {3}, raising=False)
     assert FileSource(plain).threads == 1
     assert FileSource(plain, threads=2).threads == 2
+
+
+@pytest.mark.parametrize(("cores", "decoding", "scaling"), [(1, 1, 1), (2, 1, 1), (4, 3, 2), (64, 8, 4)])
+def test_cores_are_left_to_whoever_takes_the_frames(
+    plain: Path, monkeypatch: pytest.MonkeyPatch, cores: int, decoding: int, scaling: int
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(cores)), raising=False)
+    assert (FileSource(plain).threads, scaling_threads()) == (decoding, scaling)
 
 
 def test_folders_are_searched_for_videos(tmp_path: Path) -> None:

@@ -15,9 +15,10 @@ import numpy as np
 from av.video.reformatter import Interpolation, VideoReformatter
 
 from escounts.arrays import Image
-from escounts.decoding import DEFAULT_RATE, FileSource, ImageFolder, RawFrame, image_files
+from escounts.decoding import DEFAULT_RATE, FileSource, ImageFolder, RawFrame, image_files, scaling_threads
 from escounts.errors import VideoError
 from escounts.file_kinds import VIDEO_SUFFIXES
+from escounts.nvdec import NvdecSource
 
 _SCALER_TAKES_THREADS = "threads" in (VideoReformatter.reformat.__doc__ or "")
 """Older versions of PyAV scale with one thread, newer ones with as many as there are cores unless told."""
@@ -58,11 +59,13 @@ class Video:
         threads: int | None = None,
         image_rate: float = DEFAULT_RATE,
         max_duration: float | None = None,
+        nvdec: bool = False,
     ) -> None:
-        """threads: of the decoder and the scaler, all cores when None. image_rate: frames a second in a folder of
-        images.
+        """threads: of the decoder, and of the scaler; None: so many that cores are left to whoever takes the frames.
+        image_rate: frames a second in a folder of images.
 
         max_duration: seconds; a longer video is a VideoError, by its header now or by its frames once they are read.
+        nvdec: decode on an NVIDIA GPU's video engine what that takes; pixels differ a little.
         """
         self.path = Path(path)
         self._max_duration, self._threads = max_duration, threads
@@ -71,7 +74,7 @@ class Video:
         if folder:
             self._source = ImageFolder(self.path, rate=image_rate)
         else:
-            self._source = FileSource(self.path, threads=threads)
+            self._source = (NvdecSource if nvdec else FileSource)(self.path, threads=threads)
         probe = self._source.probe()
         self._complete = probe.complete
         turned = probe.rotation in (90, 270)
@@ -113,7 +116,8 @@ class Video:
             raise ValueError(f"start={start}, end={end}: seconds with 0 <= start < end are needed")
         size = size or (self.info.width, self.info.height)
         convert = FrameConverter(size, self.info.rotation, threads=self._threads)
-        raw = self._checked(self._source.frames(start), end)
+        source = self._source.shrinking_to(convert.coded) if isinstance(self._source, NvdecSource) else self._source
+        raw = self._checked(source.frames(start), end)
         if rate is not None:
             return sampled(raw, convert, start, end, rate)
         return _recorded(raw, convert, start, end, every or 1)
@@ -180,25 +184,25 @@ def sampled(
 class FrameConverter:
     """Decoded picture → RGB image of one size, upright; transparent pixels become black.
 
-    threads: of the scaler, as many as there are cores when None; the pixels are the same.
+    threads: of the scaler, `scaling_threads()` when None; the pixels are the same.
     """
 
     def __init__(self, size: tuple[int, int], rotation: int, *, threads: int | None = None) -> None:
         width, height = size
         if width < 1 or height < 1:
             raise ValueError(f"size={size}: width and height in pixels, 1 or more")
-        self._width, self._height = (height, width) if rotation in (90, 270) else (width, height)
+        self.coded = (height, width) if rotation in (90, 270) else (width, height)
         self._quarter_turns = rotation // 90
         self._reformatter = VideoReformatter()
-        self._options = {} if threads is None or not _SCALER_TAKES_THREADS else {"threads": threads}
+        self._options = {"threads": threads or scaling_threads()} if _SCALER_TAKES_THREADS else {}
 
     def __call__(self, picture: Any) -> Image:
         alpha = _has_alpha(picture.format)
         try:
             small = self._reformatter.reformat(
                 picture,
-                width=self._width,
-                height=self._height,
+                width=self.coded[0],
+                height=self.coded[1],
                 format="rgba" if alpha else "rgb24",
                 interpolation=Interpolation.AREA,
                 **self._options,

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 import torch
-from command import finish, spawn
+from command import finish, run, spawn
 from movies import bouncing, levels, write_movie
 from warm_processes import warm_processes
 
@@ -422,6 +422,31 @@ def test_videos_read_ahead_are_counted_the_same(tmp_path: Path, monkeypatch: pyt
     assert places and not places[0].exists()
 
 
+def test_readers_with_nvdec_read_what_others_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is no NVDEC they fall back on the processor; that they are asked for at all is then an error."""
+    (tmp_path / "videos").mkdir()
+    for name, count in (("a", 4), ("b", 6)):
+        write_movie(tmp_path / "videos" / f"{name}.mp4", bouncing(count, 3.0, size=(64, 64)))
+    settings = Settings(model="lite", device="cpu")
+    monkeypatch.setattr(batch_module, "nvdec_missing", lambda: "no driver")
+    with pytest.raises(EscountsError, match="NVDEC cannot be used: no driver; or leave nvdec out"):
+        escounts.batch([tmp_path / "videos"], out=tmp_path / "out", settings=settings, nvdec=1)
+    with pytest.raises(ValueError, match="jobs=2"):
+        escounts.batch([tmp_path / "videos"], out=tmp_path / "out", settings=settings, nvdec=1, jobs=2)
+    monkeypatch.setattr(batch_module, "nvdec_missing", str)
+    mixed = escounts.batch([tmp_path / "videos"], out=tmp_path / "out", settings=settings, readers=1, nvdec=1)
+    alone = escounts.batch([tmp_path / "videos"], out=tmp_path / "alone", settings=settings, jobs=1)
+    assert mixed["status"].to_pylist() == ["counted", "counted"] and mixed["count"].equals(alone["count"])
+
+
+@pytest.mark.parametrize("more", [("--jobs", 2), ("--ray", "local")])
+def test_nvdec_is_for_readers_of_this_machine(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, more: tuple[object, ...]
+) -> None:
+    told = run(capsys, monkeypatch, "batch", tmp_path, "--out", tmp_path / "out", "--nvdec", 2, *more)
+    assert told.code == 2 and "--nvdec stands in the place of --jobs" in told.err
+
+
 READING = (16, 10.0)
 IMAGE = 16 * 16 * 3
 
@@ -430,8 +455,8 @@ def test_a_header_that_says_too_little_does_not_fill_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Short(Video):
-        def __init__(self, path: str, threads: int) -> None:
-            super().__init__(path, threads=threads)
+        def __init__(self, path: str, **options: Any) -> None:
+            super().__init__(path, **options)
             self.info = replace(self.info, duration=0.1)
 
     write_movie(tmp_path / "v.mp4", levels(40))

@@ -22,6 +22,7 @@ from escounts.batching.rows import GATHERED, ResultFolder
 from escounts.batching.tasks import CountingProcess, Row, Settings, Task, find_tasks
 from escounts.errors import EscountsError
 from escounts.extras import install_command
+from escounts.nvdec import missing as nvdec_missing
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,6 +43,7 @@ def batch(
     settings: Settings | None = None,
     jobs: int | None = None,
     readers: int | None = None,
+    nvdec: int = 0,
     ray: str | None = None,
     retry_errors: bool = False,
     report: Report | None = None,
@@ -53,8 +55,9 @@ def batch(
     Without it, nothing is kept but the table that is returned. settings: `escounts.batching.tasks.Settings`, the
     default model when None. jobs: processes at a time, one per two cores when None. readers: processes that read
     videos ahead of one that counts (two on a GPU), in the place of jobs; as many as cores but one when the device is
-    a GPU and neither is given. ray: the address of a Ray cluster ("auto": the one this machine belongs to, "local":
-    one of its own), for the extra [ray].
+    a GPU and neither is given. nvdec: readers beside them that decode on an NVIDIA GPU's video engines; pixels then
+    differ a little, and so may a count that lies at a half. ray: the address of a Ray cluster ("auto": the
+    one this machine belongs to, "local": one of its own), for the extra [ray].
 
     >>> for row in escounts.batch(["videos/"], out="results/").to_pylist():
     ...     print(row["video"], row["count"], row["error"])
@@ -63,7 +66,13 @@ def batch(
         raise EscountsError(f"this needs ray: {install_command('ray')}")
     if out is None:
         with tempfile.TemporaryDirectory(prefix="escounts-") as kept:
-            return batch(videos, out=kept, settings=settings, jobs=jobs, readers=readers, ray=ray, report=report)
+            return batch(
+                videos, out=kept, settings=settings, jobs=jobs, readers=readers, nvdec=nvdec, ray=ray, report=report
+            )
+    if nvdec and (jobs or ray):
+        raise ValueError(f"nvdec={nvdec} are readers on this machine; got jobs={jobs}, ray={ray!r}: leave these out")
+    if nvdec and (reason := nvdec_missing()):
+        raise EscountsError(f"NVDEC cannot be used: {reason}; or leave nvdec out, and the processor decodes")
     settings = settings or Settings()
     tasks = find_tasks(videos, settings)
     folder = ResultFolder(str(out))
@@ -77,7 +86,7 @@ def batch(
     engine = (
         ray_rows(left, settings, str(out), jobs=jobs, address=ray)
         if ray
-        else local_rows(left, settings, folder, jobs, readers)
+        else local_rows(left, settings, folder, jobs, readers, nvdec)
     )
     for done, row in enumerate(engine, start=len(tasks) - len(left) + 1):
         if report is not None:
@@ -88,7 +97,12 @@ def batch(
 
 
 def local_rows(
-    tasks: Sequence[Task], settings: Settings, folder: ResultFolder, jobs: int | None, readers: int | None = None
+    tasks: Sequence[Task],
+    settings: Settings,
+    folder: ResultFolder,
+    jobs: int | None,
+    readers: int | None = None,
+    nvdec: int = 0,
 ) -> Iterator[Row]:
     """Rows as they are written, by `jobs` processes at a time. Closing it ends the processes."""
     cores = os.cpu_count() or 1
@@ -99,10 +113,11 @@ def local_rows(
         assert not isinstance(row, TaskError)  # a counting process makes a row of it
         folder.write(row)
 
-    with images_folder() if readers else nullcontext("") as images:
+    with images_folder() if readers or nvdec else nullcontext("") as images:
         workers: Sequence[Worker[Task, Row]]
-        if readers and tasks:
-            workers = read_ahead_workers(settings, min(readers, len(tasks)), Path(images))
+        if (readers or nvdec) and tasks:
+            engines, most = min(nvdec, len(tasks)), len(tasks)
+            workers = read_ahead_workers(settings, min(readers, most), Path(images), engine_readers=engines)
         else:
             jobs = max(1, min(jobs or cores // 2, len(tasks)))
             workers = [CountingProcess(settings, threads=max(1, cores // jobs)) for _ in range(jobs)]

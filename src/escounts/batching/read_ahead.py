@@ -23,6 +23,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
+from escounts import nvdec
 from escounts.arrays import Image
 from escounts.batching.processes import TaskProcess
 from escounts.batching.tasks import (
@@ -107,14 +108,16 @@ def reading_told(model: str) -> Reading | None:
     return (config.get("encoder_options") or {}).get("size", side), rate
 
 
-def reader(folder: Path, most: int) -> Callable[[tuple[Task, Reading]], ReadVideo]:
-    """In a reading process: each task becomes a file of images in the folder."""
+def reader(folder: Path, most: int, by_engine: bool = False) -> Callable[[tuple[Task, Reading]], ReadVideo]:
+    """In a reading process: each task becomes a file of images in the folder. by_engine: NVDEC decodes."""
+    if by_engine:
+        nvdec.begin()
 
     def read(asked: tuple[Task, Reading]) -> ReadVideo:
         task, (side, rate) = asked
         with tempfile.TemporaryDirectory(prefix="escounts-") as here:
             path = fetched(task.video, Path(here)) if is_address(task.video) else task.video
-            video = Video(path, threads=1)
+            video = Video(path, threads=1, nvdec=by_engine)
             if video.info.duration * rate * side * side * 3 > most:
                 return task, video.info, None, asked[1]
             room = most // (side * side * 3)  # a header may promise less than the file holds
@@ -212,11 +215,12 @@ class ReadAheadWorker:
 
 
 def read_ahead_workers(
-    settings: Settings, readers: int, folder: Path
+    settings: Settings, readers: int, folder: Path, *, engine_readers: int = 0
 ) -> list[ReadAheadWorker] | list[CountingProcess]:
     """Workers that share so many readers; where the model reads in its own way, one counting process alone.
 
-    Twice as many workers as readers: a reader goes on while the video that it read waits to be counted.
+    engine_readers: readers beside them that decode with NVDEC; whoever is idle takes the next video. Twice as many
+    workers as readers: a reader goes on while the video that it read waits to be counted.
     """
     on_gpu = settings.device.startswith("cuda")
     counters: list[TaskProcess[ReadVideo | None, Row]] = [
@@ -229,9 +233,10 @@ def read_ahead_workers(
         return [CountingProcess(settings)]
     for process in counters:  # their seconds of loading pass while the first videos are read
         threading.Thread(target=process.begin, daemon=True).start()
-    shared = Shared([TaskProcess(reader, folder, MOST_BYTES, limit=settings.limit) for _ in range(readers)])
+    kinds = [True] * engine_readers + [False] * readers
+    shared = Shared([TaskProcess(reader, folder, MOST_BYTES, kind, limit=settings.limit) for kind in kinds])
     counting = Shared(counters)
-    return [ReadAheadWorker(shared, counting, reading, folder) for _ in range(2 * readers)]
+    return [ReadAheadWorker(shared, counting, reading, folder) for _ in range(2 * len(kinds))]
 
 
 def images_file(folder: Path, task: Task) -> Path:

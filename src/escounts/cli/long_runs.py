@@ -133,8 +133,10 @@ def _read_marks(watching: Watch) -> None:
 @click.argument("inputs", nargs=-1, required=True, metavar="VIDEO|FOLDER|ADDRESS...")
 @click.option("--out", required=True, metavar="FOLDER|ADDRESS", help="Where the Parquet files go.")
 @click.option("--jobs", type=click.IntRange(min=1), help="Videos at a time (default: one for two cores).")
-@click.option("--readers", type=click.IntRange(min=1),
+@click.option("--readers", type=click.IntRange(min=0),
               help="Processes that read ahead of those that count, not --jobs; default on cuda.")  # fmt: skip
+@click.option("--nvdec", type=click.IntRange(min=0), default=0,
+              help="Readers beside them that decode on an NVIDIA GPU's video engines; not timed yet.")  # fmt: skip
 @click.option("--ray", metavar="ADDRESS", help="Count on a Ray cluster: its address, `auto`, or `local`.")
 @click.option("--model", default="default", show_default=True, help="A name of `escounts models`.")
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
@@ -150,6 +152,7 @@ def batch_command(
     out: str,
     jobs: int | None,
     readers: int | None,
+    nvdec: int,
     ray: str | None,
     model: str,
     device: str,
@@ -175,8 +178,9 @@ def batch_command(
     for exemplar in exemplars:
         if parse_exemplar(exemplar).video is None:
             raise click.UsageError(f"--exemplar {exemplar}: name its video (ref.mp4@1.0-2.5); it is for all videos")
-    if readers and (jobs or ray):
-        raise click.UsageError("--readers stands in the place of --jobs, on this machine; leave out --jobs and --ray")
+    if (readers or nvdec) and (jobs or ray):
+        name = "--readers stands" if readers else "--nvdec stands"
+        raise click.UsageError(f"{name} in the place of --jobs, on this machine; leave out --jobs and --ray")
     catalogue.find(model)  # an unknown name is known before any process starts
     from escounts.batching.batch import batch  # noqa: PLC0415 - the extra [batch]; help needs none of it
     from escounts.batching.tasks import Settings  # noqa: PLC0415 - the extra [batch]; help needs none of it
@@ -196,6 +200,7 @@ def batch_command(
             settings=settings,
             jobs=jobs,
             readers=readers,
+            nvdec=nvdec,
             ray=ray,
             retry_errors=retry_errors,
             report=report,
