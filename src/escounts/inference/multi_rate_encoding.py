@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,6 +32,7 @@ from escounts.hypotheses import (
     unit_certainty,
 )
 from escounts.inference.pool import InferencePool
+from escounts.inference.shots import ShotEncoder, by_shots
 from escounts.inference.stillness import MotionMeter
 from escounts.inference.views import BASE_RATE, View, ViewEncoder, Window, WindowStore, best_view, on_base_frames
 from escounts.nn.decoder import ExemplarKeysValues
@@ -88,6 +90,7 @@ class MultiRateEncoding:
         self.windows: dict[View, list[Window]] = {}
         self.meter = MotionMeter()
         self.frames = 0
+        self._shots: list[int] = []  # frames that shots begin with
         self.end = start
         self._asked: list[View] = []
         self._zero_shot: dict[View, Evidence] = {}
@@ -122,25 +125,29 @@ class MultiRateEncoding:
 
     def _encode(self, views: Sequence[View], progress: Progress | None) -> None:
         model = self.model
-        frames, kept = 0, self.store.cells
+        kept = self.store.cells
         meter = self.meter if self.frames else MotionMeter()  # once, however often it is read
         try:
             with InferencePool(model.device, model.precision) as cores:
-                encoders = [ViewEncoder(model.network, view, self.store, cores) for view in views]
-                for image in self._read(progress):
-                    frames += 1
+                shots = ShotEncoder(views, lambda view: ViewEncoder(model.network, view, self.store, cores))
+                for image, begins in self._by_shots(progress):
                     if not self.frames:
                         meter.push(image)
-                    for encoder in encoders:
-                        encoder.push(image)
-                for encoder in encoders:
-                    encoder.finish()
-                windows = {encoder.view: encoder.windows for encoder in encoders}
+                    shots.push(image, begins=begins)
+                windows = shots.finish()
         except BaseException:
             self.store.forget_after(kept)  # cancelled, or the video broke: nobody will ask for these windows
             raise
-        self.frames, self.end, self.meter = frames, self.start + frames / BASE_RATE, meter
+        self.frames, self.end, self.meter = shots.frames, self.start + shots.frames / BASE_RATE, meter
+        self._shots = shots.begins
         self.windows = self.windows | windows
+
+    def _by_shots(self, progress: Progress | None) -> Iterable[tuple[Image, bool]]:
+        """The video's images, and with which of them a shot begins: looked for once, however often it is read."""
+        images = self._read(progress)
+        if not self.frames:
+            return by_shots(images)
+        return ((image, frame in self._shots) for frame, image in enumerate(images))
 
     @torch.inference_mode()
     def encode_exemplar(self, start: float, end: float, *, progress: Progress | None = None) -> MultiRateExemplar:
@@ -151,7 +158,7 @@ class MultiRateEncoding:
         tokens = {}
         for view, windows in self.windows.items():
             first, last = self._cell(view, start), self._cell(view, end)
-            if not windows or last - first > windows[0].cells:
+            if not windows or last - first > max(window.cells for window in windows):
                 continue
             window = self._window(view, windows, start, end)
             if window.offset is None:
@@ -297,7 +304,7 @@ class MultiRateEncoding:
         """Views to ask: those encoded for it, or the one at which the exemplars last about EXEMPLAR_TARGET cells."""
         if not exemplars:
             views = [view for view in self._asked if self.windows[view]]
-            return [v for v in views if self.windows[v][0].cells >= SHORTEST] or views[-1:]
+            return [v for v in views if max(w.cells for w in self.windows[v]) >= SHORTEST] or views[-1:]
         fitting = [view for view in self._all_views() if all(view in exemplar.tokens for exemplar in exemplars)]
         if not fitting:
             raise ExemplarError("the exemplars were encoded at other rates; encode both with the same setting")
@@ -330,7 +337,8 @@ class MultiRateEncoding:
                     stitcher.add(np.zeros(window.cells), window.start, triangle(window.cells))
         windows = [w for w in touched if w.offset is not None]
         batch = 1 if self.model.device.type == "cpu" else GPU_BATCH
-        groups = [windows[index : index + batch] for index in range(0, len(windows), batch)]
+        alike = [list(group) for _, group in groupby(windows, key=lambda window: window.cells)]
+        groups = [group[index : index + batch] for group in alike for index in range(0, len(group), batch)]
         with InferencePool(self.model.device, self.model.precision) as cores:
             keys_values = cores.submit(self._keys_values, view, exemplars).result()
             lasts = self._marked_cells(view, exemplars)

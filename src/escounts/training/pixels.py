@@ -42,7 +42,7 @@ class PixelConfig:
     side: float = 0.5
     border_jitter: float = 0.06
     border_jitter_cells: float = 0.8
-    twice: float = 0.14
+    twice: float = 0.06
     validation_batches: int = 6
     validation_length: int = 128
 
