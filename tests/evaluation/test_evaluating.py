@@ -18,6 +18,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from stores import LAYOUT, store, video
 
+from escounts.cli import display
 from escounts.datasets.encoding import encode_video
 from escounts.datasets.encoding_plan import plan_encoding
 from escounts.datasets.registry import load_dataset
@@ -439,6 +440,22 @@ def test_a_table_of_labels_without_videos_says_so(
     table = escounts("table", "1a", "--root", f"repcount={root}", "--device", "cpu", "--tokens", tmp_path / "none")
     assert table.code == 0, table.err
     assert "repcount test: 0 of 1 videos scored; missing: a.mp4 (not here)" in (tmp_path / "tables/1a.md").read_text()
+
+
+def test_the_command_that_a_row_names_makes_it_and_says_how_far_it_is(
+    escounts: Escounts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(display, "LINE_EVERY", -1.0)
+    repcount(tmp_path / "RepCount", {"a.mp4": 90, "b.mp4": 90})
+    assert escounts("table", "text", "--device", "cpu").code == 0
+    said = (tmp_path / "tables/text.md").read_text().splitlines()
+    (row,) = [line for line in said if line.startswith("- predictions within ±3, spectral: not run")]
+    command = row.split("make it with: escounts ")[1].replace("FOLDER", "RepCount").split()
+    made = escounts(*command, "--device", "cpu")
+    assert "spectral: a.mp4" in made.err and "2/2 videos  spectral: b.mp4" in made.err
+    (line,) = [one for one in (tmp_path / "tables/text.md").read_text().splitlines() if "±3, spectral |" in one]
+    assert line.endswith("| ours | 100.00 | 2/2 |")
 
 
 def test_the_first_videos_of_a_split_are_not_called_the_split(

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from escounts import __version__
 from escounts.atomic_files import write_text
-from escounts.cli.display import counting_display, training_display
+from escounts.cli.display import counting_display, table_display
 from escounts.datasets.registry import DATASETS, load_dataset
 from escounts.errors import DataError
 from escounts.evaluation.evaluating import evaluate_named
@@ -188,7 +188,7 @@ def table_command(
     the command that makes them; no cell is ever made up, and no row shows another row's run.
 
     Before anything is trained it says how many runs there are and, from a few steps of one of them, how long they
-    take on this machine.
+    take on this machine; while videos are counted it says how long the rest of them take.
     """
     if show_list or name is None:
         for entry in TABLES.values():
@@ -201,7 +201,7 @@ def table_command(
             "--epochs and --root are of the paper's datasets; generated runs have their own length"
         )
     wanted = list(TABLES.values()) if name == "all" else [TABLES[name]]
-    with training_display() as report:
+    with table_display() as (report, progress):
         maker = TableMaker(
             out,
             tokens=tokens,
@@ -212,6 +212,7 @@ def table_command(
             limit_videos=limit_videos,
             device=str(choose_device(device)),
             report=report,
+            progress=progress,
         )
         told = maker.estimate(wanted)
         if told is not None:
