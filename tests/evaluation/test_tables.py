@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from release_figures import SHARE, share_of
@@ -19,6 +20,7 @@ from escounts.datasets.folder import SyntheticSet
 from escounts.datasets.stores import find_store, store_path
 from escounts.datasets.tokens import TokenLayout, TokenStore
 from escounts.errors import DataError
+from escounts.evaluation import table_making
 from escounts.evaluation.generated_tables import (
     FULL_EXPERIMENT,
     QUICK_EXPERIMENT,
@@ -37,7 +39,7 @@ from escounts.training.objective import DensityObjectiveConfig
 from escounts.training.optimisation import TrainConfig
 from escounts.training.recipes import QUICK_SCALE, Recipe
 from escounts.training.stored_tokens import StoredTokensConfig
-from escounts.training.token_run import TokenRun
+from escounts.training.token_run import TokenRun, train_on_tokens
 
 NAMES = [
     *("1a", "1b", "1c", "2", "3a", "3b", "3c", "3d", "3e", "3f", "3g", "4"),
@@ -315,14 +317,23 @@ def test_tables_that_name_encoders_are_not_run_on_generated_videos(tiny_bench: G
                    and row.labels[0] in ("mean count", "spectral")) for row in filled.rows), name  # fmt: skip
 
 
-def test_a_table_is_estimated_before_it_is_made(tmp_path: Path) -> None:
+def test_a_table_is_estimated_before_it_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     videos = [video(f"t{k}", cells=20 + k) for k in range(4)] + [video("e", split="test"), video("w", split="valid")]
     folder = tmp_path / "tokens" / "repcount-mae-vit-b"
     store(folder, videos, name="repcount")
     maker = TableMaker(tmp_path / "out", tokens=tmp_path / "tokens", epochs=2)
     maker.runner = tiny_runner(maker.runner)  # type: ignore[method-assign, assignment]
-    told = maker.estimate([TABLES["3a"], TABLES["3g"]])
+    tried: list[TokenRun] = []
+
+    def trying(run: TokenRun, *rest: Any, **options: Any) -> dict[str, float]:
+        tried.append(run)
+        return train_on_tokens(run, *rest, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(table_making, "train_on_tokens", trying)
+        told = maker.estimate([TABLES["3a"], TABLES["3g"]])
     assert told is not None
+    assert [run.train.steps for run in tried] == [2], "an estimate is no longer than one of the runs"
     runs, steps, text = told
     assert (runs, steps) == (3, 3 * 2), "the reference is shared; two epochs of one step"
     assert "3 runs to train" in text and "GB of disk" in text

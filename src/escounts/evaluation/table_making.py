@@ -148,9 +148,8 @@ def _probe(runner: TableRunner, recipe: Recipe, source: Source, seed: int) -> tu
     """Seconds of a step of a run, measured over a few after a few; bytes of its weights."""
     run = runner.plan_run(recipe, source.store.layout, seed)
     marks: list[tuple[int, float]] = []
-    short = replace(
-        run.train, steps=2 * PROBE_STEPS, log_every=PROBE_STEPS, validate_every=10**9, checkpoint_every=10**9
-    )
+    few = max(1, min(PROBE_STEPS, steps_of(run, source.dataset, source.store) // 2))  # no longer than the run itself
+    short = replace(run.train, steps=2 * few, log_every=few, validate_every=10**9, checkpoint_every=10**9)
     with TemporaryDirectory() as folder:
         train_on_tokens(
             replace(run, train=short),
