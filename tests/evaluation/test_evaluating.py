@@ -176,6 +176,24 @@ def test_streamed_and_stored_tokens_count_alike(escounts: Escounts, tmp_path: Pa
     assert two != pytest.approx(another, abs=1e-5)
 
 
+def test_videos_that_are_not_in_the_store_are_encoded(escounts: Escounts, tmp_path: Path) -> None:
+    """A store of other splits, or one that is not finished, once made videos that are there "not here"."""
+    root = repcount(tmp_path / "RepCount", {"a.mp4": 90, "b.mp4": 70})
+    torch.manual_seed(0)
+    save_decoder(tmp_path / "m.safetensors", Decoder(replace(SMALL, in_channels=96, grid=(4, 4))), encoder="patches")
+    encode = ("encode", "repcount", "--root", root, "--encoder", "patches")
+    assert escounts(*encode, "--tokens", tmp_path / "train", "--split", "train").code == 0
+    assert escounts(*encode, "--tokens", tmp_path / "whole").code == 0
+    rows = {}
+    for tokens in ("train", "whole"):
+        said = escounts("evaluate", tmp_path / "m.safetensors", "--data", "repcount", "--root", root, "--device",
+                        "cpu", "--tokens", tmp_path / tokens, "--out", tmp_path / f"{tokens}-out")  # fmt: skip
+        assert "2 of 2 videos scored" in said.out, said.out + said.err
+        (path,) = (tmp_path / f"{tokens}-out").glob("*.csv")
+        rows[tokens] = {row.name: row.predicted for row in load_predictions(path)}
+    assert rows["train"] == pytest.approx(rows["whole"], abs=0.02), "stored tokens are of half precision"
+
+
 def test_models_that_count_files(escounts: Escounts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     root = tmp_path / "mine"
