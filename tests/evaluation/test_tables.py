@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from release_figures import SHARE, share_of
 from stores import LAYOUT, store, video
 
 from escounts.config_codec import from_plain, to_plain
+from escounts.datasets.encoding import layout_for
 from escounts.datasets.folder import SyntheticSet
 from escounts.datasets.stores import find_store, store_path
 from escounts.datasets.tokens import TokenLayout, TokenStore
@@ -34,7 +36,8 @@ from escounts.evaluation.table_making import TableMaker
 from escounts.evaluation.table_runner import Source, TableRunner, Unavailable, stored_model, stored_source
 from escounts.evaluation.table_spec import METRICS, Cells, EvalSpec, Group, Table, TableRow
 from escounts.evaluation.tables import TABLES
-from escounts.nn.decoder import PAPER, RELEASED, DecoderConfig
+from escounts.nn.decoder import PAPER, RELEASED, Decoder, DecoderConfig
+from escounts.nn.encoders.registry import build_encoder
 from escounts.training.objective import DensityObjectiveConfig
 from escounts.training.optimisation import TrainConfig
 from escounts.training.recipes import QUICK_SCALE, Recipe
@@ -110,6 +113,17 @@ def test_recipes_become_the_decoder_they_name() -> None:
     for recipe in (Recipe(), Recipe(head="rate"), Recipe(method="repnet"), Recipe(method="transrac")):
         run = recipe.generated_run(layout, 3, scale=QUICK_SCALE)
         assert from_plain(TokenRun, to_plain(run)) == run
+
+
+def test_parameters_that_the_speed_table_names_are_those_of_the_decoders_it_trains() -> None:
+    for encoder in ("resnext3d-101", "mae-vit-b"):
+        with torch.device("meta"):
+            layout = layout_for(build_encoder(encoder).spec, "")
+            decoder = Decoder(_decoder(Recipe(encoder=encoder).paper_run(layout)))
+        million = sum(weight.numel() for weight in decoder.parameters() if weight.requires_grad) / 1e6
+        assert f" {million:.2f} M" in TABLES["speed"].note, encoder
+    (ours,) = [row for row in TABLES["speed"].rows if row.labels == ("ESCounts",)]
+    assert ours.cells[0].published[1:] == (21.1, 0.138, 0.141, 8.0, 12.0)
 
 
 def no_model(name: str, spec: EvalSpec) -> Unavailable:
