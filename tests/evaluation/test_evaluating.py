@@ -476,6 +476,30 @@ def test_the_command_that_a_row_names_makes_it_and_says_how_far_it_is(
     assert line.endswith("| ours | 100.00 | 2/2 |")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("evaluate spectral --data quva --root . --limit-videos -1", "not in the range x>=1"),
+        ("evaluate spectral --data quva --root . --shots 0,-1", "numbers from 0"),
+        ("evaluate spectral --data quva --root . --shifts 0", "not in the range x>=1"),
+        ("evaluate spectral --data repcount --root RepCount --released", "spectral has its own: leave it out"),
+        ("evaluate mean --data repcount --root RepCount --released", "mean count has its own: leave it out"),
+        ("table L --epochs 0", "not in the range x>=1"),
+        ("table L --seeds 0", "not in the range x>=1"),
+        ("table L --root repcoutn=RepCount", "no dataset 'repcoutn'; there are repcount, "),
+    ],
+)
+def test_what_cannot_be_meant_is_not_run_as_something_else(
+    arguments: str, said: str, escounts: Escounts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All but the last video for -1, the default for 0, the usual arithmetic under another name."""
+    monkeypatch.chdir(tmp_path)
+    repcount(tmp_path / "RepCount", {"a.mp4": 90})
+    outcome = escounts(*arguments.split())
+    assert outcome.code != 0 and said in " ".join(outcome.err.split())
+    assert not (tmp_path / "tables").exists()
+
+
 def test_the_first_videos_of_a_split_are_not_called_the_split(
     escounts: Escounts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

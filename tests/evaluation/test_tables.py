@@ -189,6 +189,22 @@ def test_a_table_trains_what_is_missing_once_and_shows_the_spread(tmp_path: Path
     assert [row["seed"] for row in rows] == ["", "0", "1"]
 
 
+def test_more_shifts_than_tokens_were_stored_at_are_not_run(tmp_path: Path) -> None:
+    """Of two stored offsets K = 3 and K = 4 would be the row of K = 2 under other names."""
+    made, dataset = store(tmp_path / "repcount-mae-vit-b", [video("t"), video("e", split="test")], name="repcount")
+    made.layout = replace(made.layout, offsets=made.layout.offsets[:2])
+    source = Source(dataset, made, "test")
+    runner = TableRunner(
+        tmp_path / "out", lambda *_: source, lambda *_: pytest.fail("nothing is trained"), find_model=no_model
+    )
+    cells = {row.labels[0]: row.cells[0] for row in TABLES["3f"].rows}
+    for shifts in ("3", "4"):
+        found = runner.measure(cells[shifts], METRICS)
+        assert isinstance(found, Unavailable), shifts
+        assert found.reason == f"K = {shifts} needs tokens at as many offsets, and repcount-mae-vit-b has 2"
+        assert found.command == "escounts encode repcount --root FOLDER --encoder mae-vit-b --tokens NEW"
+
+
 def test_stores_are_found_by_dataset_and_encoder(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="escounts encode repcount"):
         find_store(tmp_path, "repcount")

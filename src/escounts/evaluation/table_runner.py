@@ -20,7 +20,7 @@ from escounts.atomic_files import write_text
 from escounts.config_codec import to_plain
 from escounts.datasets.annotations import Dataset
 from escounts.datasets.registry import dataset_entry
-from escounts.datasets.stores import find_store, load_labels
+from escounts.datasets.stores import encode_command, find_store, load_labels
 from escounts.datasets.tokens import TokenLayout, TokenStore
 from escounts.errors import DataError, ModelError
 from escounts.evaluation.evaluated_models import EvaluatedModel, TokenModel, TokenSource
@@ -232,6 +232,12 @@ class TableRunner:
             if isinstance(other, Unavailable):
                 return other
             tested = other
+        held, shifts = len(tested.store.layout.offsets), cells.spec.shifts
+        if shifts > held:
+            return Unavailable(
+                f"K = {shifts} needs tokens at as many offsets, and {tested.store.path.name} has {held}",
+                f"{encode_command(cells.dataset, cells.recipe.encoder, cells.recipe.every)} --tokens NEW",
+            )
         found = []
         for seed in self.seeds:
             folder = self.trained(cells.recipe, source, seed)
