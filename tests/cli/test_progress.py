@@ -28,6 +28,23 @@ def test_plain_lines_when_it_is_not_a_terminal(
     assert capsys.readouterr().err.splitlines() == ["2/4 videos, about 2 min left  b.mp4"]
 
 
+def test_what_was_done_before_does_not_make_the_rest_look_short(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An evaluation that goes on at 100 of 150, and the next row of a table, which begins again at 1."""
+    now = iter([0.0, 60.0, 120.0, 180.0, 210.0, 270.0])
+    monkeypatch.setattr(display, "time", SimpleNamespace(monotonic=lambda: next(now)))
+    with display.table_display() as (_, report):
+        for done, total in ((101, 150), (102, 150), (150, 150), (1, 3), (2, 3)):
+            report(done, total, "x")
+    assert capsys.readouterr().err.splitlines() == [
+        "101/150 videos, about 49 min left  x",
+        "102/150 videos, about 48 min left  x",
+        "150/150 videos  x",
+        "2/3 videos, about 1 min left  x",
+    ]
+
+
 @pytest.mark.parametrize("terminal", [False, True])
 def test_any_name_can_be_shown(
     terminal: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -196,6 +197,22 @@ def test_ovr_splits_are_stated_by_the_stretches(tmp_path: Path) -> None:
         ("def", "def.mp4"),
         ("def#2", "def.mp4"),
     ]
+
+
+def test_kinetics_clips_of_ovr_may_carry_their_seconds(tmp_path: Path) -> None:
+    """As the public downloads name them, and as Countix has them; a clip that comes later is found, too."""
+    stretch = {"start_time": 0.5, "end_time": 9.5, "count": 6, "split": "test"}
+    entries = [{"video_id": name, "ovr_annotations": [stretch]} for name in ("a_b", "-cd", "gone")]
+    (tmp_path / "ovr_kinetics_release.json").write_text(json.dumps(entries))
+    (tmp_path / "test").mkdir()
+    for name in ("test/a_b_000017_000027.mp4", "-cd.mp4", "-cd_000001_000011.mp4"):
+        (tmp_path / name).touch()
+    dataset = counted.load_ovr(tmp_path, source="kinetics")
+    places = [dataset.locate(tmp_path, video) for video in dataset.split("test")]
+    assert places == [tmp_path / "test/a_b_000017_000027.mp4", tmp_path / "-cd.mp4", None]
+    (tmp_path / "gone_000017_000027.mp4").touch()
+    os.utime(tmp_path, ns=(0, 0))
+    assert dataset.locate(tmp_path, dataset.find("gone")) == tmp_path / "gone_000017_000027.mp4"
 
 
 def test_quva_as_it_is_published(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from stores import LAYOUT, store, video
 
+from escounts.cli import display
 from escounts.datasets.encoding import encode_video
 from escounts.datasets.encoding_plan import plan_encoding
 from escounts.datasets.registry import load_dataset
@@ -173,6 +174,24 @@ def test_streamed_and_stored_tokens_count_alike(escounts: Escounts, tmp_path: Pa
     zero, two, another = ([row.predicted for row in found.rows] for found in streamed)
     assert zero != pytest.approx(two, abs=1e-5)
     assert two != pytest.approx(another, abs=1e-5)
+
+
+def test_videos_that_are_not_in_the_store_are_encoded(escounts: Escounts, tmp_path: Path) -> None:
+    """A store of other splits, or one that is not finished, once made videos that are there "not here"."""
+    root = repcount(tmp_path / "RepCount", {"a.mp4": 90, "b.mp4": 70})
+    torch.manual_seed(0)
+    save_decoder(tmp_path / "m.safetensors", Decoder(replace(SMALL, in_channels=96, grid=(4, 4))), encoder="patches")
+    encode = ("encode", "repcount", "--root", root, "--encoder", "patches")
+    assert escounts(*encode, "--tokens", tmp_path / "train", "--split", "train").code == 0
+    assert escounts(*encode, "--tokens", tmp_path / "whole").code == 0
+    rows = {}
+    for tokens in ("train", "whole"):
+        said = escounts("evaluate", tmp_path / "m.safetensors", "--data", "repcount", "--root", root, "--device",
+                        "cpu", "--tokens", tmp_path / tokens, "--out", tmp_path / f"{tokens}-out")  # fmt: skip
+        assert "2 of 2 videos scored" in said.out, said.out + said.err
+        (path,) = (tmp_path / f"{tokens}-out").glob("*.csv")
+        rows[tokens] = {row.name: row.predicted for row in load_predictions(path)}
+    assert rows["train"] == pytest.approx(rows["whole"], abs=0.02), "stored tokens are of half precision"
 
 
 def test_models_that_count_files(escounts: Escounts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -439,6 +458,46 @@ def test_a_table_of_labels_without_videos_says_so(
     table = escounts("table", "1a", "--root", f"repcount={root}", "--device", "cpu", "--tokens", tmp_path / "none")
     assert table.code == 0, table.err
     assert "repcount test: 0 of 1 videos scored; missing: a.mp4 (not here)" in (tmp_path / "tables/1a.md").read_text()
+
+
+def test_the_command_that_a_row_names_makes_it_and_says_how_far_it_is(
+    escounts: Escounts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(display, "LINE_EVERY", -1.0)
+    repcount(tmp_path / "RepCount", {"a.mp4": 90, "b.mp4": 90})
+    assert escounts("table", "text", "--device", "cpu").code == 0
+    said = (tmp_path / "tables/text.md").read_text().splitlines()
+    (row,) = [line for line in said if line.startswith("- predictions within ±3, spectral: not run")]
+    command = row.split("make it with: escounts ")[1].replace("FOLDER", "RepCount").split()
+    made = escounts(*command, "--device", "cpu")
+    assert "spectral: a.mp4" in made.err and "2/2 videos  spectral: b.mp4" in made.err
+    (line,) = [one for one in (tmp_path / "tables/text.md").read_text().splitlines() if "±3, spectral |" in one]
+    assert line.endswith("| ours | 100.00 | 2/2 |")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("evaluate spectral --data quva --root . --limit-videos -1", "not in the range x>=1"),
+        ("evaluate spectral --data quva --root . --shots 0,-1", "numbers from 0"),
+        ("evaluate spectral --data quva --root . --shifts 0", "not in the range x>=1"),
+        ("evaluate spectral --data repcount --root RepCount --released", "spectral has its own: leave it out"),
+        ("evaluate mean --data repcount --root RepCount --released", "mean count has its own: leave it out"),
+        ("table L --epochs 0", "not in the range x>=1"),
+        ("table L --seeds 0", "not in the range x>=1"),
+        ("table L --root repcoutn=RepCount", "no dataset 'repcoutn'; there are repcount, "),
+    ],
+)
+def test_what_cannot_be_meant_is_not_run_as_something_else(
+    arguments: str, said: str, escounts: Escounts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All but the last video for -1, the default for 0, the usual arithmetic under another name."""
+    monkeypatch.chdir(tmp_path)
+    repcount(tmp_path / "RepCount", {"a.mp4": 90})
+    outcome = escounts(*arguments.split())
+    assert outcome.code != 0 and said in " ".join(outcome.err.split())
+    assert not (tmp_path / "tables").exists()
 
 
 def test_the_first_videos_of_a_split_are_not_called_the_split(

@@ -9,16 +9,20 @@ from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 from release_figures import SHARE, share_of
 from stores import LAYOUT, store, video
 
 from escounts.config_codec import from_plain, to_plain
+from escounts.datasets.encoding import layout_for
 from escounts.datasets.folder import SyntheticSet
 from escounts.datasets.stores import find_store, store_path
 from escounts.datasets.tokens import TokenLayout, TokenStore
 from escounts.errors import DataError
+from escounts.evaluation import table_making
 from escounts.evaluation.generated_tables import (
     FULL_EXPERIMENT,
     QUICK_EXPERIMENT,
@@ -32,12 +36,13 @@ from escounts.evaluation.table_making import TableMaker
 from escounts.evaluation.table_runner import Source, TableRunner, Unavailable, stored_model, stored_source
 from escounts.evaluation.table_spec import METRICS, Cells, EvalSpec, Group, Table, TableRow
 from escounts.evaluation.tables import TABLES
-from escounts.nn.decoder import PAPER, RELEASED, DecoderConfig
+from escounts.nn.decoder import PAPER, RELEASED, Decoder, DecoderConfig
+from escounts.nn.encoders.registry import build_encoder
 from escounts.training.objective import DensityObjectiveConfig
 from escounts.training.optimisation import TrainConfig
 from escounts.training.recipes import QUICK_SCALE, Recipe
 from escounts.training.stored_tokens import StoredTokensConfig
-from escounts.training.token_run import TokenRun
+from escounts.training.token_run import TokenRun, train_on_tokens
 
 NAMES = [
     *("1a", "1b", "1c", "2", "3a", "3b", "3c", "3d", "3e", "3f", "3g", "4"),
@@ -110,6 +115,17 @@ def test_recipes_become_the_decoder_they_name() -> None:
         assert from_plain(TokenRun, to_plain(run)) == run
 
 
+def test_parameters_that_the_speed_table_names_are_those_of_the_decoders_it_trains() -> None:
+    for encoder in ("resnext3d-101", "mae-vit-b"):
+        with torch.device("meta"):
+            layout = layout_for(build_encoder(encoder).spec, "")
+            decoder = Decoder(_decoder(Recipe(encoder=encoder).paper_run(layout)))
+        million = sum(weight.numel() for weight in decoder.parameters() if weight.requires_grad) / 1e6
+        assert f" {million:.2f} M" in TABLES["speed"].note, encoder
+    (ours,) = [row for row in TABLES["speed"].rows if row.labels == ("ESCounts",)]
+    assert ours.cells[0].published[1:] == (21.1, 0.138, 0.141, 8.0, 12.0)
+
+
 def no_model(name: str, spec: EvalSpec) -> Unavailable:
     return Unavailable(f"{name} is not asked")
 
@@ -121,7 +137,7 @@ def test_rows_without_data_are_printed_as_not_run(tmp_path: Path) -> None:
         tmp_path,
         stored_source(nowhere),
         lambda *_: pytest.fail("nothing to train on"),
-        find_model=stored_model(nowhere, {}),
+        find_model=stored_model(nowhere, {}, table="1c"),
     )
     for name in NAMES:
         filled = fill(TABLES[name], runner)
@@ -130,7 +146,7 @@ def test_rows_without_data_are_printed_as_not_run(tmp_path: Path) -> None:
         assert all(row.videos.startswith(("not run", "–")) for row in ours)
     notes = "\n".join(fill(TABLES["1a"], runner).notes)
     assert "escounts encode repcount --root FOLDER --encoder swin3d-t" in notes
-    assert "escounts evaluate lite --data repcount --root FOLDER" in notes
+    assert "escounts table 1c --root repcount=FOLDER" in notes, "it is told which table it fills"
     sampling = "\n".join(fill(TABLES["sampling"], runner).notes)
     assert "--encoder mae-vit-b --every 32" in sampling
 
@@ -171,6 +187,22 @@ def test_a_table_trains_what_is_missing_once_and_shows_the_spread(tmp_path: Path
     assert {path: path.stat().st_mtime_ns for path in stamps} == stamps, "a finished run is not trained again"
     rows = list(csv.DictReader(io.StringIO(filled.csv())))
     assert [row["seed"] for row in rows] == ["", "0", "1"]
+
+
+def test_more_shifts_than_tokens_were_stored_at_are_not_run(tmp_path: Path) -> None:
+    """Of two stored offsets K = 3 and K = 4 would be the row of K = 2 under other names."""
+    made, dataset = store(tmp_path / "repcount-mae-vit-b", [video("t"), video("e", split="test")], name="repcount")
+    made.layout = replace(made.layout, offsets=made.layout.offsets[:2])
+    source = Source(dataset, made, "test")
+    runner = TableRunner(
+        tmp_path / "out", lambda *_: source, lambda *_: pytest.fail("nothing is trained"), find_model=no_model
+    )
+    cells = {row.labels[0]: row.cells[0] for row in TABLES["3f"].rows}
+    for shifts in ("3", "4"):
+        found = runner.measure(cells[shifts], METRICS)
+        assert isinstance(found, Unavailable), shifts
+        assert found.reason == f"K = {shifts} needs tokens at as many offsets, and repcount-mae-vit-b has 2"
+        assert found.command == "escounts encode repcount --root FOLDER --encoder mae-vit-b --tokens NEW"
 
 
 def test_stores_are_found_by_dataset_and_encoder(tmp_path: Path) -> None:
@@ -315,14 +347,23 @@ def test_tables_that_name_encoders_are_not_run_on_generated_videos(tiny_bench: G
                    and row.labels[0] in ("mean count", "spectral")) for row in filled.rows), name  # fmt: skip
 
 
-def test_a_table_is_estimated_before_it_is_made(tmp_path: Path) -> None:
+def test_a_table_is_estimated_before_it_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     videos = [video(f"t{k}", cells=20 + k) for k in range(4)] + [video("e", split="test"), video("w", split="valid")]
     folder = tmp_path / "tokens" / "repcount-mae-vit-b"
     store(folder, videos, name="repcount")
     maker = TableMaker(tmp_path / "out", tokens=tmp_path / "tokens", epochs=2)
     maker.runner = tiny_runner(maker.runner)  # type: ignore[method-assign, assignment]
-    told = maker.estimate([TABLES["3a"], TABLES["3g"]])
+    tried: list[TokenRun] = []
+
+    def trying(run: TokenRun, *rest: Any, **options: Any) -> dict[str, float]:
+        tried.append(run)
+        return train_on_tokens(run, *rest, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(table_making, "train_on_tokens", trying)
+        told = maker.estimate([TABLES["3a"], TABLES["3g"]])
     assert told is not None
+    assert [run.train.steps for run in tried] == [2], "an estimate is no longer than one of the runs"
     runs, steps, text = told
     assert (runs, steps) == (3, 3 * 2), "the reference is shared; two epochs of one step"
     assert "3 runs to train" in text and "GB of disk" in text

@@ -4,6 +4,7 @@ the seconds of a video, a number of things or a training's steps, in plain lines
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import sys
 import time
@@ -35,6 +36,7 @@ COLUMNS = ("video", "status", "count", "unit", "confidence", "confidence_kind", 
 LINE_EVERY = 30.0
 """Seconds between plain lines about a number of things."""
 Report = Callable[[int, int, dict[str, float]], None]
+Count = Callable[[int, int, str], None]
 FIGURES = ("loss", "val_mae", "val_mae_0", "val_mae_1", "val_obo_0", "val_obo_1")
 """What is shown of a training."""
 
@@ -154,24 +156,11 @@ def progress_bar(label: str, *, wanted: bool) -> Iterator[Callable[[float, float
 
 
 @contextmanager
-def counting_display(what: str) -> Iterator[Callable[[int, int, str], None]]:
+def counting_display(what: str) -> Iterator[Count]:
     """Gives a function to call with (done, in all, name of the one in hand)."""
     console, progress = _bar()
     with progress:
-        bar = progress.add_task("", total=None)
-        began = last = time.monotonic()
-
-        def report(done: int, total: int, name: str) -> None:
-            nonlocal last
-            name = printable(name)
-            progress.update(bar, completed=done, total=total, description=name)
-            now = time.monotonic()
-            if not console.is_terminal and now - last > LINE_EVERY:
-                last = now
-                left = f", {time_left(done, total, now - began)} left" if done else ""
-                console.print(f"{done}/{total} {what}{left}  {name}", highlight=False, markup=False)
-
-        yield report
+        yield _counting(what, console, progress)
 
 
 @contextmanager
@@ -179,17 +168,50 @@ def training_display() -> Iterator[Report]:
     """Gives a function to call with (step, steps in all, figures)."""
     console, progress = _bar()
     with progress:
-        bar = progress.add_task("", total=None)
-        shown: dict[str, float] = {}
+        yield _training(console, progress)
 
-        def report(step: int, total: int, figures: dict[str, float]) -> None:
-            shown.update({name: figures[name] for name in FIGURES if name in figures})
-            line = "  ".join(f"{name.removeprefix('val_')} {value:.3f}" for name, value in shown.items())
-            progress.update(bar, completed=step, total=total, description=line)
-            if not console.is_terminal and any(name.startswith("val_") for name in figures):
-                console.print(f"step {step}/{total}  {line}", highlight=False)
 
-        yield report
+@contextmanager
+def table_display() -> Iterator[tuple[Report, Count]]:
+    """Both, for what trains and then counts videos: a terminal shows one display at a time."""
+    console, progress = _bar()
+    with progress:
+        yield _training(console, progress), _counting("videos", console, progress)
+
+
+def _counting(what: str, console: Console, progress: Progress) -> Count:
+    bar = progress.add_task("", total=None)
+    began = last = now = time.monotonic()
+    before, newest = 0, math.inf
+
+    def report(done: int, total: int, name: str) -> None:
+        nonlocal began, before, newest, last, now
+        if done < newest:  # the first of these things; those that an earlier call did took none of this one's time
+            began, before = now, max(done - 1, 0)
+        newest = done
+        name = printable(name)
+        progress.update(bar, completed=done, total=total, description=name)
+        now = time.monotonic()
+        if not console.is_terminal and now - last > LINE_EVERY:
+            last = now
+            left = f", {time_left(done - before, total - before, now - began)} left" if before < done < total else ""
+            console.print(f"{done}/{total} {what}{left}  {name}", highlight=False, markup=False)
+
+    return report
+
+
+def _training(console: Console, progress: Progress) -> Report:
+    bar = progress.add_task("", total=None)
+    shown: dict[str, float] = {}
+
+    def report(step: int, total: int, figures: dict[str, float]) -> None:
+        shown.update({name: figures[name] for name in FIGURES if name in figures})
+        line = "  ".join(f"{name.removeprefix('val_')} {value:.3f}" for name, value in shown.items())
+        progress.update(bar, completed=step, total=total, description=line)
+        if not console.is_terminal and any(name.startswith("val_") for name in figures):
+            console.print(f"step {step}/{total}  {line}", highlight=False)
+
+    return report
 
 
 def time_left(done: int, total: int, seconds: float) -> str:

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from escounts import __version__
 from escounts.atomic_files import write_text
-from escounts.cli.display import counting_display, training_display
+from escounts.cli.display import counting_display, table_display
 from escounts.datasets.registry import DATASETS, load_dataset
 from escounts.errors import DataError
 from escounts.evaluation.evaluating import evaluate_named
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 SOURCES = ("same", "other")
 PATH = click.Path(path_type=Path)
+AT_LEAST_ONE = click.IntRange(min=1)
 FIGURES = ("groups", "classes", "off-by-n", "scatter", "qualitative", "localisation", "compilation")
 
 
@@ -55,11 +56,14 @@ def _places() -> str:
 @click.option(
     "--exemplars", default="same", show_default=True, help="From the same video, from other ones, or same,other."
 )
-@click.option("--shifts", type=int, default=4, show_default=True, help="K of the paper (heads on tokens).")
+@click.option(
+    "--shifts", type=AT_LEAST_ONE, default=4, show_default=True,
+    help="K of the paper (heads on tokens; no more than the tokens have offsets).",
+)  # fmt: skip
 @click.option(
     "--released", is_flag=True, help="The released code's arithmetic end to end (RepCount, heads on tokens)."
 )
-@click.option("--limit-videos", type=int, help="Only the first N videos of the split.")
+@click.option("--limit-videos", type=AT_LEAST_ONE, help="Only the first N videos of the split.")
 @click.option(
     "--checkpoint", type=click.Choice(["best", "last"]), default="best", show_default=True, help="Of a run."
 )
@@ -70,9 +74,7 @@ def _places() -> str:
 )
 @click.option("--groups", is_flag=True, help="Also by count, repetition length, duration and action.")
 @click.option("--device", default="auto", show_default=True)
-@click.option(
-    "--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Processes that share the videos."
-)
+@click.option("--jobs", type=AT_LEAST_ONE, default=1, show_default=True, help="Processes that share the videos.")
 @click.option("--devices", help="Share the videos among these, one process each at least: cuda:0,cuda:1.")
 def evaluate_command(
     model: str,
@@ -143,9 +145,12 @@ def evaluate_command(
 
 def _whole(text: str) -> list[int]:
     try:
-        return [int(part) for part in text.split(",")]
+        numbers = [int(part) for part in text.split(",")]
     except ValueError:
-        raise click.BadParameter(f"--shots {text!r}: numbers with commas, such as 0,1,2,3") from None
+        numbers = [-1]
+    if min(numbers) < 0:
+        raise click.BadParameter(f"--shots {text!r}: numbers from 0 with commas, such as 0,1,2,3")
+    return numbers
 
 
 def _kinds(text: str) -> tuple[str, ...]:
@@ -164,9 +169,9 @@ def _kinds(text: str) -> tuple[str, ...]:
 @click.option("--data", type=click.Choice(["paper", "synthetic"]), default="paper", show_default=True,
               help="The table's own datasets, or generated videos instead.")  # fmt: skip
 @click.option("--quick", is_flag=True, help="With --data synthetic: small runs, minutes on two CPU cores.")
-@click.option("--seeds", type=int, help="Runs of each row (default 1; 2 with --data synthetic).")
-@click.option("--epochs", type=int, help="Of every run on the paper's datasets (default 300, the paper's).")
-@click.option("--limit-videos", type=int, help="Evaluate on the first N videos of the split only.")
+@click.option("--seeds", type=AT_LEAST_ONE, help="Runs of each row (default 1; 2 with --data synthetic).")
+@click.option("--epochs", type=AT_LEAST_ONE, help="Of every run on the paper's datasets (default 300, the paper's).")
+@click.option("--limit-videos", type=AT_LEAST_ONE, help="Evaluate on the first N videos of the split only.")
 @click.option("--estimate", is_flag=True, help="Only say what would be trained, how long that takes, how much disk.")
 @click.option("--device", default="auto", show_default=True)
 @click.option("--list", "show_list", is_flag=True, help="The tables there are.")
@@ -188,7 +193,7 @@ def table_command(
     the command that makes them; no cell is ever made up, and no row shows another row's run.
 
     Before anything is trained it says how many runs there are and, from a few steps of one of them, how long they
-    take on this machine.
+    take on this machine; while videos are counted it says how long the rest of them take.
     """
     if show_list or name is None:
         for entry in TABLES.values():
@@ -201,7 +206,7 @@ def table_command(
             "--epochs and --root are of the paper's datasets; generated runs have their own length"
         )
     wanted = list(TABLES.values()) if name == "all" else [TABLES[name]]
-    with training_display() as report:
+    with table_display() as (report, progress):
         maker = TableMaker(
             out,
             tokens=tokens,
@@ -212,6 +217,7 @@ def table_command(
             limit_videos=limit_videos,
             device=str(choose_device(device)),
             report=report,
+            progress=progress,
         )
         told = maker.estimate(wanted)
         if told is not None:
@@ -232,6 +238,8 @@ def _folders(given: tuple[str, ...]) -> dict[str, Path]:
         dataset, _, folder = text.partition("=")
         if not folder:
             raise click.BadParameter(f"--root {text!r}: write DATASET=FOLDER, such as ucfrep=UCF-101/")
+        if dataset not in DATASETS:
+            raise click.BadParameter(f"--root {text!r}: no dataset {dataset!r}; there are {', '.join(DATASETS)}")
         found[dataset] = Path(folder)
     return found
 

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import csv
 import math
+import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -27,6 +30,8 @@ ALL = "all"
 """Stands for every split where one is asked for."""
 LISTS = "split lists"
 """Name of the problem that says which list of videos is missing."""
+
+_TIMED_FILE = re.compile(r"^(?P<id>.+)_\d{6}_\d{6}\.mp4$")
 
 Span = tuple[float, float]
 Row = Mapping[str, str]
@@ -89,7 +94,8 @@ class Dataset:
     """Annotated videos with what was odd in their labels.
 
     rows: rows read in each split, unusable ones included. published: rows the paper states for each split.
-    video_folders: where a video is looked for under the root; {split} and {file} are filled in.
+    video_folders: where a video is looked for under the root; {split} and {file} are filled in. timed_files: a file
+    may carry its seconds in the original, `ID_000017_000027.mp4` for `ID.mp4`, as clips of Kinetics do.
     """
 
     name: str
@@ -98,6 +104,7 @@ class Dataset:
     problems: tuple[Problem, ...] = ()
     published: Mapping[str, int] = field(default_factory=dict)
     video_folders: tuple[str, ...] = ("{file}",)
+    timed_files: bool = False
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -132,9 +139,24 @@ class Dataset:
             try:
                 if path.exists():
                     return path
+                if self.timed_files and path.parent.is_dir():
+                    named = _timed_files(path.parent, path.parent.stat().st_mtime_ns).get(path.stem)
+                    if named is not None:
+                        return path.with_name(named)
             except (OSError, ValueError):  # a name that no file can have: too long, or with a null in it
                 continue
         return None
+
+
+@lru_cache(maxsize=16)
+def _timed_files(folder: Path, changed: int) -> dict[str, str]:
+    """ID → name of the first file `ID_SECOND_SECOND.mp4` of a folder, read once while it does not change: there are
+    tens of thousands."""
+    found: dict[str, str] = {}
+    for name in sorted(os.listdir(folder)):
+        if match := _TIMED_FILE.match(name):
+            found.setdefault(match["id"], name)
+    return found
 
 
 def read_rows(path: Path, *, need: Iterable[str] = ()) -> list[Row]:

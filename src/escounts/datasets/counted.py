@@ -139,7 +139,8 @@ OVR_PUBLISHED: Mapping[Source, Mapping[str, int]] = {"ego4d": {"train": 41_900, 
 
 
 def load_ovr(root: Path, *, source: Source = "ego4d") -> Dataset:
-    """OVR from `ovr_<source>_release.json` in the root; clips are `<video_id>_<second>.mp4`, 10 s long.
+    """OVR from `ovr_<source>_release.json` in the root. Clips are 10 s long: `<video_id>_<second>.mp4` of Ego4D,
+    `<video_id>.mp4` or `<video_id>_000017_000027.mp4` of Kinetics.
 
     A clip's split is stated by its stretches (or by the clip). Where a release states none, it comes from lists of
     your own beside it, `ovr_<source>_train.txt` and so on, one video_id (or clip) in a line; without them the clip is
@@ -159,7 +160,8 @@ def load_ovr(root: Path, *, source: Source = "ego4d") -> Dataset:
             f"{path.name} states no split for {rows[UNSPLIT]} clips: put {lists}, one video_id in a line, beside it"
         )
         found.append(Problem(UNSPLIT, LISTS, what))
-    return assemble(f"ovr-{source}", found, rows, published=OVR_PUBLISHED[source], video_folders=VIDEO_FOLDERS)
+    made = assemble(f"ovr-{source}", found, rows, published=OVR_PUBLISHED[source], video_folders=VIDEO_FOLDERS)
+    return replace(made, timed_files=source == "kinetics")
 
 
 def _lists(folder: Path, source: Source) -> dict[str, str]:

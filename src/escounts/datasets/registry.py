@@ -61,7 +61,8 @@ DATASETS: Mapping[str, DatasetEntry] = {
     ),
     "ovr-kinetics": DatasetEntry(
         "OVR-Kinetics, ten-second clips",
-        "ovr_kinetics_release.json (ovr_kinetics_{train,test}.txt if it states no split), clips VIDEO.mp4",
+        "ovr_kinetics_release.json (ovr_kinetics_{train,test}.txt if it states no split), clips VIDEO.mp4 or "
+        "VIDEO_000017_000027.mp4",
         lambda root: counted.load_ovr(root, source="kinetics"),
     ),
     "quva": DatasetEntry(

@@ -16,7 +16,7 @@ from escounts.datasets.registry import dataset_entry, load_dataset
 from escounts.datasets.stores import LABELS, encode_command, label_path, load_labels
 from escounts.datasets.tokens import LAYOUT
 from escounts.errors import DataError, EscountsError
-from escounts.evaluation.evaluated_models import EvaluatedModel
+from escounts.evaluation.evaluated_models import EvaluatedModel, TokenModel
 from escounts.evaluation.named_models import ModelPlace, open_model
 from escounts.evaluation.paper_protocol import choose_exemplars
 from escounts.evaluation.prediction_files import Coverage, PredictionFile, digest_of
@@ -244,6 +244,10 @@ def evaluate_named(
         raise DataError(f"--released is the released code's evaluation of {allowed}; got {dataset.name}")
     place = ModelPlace(dataset, files, tokens, released, checkpoint, device)
     opened = open_model(model, place, split=chosen)
+    if released and not isinstance(opened, TokenModel):
+        raise DataError(
+            f"--released is the arithmetic of the released decoder; {opened.name} has its own: leave it out"
+        )
     folder = out or (run / "predictions" if run else Path("tables") / MODELS / Path(model).stem)
     processes: Sequence[EvaluationProcess] = ()
     if jobs > 1 or devices:

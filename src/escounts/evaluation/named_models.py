@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -41,7 +42,7 @@ class ModelPlace:
 def open_model(name: str, place: ModelPlace, *, split: str) -> EvaluatedModel:
     """The model: a run folder, a .safetensors checkpoint, `mean`, or a name of `escounts models`.
 
-    A head on tokens (a run folder, a decoder) takes the store where it fits, and encodes videos where it does not.
+    A head on tokens (a run folder, a decoder) takes the store where it fits, and encodes videos that are not in it.
     Everything else counts video files. Videos that a run trained on are refused.
     """
     known = [entry.name for entry in catalogue.entries()]
@@ -49,9 +50,9 @@ def open_model(name: str, place: ModelPlace, *, split: str) -> EvaluatedModel:
         return _run_model(Path(name), place, split)
     if name == "mean":
         return mean_count(place.dataset)
-    kept = _stored(name)
+    kept = _kept(name)
     if kept is not None and kept.kind == "decoder":
-        return _decoder_model(name, kept, place)
+        return _decoder_model(name, kept, place, split)
     entry = catalogue.find(name)
     if place.root is None:
         raise DataError(f"{entry.name} counts video files: give the folder of {place.dataset.name} with --root")
@@ -59,7 +60,7 @@ def open_model(name: str, place: ModelPlace, *, split: str) -> EvaluatedModel:
     return FileModel(entry.name, counter, place.dataset, place.root, identity=_file_identity(name))
 
 
-def _stored(name: str) -> store.StoredWeights | None:
+def _kept(name: str) -> store.StoredWeights | None:
     """The checkpoint behind a name or a path; None for a model without one of its own."""
     if name.endswith(".safetensors"):
         return store.describe(Path(name))
@@ -84,7 +85,7 @@ def _run_model(folder: Path, place: ModelPlace, split: str) -> EvaluatedModel:
     refuse_leakage(about, place.dataset.name, place.dataset.split(split))
     network = load_trained(folder, which=place.checkpoint, device=place.device)
     encoder = network.encoder if isinstance(network, Network) else None
-    source = _source(place, about.layout, encoder)
+    source = _source(place, about.layout, encoder, split)
     identity = {"run": to_plain(about.run), "weights": tensors_sha256(network.state_dict())}
     return TokenModel(
         folder.name,
@@ -96,13 +97,13 @@ def _run_model(folder: Path, place: ModelPlace, split: str) -> EvaluatedModel:
     )
 
 
-def _decoder_model(name: str, kept: store.StoredWeights, place: ModelPlace) -> EvaluatedModel:
+def _decoder_model(name: str, kept: store.StoredWeights, place: ModelPlace, split: str) -> EvaluatedModel:
     decoder, encoder_name, _ = load_decoder(kept.path, place.device)
     padding: Literal["last", "mean"] = "mean" if place.released else "last"
     grid = decoder.config.grid
     found = _fitting_store(place, encoder_name, padding)
     if found is not None and found.layout.grid >= grid:
-        source = TokenSource(place.dataset, found.layout, store=found)
+        source = _stored(place, found, None, split)
     else:
         encoder, identity = open_encoder(encoder_name, device=place.device)
         pool = min(encoder.spec.grid, grid)
@@ -112,21 +113,37 @@ def _decoder_model(name: str, kept: store.StoredWeights, place: ModelPlace) -> E
     return TokenModel(kept.name, decoder, source, identity=told, device=place.device)
 
 
-def _source(place: ModelPlace, layout: TokenLayout, encoder: Encoder | None) -> TokenSource:
+def _source(place: ModelPlace, layout: TokenLayout, encoder: Encoder | None, split: str) -> TokenSource:
     """Tokens of the kind a run was trained on: from the store that fits, else encoded from the videos."""
     found = _fitting_store(place, layout.encoder, layout.padding)
     if found is not None:
         found.require(layout)
-        return TokenSource(place.dataset, found.layout, store=found, encoder=encoder, root=place.root)
-    if encoder is None:
-        own = None if layout.fps is not None else layout.every
-        encoder, _ = open_encoder(layout.encoder, every=own, device=place.device)
+        return _stored(place, found, encoder, split)
+    return _streamed(place, layout, _encoder_of(layout, place.device, encoder))
+
+
+def _stored(place: ModelPlace, found: TokenStore, encoder: Encoder | None, split: str) -> TokenSource:
+    """Tokens of a store. Videos that are here and not in it (another split was encoded, or not all of them yet) are
+    encoded as they are needed, where the encoder is here, too."""
+    absent = [video for video in place.dataset.split(split) if video.name not in found]
+    made_by = None
+    if place.root is not None and any(place.dataset.locate(place.root, video) for video in absent):
+        with suppress(ModelError):
+            made_by = _encoder_of(found.layout, place.device, encoder)
+    return TokenSource(place.dataset, found.layout, store=found, encoder=made_by, root=place.root)
+
+
+def _encoder_of(layout: TokenLayout, device: str, own: Encoder | None) -> Encoder:
+    """The encoder that made such tokens, a run's own or the one of that name; ModelError where it is not here or has
+    other weights."""
+    every = None if layout.fps is not None else layout.every
+    encoder = own or open_encoder(layout.encoder, every=every, device=device)[0]
     if encoder_identity(encoder) != layout.identity:
         raise ModelError(
             f"the encoder {layout.encoder!r} that is here has other weights than the one whose tokens the run learnt "
             "from; add that one with `escounts weights add`"
         )
-    return _streamed(place, layout, encoder)
+    return encoder.to(torch.device(device)).eval()
 
 
 def _streamed(place: ModelPlace, layout: TokenLayout, encoder: Encoder) -> TokenSource:

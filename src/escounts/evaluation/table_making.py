@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Literal
 
 from escounts.atomic_files import write_text
+from escounts.evaluation.evaluating import Progress
 from escounts.evaluation.generated_tables import FULL_EXPERIMENT, QUICK_EXPERIMENT, GeneratedBench, one_thread
 from escounts.evaluation.rendering import FilledTable, fill
 from escounts.evaluation.report import by_action
@@ -41,6 +42,7 @@ class TableMaker:
         limit_videos: int | None = None,
         device: str = "cpu",
         report: Report | None = None,
+        progress: Progress | None = None,
     ) -> None:
         """tokens: folder of token stores. roots: dataset → folder of its videos. synthetic: generated videos
         instead, at one of two sizes. epochs: of every run, None for the paper's."""
@@ -48,7 +50,7 @@ class TableMaker:
         self.synthetic = synthetic
         self.single_thread = synthetic == "quick" and device == "cpu"
         self.bench: GeneratedBench | None = None
-        self._options = {"seeds": tuple(seeds), "limit_videos": limit_videos, "report": report}
+        self._options = {"seeds": tuple(seeds), "limit_videos": limit_videos, "report": report, "progress": progress}
         self._tokens, self._roots, self._epochs = tokens, dict(roots or {}), epochs
 
     def runner(self, table: Table) -> TableRunner:
@@ -59,7 +61,7 @@ class TableMaker:
             self.out,
             stored_source(self._tokens),
             lambda recipe, layout, seed: recipe.paper_run(layout, seed, epochs=self._epochs),
-            find_model=stored_model(self._tokens, self._roots, device=self.device),
+            find_model=stored_model(self._tokens, self._roots, table=table.name, device=self.device),
             device=self.device,
             **self._options,  # type: ignore[arg-type]
         )
@@ -146,9 +148,8 @@ def _probe(runner: TableRunner, recipe: Recipe, source: Source, seed: int) -> tu
     """Seconds of a step of a run, measured over a few after a few; bytes of its weights."""
     run = runner.plan_run(recipe, source.store.layout, seed)
     marks: list[tuple[int, float]] = []
-    short = replace(
-        run.train, steps=2 * PROBE_STEPS, log_every=PROBE_STEPS, validate_every=10**9, checkpoint_every=10**9
-    )
+    few = max(1, min(PROBE_STEPS, steps_of(run, source.dataset, source.store) // 2))  # no longer than the run itself
+    short = replace(run.train, steps=2 * few, log_every=few, validate_every=10**9, checkpoint_every=10**9)
     with TemporaryDirectory() as folder:
         train_on_tokens(
             replace(run, train=short),

@@ -20,11 +20,11 @@ from escounts.atomic_files import write_text
 from escounts.config_codec import to_plain
 from escounts.datasets.annotations import Dataset
 from escounts.datasets.registry import dataset_entry
-from escounts.datasets.stores import find_store, load_labels
+from escounts.datasets.stores import encode_command, find_store, load_labels
 from escounts.datasets.tokens import TokenLayout, TokenStore
 from escounts.errors import DataError, ModelError
 from escounts.evaluation.evaluated_models import EvaluatedModel, TokenModel, TokenSource
-from escounts.evaluation.evaluating import MODELS, Evaluation, evaluate_model, labels_digest, labels_of
+from escounts.evaluation.evaluating import MODELS, Evaluation, Progress, evaluate_model, labels_digest, labels_of
 from escounts.evaluation.named_models import ModelPlace, open_model
 from escounts.evaluation.prediction_files import Coverage, digest_of
 from escounts.evaluation.report import localise
@@ -100,15 +100,15 @@ def stored_source(tokens: Path) -> FindSource:
 
 
 def stored_model(
-    tokens: Path | None, roots: Mapping[str, Path], *, device: str = "cpu"
+    tokens: Path | None, roots: Mapping[str, Path], *, table: str, device: str = "cpu"
 ) -> Callable[[NamedModel, EvalSpec], tuple[EvaluatedModel, Dataset, str] | Unavailable]:
-    """Models that are there on datasets whose folders are given, or whose tokens are stored."""
+    """Models that are there on datasets whose folders are given, or whose tokens are stored. table: whose row it is,
+    for the command that makes it."""
 
     def find(name: NamedModel, spec: EvalSpec) -> tuple[EvaluatedModel, Dataset, str] | Unavailable:
         assert spec.dataset is not None
         data, root = spec.dataset, roots.get(spec.dataset)
-        released = " --released" if spec.released else ""
-        command = f"escounts evaluate {name} --data {data} --root FOLDER{released}"
+        command = "" if root else f"escounts table {table} --root {data}=FOLDER"
         try:
             labels, split = labels_of(data, root, tokens), dataset_entry(data).test
             place = ModelPlace(labels, root, tokens, spec.released, device=device)
@@ -147,7 +147,9 @@ class TableRunner:
         limit_videos: int | None = None,
         device: torch.device | str = "cpu",
         report: Report | None = None,
+        progress: Progress | None = None,
     ) -> None:
+        """report: of trainings, step by step; progress: of evaluations, video by video."""
         self.out = out
         self.find_source = find_source
         self.plan_run = plan_run
@@ -156,6 +158,7 @@ class TableRunner:
         self.limit_videos = limit_videos
         self.device = torch.device(device)
         self.report = report
+        self.progress = progress
         self._caches: dict[Path, TokenCache] = {}
 
     def measure(self, cells: Cells, columns: Sequence[str]) -> Measured | Unavailable:
@@ -229,6 +232,12 @@ class TableRunner:
             if isinstance(other, Unavailable):
                 return other
             tested = other
+        held, shifts = len(tested.store.layout.offsets), cells.spec.shifts
+        if shifts > held:
+            return Unavailable(
+                f"K = {shifts} needs tokens at as many offsets, and {tested.store.path.name} has {held}",
+                f"{encode_command(cells.dataset, cells.recipe.encoder, cells.recipe.every)} --tokens NEW",
+            )
         found = []
         for seed in self.seeds:
             folder = self.trained(cells.recipe, source, seed)
@@ -258,6 +267,7 @@ class TableRunner:
             folder / "predictions",
             split=source.test,
             limit_videos=self.limit_videos,
+            progress=self._naming("ours"),
         )
         if "test_seconds_per_sample" not in done:
             done["test_seconds_per_sample"] = (time.perf_counter() - started) / max(len(found.rows), 1)
@@ -272,12 +282,21 @@ class TableRunner:
             return found
         model, labels, split = found
         folder = self.out / MODELS / cells.model
-        return [
-            (evaluation, folder)
-            for evaluation in evaluate_model(
-                model, labels, [cells.spec], folder, split=split, limit_videos=self.limit_videos
-            )
-        ]
+        (evaluation,) = evaluate_model(
+            model,
+            labels,
+            [cells.spec],
+            folder,
+            split=split,
+            limit_videos=self.limit_videos,
+            progress=self._naming(cells.model),
+        )
+        return [(evaluation, folder)]
+
+    def _naming(self, model: str) -> Progress | None:
+        """Progress that says which model counts the videos: a table has several, and each may take hours."""
+        told = self.progress
+        return told and (lambda done, total, video: told(done, total, f"{model}: {video}"))
 
     def _cache(self, store: TokenStore) -> TokenCache:
         """Tokens near the device, kept from one run to the next."""

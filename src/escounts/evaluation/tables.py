@@ -217,7 +217,7 @@ TABLE_SPEED = Table(
         ablation_row("ESCounts", RX3D101, 0.731, 21.1, 0.138, 0.141, 8.0, 12.0),
     ),
     note="Published times are of one V100, ours of this machine; how many times faster is against Context's "
-    "published times. The paper's 21.1 M parameters are this variant's 19.75 M and 1.34 M of encoder left-overs that "
+    "published times. The paper's 21.1 M parameters are this variant's 19.74 M and 1.34 M of encoder left-overs that "
     "are in the released state dict and never used; with ViT-B the same decoder has 19.09 M.",
 )
 
