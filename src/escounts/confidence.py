@@ -47,7 +47,9 @@ CHOICE = ("bias", "certainty", "support", "others", "few_cells")
 REPEATS = ("bias", "certainty", "support", "repeats")
 """Of the view that speaks, and of what the slow views say: is there a repetition at all?"""
 WHOLE_VIDEO = 12.0
-"""Frames per second up to which a view sees enough of a video at once to speak of it as a whole: 13 s at 10."""
+"""Frames per second up to which a view sees enough of a video at once to speak of it as a whole: 13 s at 10 …"""
+SEEN_CELLS = 3.0
+"""… and cells per repetition that it needs to speak at all: what comes back in every other picture it cannot see."""
 ALTERNATES = ("bias", "alternates")
 """Of the view that says so the loudest: does the motion have two opposite sides?"""
 
@@ -217,7 +219,8 @@ def choose_views(
         values = choice_features(evidence, base_rate, around)
         best = int(np.argmax(values @ np.array(calibration.choice)))
         if calibration.repeats:
-            holds = float(np.dot(calibration.repeats, _repeats_row(evidence, values[best], around))) >= 0
+            row = _repeats_row(evidence, base_rate, values, best, around)
+            holds = float(np.dot(calibration.repeats, row)) >= 0
         else:
             _, certainty, support, *_ = values[best]
             holds = certainty + 0.5 * support >= calibration.nothing_below
@@ -245,12 +248,16 @@ def repeats_features(
 ) -> Array:
     """The vector REPEATS of a stretch."""
     values = choice_features(evidence, base_rate, part)
-    return _repeats_row(evidence, values[int(np.argmax(values @ np.array(calibration.choice)))], part)
+    return _repeats_row(evidence, base_rate, values, int(np.argmax(values @ np.array(calibration.choice))), part)
 
 
-def _repeats_row(evidence: Sequence[Evidence], chosen: Array, part: slice) -> Array:
-    _, certainty, support, *_ = chosen
+def _repeats_row(evidence: Sequence[Evidence], base_rate: float, choices: Array, best: int, part: slice) -> Array:
+    """choices: the views' CHOICE; best: the one that speaks."""
+    _, certainty, support, *_ = choices[best]
     slow = [view for view in evidence if view.rate <= WHOLE_VIDEO] or evidence
+    if not is_zero(evidence[best].density[part]):
+        period = evidence[best].cells(base_rate, part) / evidence[best].rate
+        slow = [view for view in slow if period * view.rate >= SEEN_CELLS] or slow[-1:]
     return np.array([1.0, certainty, support, np.mean([view.said(view.repeats, part) for view in slow])])
 
 
