@@ -5,7 +5,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from escounts.confidence import CHOICE, FEATURES, Calibration, Evidence, choice_features, choose_views, features
+from escounts.confidence import (
+    CHOICE,
+    FEATURES,
+    REPEATS,
+    Calibration,
+    Evidence,
+    choice_features,
+    choose_views,
+    features,
+    repeats_features,
+)
 from escounts.training.calibration import (
     ALTERNATING,
     Trial,
@@ -41,6 +51,27 @@ def test_whether_anything_repeats_is_fitted_on_what_the_views_say_of_the_video()
     # Who knows that it repeats is not told otherwise; a view that says nothing keeps the floor.
     assert choose_views([saying(-3.0)], 30.0, fitted, repeats=True)[0].sum() == pytest.approx(8, rel=1e-4)
     assert fit_repeats([Trial(8.0, [opinion(10, 8, 0.9)]), Trial(0.0, [opinion(10, 5, 0.2)])], Calibration()) == ()
+
+
+@pytest.mark.parametrize(
+    ("count", "heard"),
+    [(5.0, 1.0), (24.0, 3.0), (60.0, 3.0), (0.1, 1.0)],
+    ids=[
+        "slow enough for both",
+        "fewer than three pictures at 5",
+        "fewer at 10, too: the faster one",
+        "nothing to see",
+    ],
+)
+def test_a_view_too_slow_for_a_motion_does_not_say_whether_it_repeats(count: float, heard: float) -> None:
+    """Ten seconds. The view at 5 per second says -1, the one at 10 says 3."""
+    flat = np.ones(300, np.float32)
+    slow, middle, fast = (
+        replace(opinion(rate, count if rate == 30 else 0.1, sure), repeats=flat * np.float32(says))
+        for rate, sure, says in ((5.0, 0.1, -1.0), (10.0, 0.1, 3.0), (30.0, 1.0, 9.0))
+    )
+    values = repeats_features([slow, middle, fast], 30.0, Calibration())
+    assert values[REPEATS.index("repeats")] == pytest.approx(heard)
 
 
 def test_alternation_is_fitted_on_the_view_that_says_it_loudest() -> None:

@@ -32,7 +32,7 @@ from escounts.hypotheses import (
     unit_certainty,
 )
 from escounts.inference.pool import InferencePool
-from escounts.inference.shots import ShotEncoder, by_shots
+from escounts.inference.scenes import SceneEncoder, by_scenes
 from escounts.inference.stillness import MotionMeter
 from escounts.inference.views import BASE_RATE, View, ViewEncoder, Window, WindowStore, best_view, on_base_frames
 from escounts.nn.decoder import ExemplarKeysValues
@@ -90,7 +90,7 @@ class MultiRateEncoding:
         self.windows: dict[View, list[Window]] = {}
         self.meter = MotionMeter()
         self.frames = 0
-        self._shots: list[int] = []  # frames that shots begin with
+        self._scenes: list[int] = []  # frames that scenes begin with: looked for once
         self.end = start
         self._asked: list[View] = []
         self._zero_shot: dict[View, Evidence] = {}
@@ -129,25 +129,18 @@ class MultiRateEncoding:
         meter = self.meter if self.frames else MotionMeter()  # once, however often it is read
         try:
             with InferencePool(model.device, model.precision) as cores:
-                shots = ShotEncoder(views, lambda view: ViewEncoder(model.network, view, self.store, cores))
-                for image, begins in self._by_shots(progress):
+                scenes = SceneEncoder(views, lambda view: ViewEncoder(model.network, view, self.store, cores))
+                for image, begins in by_scenes(self._read(progress), known=self._scenes):
                     if not self.frames:
                         meter.push(image)
-                    shots.push(image, begins=begins)
-                windows = shots.finish()
+                    scenes.push(image, begins=begins)
+                windows = scenes.finish()
         except BaseException:
             self.store.forget_after(kept)  # cancelled, or the video broke: nobody will ask for these windows
             raise
-        self.frames, self.end, self.meter = shots.frames, self.start + shots.frames / BASE_RATE, meter
-        self._shots = shots.begins
+        self.frames, self.end, self.meter = scenes.frames, self.start + scenes.frames / BASE_RATE, meter
+        self._scenes = scenes.begins
         self.windows = self.windows | windows
-
-    def _by_shots(self, progress: Progress | None) -> Iterable[tuple[Image, bool]]:
-        """The video's images, and with which of them a shot begins: looked for once, however often it is read."""
-        images = self._read(progress)
-        if not self.frames:
-            return by_shots(images)
-        return ((image, frame in self._shots) for frame, image in enumerate(images))
 
     @torch.inference_mode()
     def encode_exemplar(self, start: float, end: float, *, progress: Progress | None = None) -> MultiRateExemplar:

@@ -8,12 +8,12 @@ import torch
 
 from escounts.arrays import Image
 from escounts.inference.multi_rate import MultiRateModel
-from escounts.inference.shots import GRID, SHORTEST, by_shots
+from escounts.inference.scenes import GRID, SHORTEST, by_scenes
 from escounts.inference.views import View
 from escounts.nn.network import LITE_TINY, Network
 
 
-def scene(frames: int, *, level: int = 40, period: float = 30.0) -> list[Image]:
+def filmed(frames: int, *, level: int = 40, period: float = 30.0) -> list[Image]:
     """A bright square that goes to and fro before a grey wall."""
     images = np.full((frames, 64, 64, 3), level, np.uint8)
     for t in range(frames):
@@ -23,42 +23,42 @@ def scene(frames: int, *, level: int = 40, period: float = 30.0) -> list[Image]:
 
 
 def begins(images: Iterable[Image]) -> list[int]:
-    return [frame for frame, (_, begun) in enumerate(by_shots(images)) if begun]
+    return [frame for frame, (_, begun) in enumerate(by_scenes(images)) if begun]
 
 
 def test_all_images_come_in_their_order() -> None:
-    images = scene(500) + scene(300, level=120)
-    assert all(one is other for one, (other, _) in zip(images, by_shots(images), strict=True))
+    images = filmed(500) + filmed(300, level=120)
+    assert all(one is other for one, (other, _) in zip(images, by_scenes(images), strict=True))
 
 
 @pytest.mark.parametrize("at", [200, 203, 206, 211])
-def test_a_cut_begins_a_shot_where_every_view_has_a_cell(at: int) -> None:
-    first, second = begins(scene(at) + scene(300, level=120))
+def test_a_cut_begins_a_scene_where_every_view_has_a_cell(at: int) -> None:
+    first, second = begins(filmed(at) + filmed(300, level=120))
     assert first == 0
     assert second % GRID == 0 and abs(second - at) <= GRID // 2
 
 
-def test_a_film_without_cuts_is_one_shot() -> None:
-    assert begins(scene(600)) == [0]
-    assert begins(scene(3)) == [0]
+def test_a_film_without_cuts_is_one_scene() -> None:
+    assert begins(filmed(600)) == [0]
+    assert begins(filmed(3)) == [0]
     assert begins([]) == []
 
 
-def test_shots_are_not_shorter_than_a_set_takes() -> None:
+def test_scenes_are_not_shorter_than_a_set_takes() -> None:
     short = SHORTEST - 2 * GRID
-    assert begins(scene(short) + scene(400, level=120)) == [0]
-    assert begins(scene(400) + scene(short, level=120)) == [0]
+    assert begins(filmed(short) + filmed(400, level=120)) == [0]
+    assert begins(filmed(400) + filmed(short, level=120)) == [0]
     # Of two cuts near each other the first one counts.
-    assert begins(scene(300) + scene(short, level=120) + scene(300, level=200)) == [0, 300]
+    assert begins(filmed(300) + filmed(short, level=120) + filmed(300, level=200)) == [0, 300]
 
 
 def test_a_flash_a_fade_and_a_film_that_cuts_all_the_time_are_no_cuts() -> None:
-    flash = scene(600)
+    flash = filmed(600)
     flash[300] = np.full_like(flash[300], 250)
-    fade = [image for level in range(40, 200) for image in scene(1, level=level)]
+    fade = [image for level in range(40, 200) for image in filmed(1, level=level)]
     assert begins(flash) == [0]
-    assert begins(scene(300) + fade + scene(300, level=200)) == [0]
-    assert begins([image for k in range(80) for image in scene(8, level=40 + 60 * (k % 2))]) == [0]
+    assert begins(filmed(300) + fade + filmed(300, level=200)) == [0]
+    assert begins([image for k in range(80) for image in filmed(8, level=40 + 60 * (k % 2))]) == [0]
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def model() -> MultiRateModel:
 
 
 def test_no_window_reaches_over_a_cut_in_whatever_pass_it_is_encoded(model: MultiRateModel) -> None:
-    encoding = model.encode_images(scene(300) + scene(420, level=120))
+    encoding = model.encode_images(filmed(300) + filmed(420, level=120))
     encoding.encode([View(1), View(4)])
     for view, windows in encoding.windows.items():
         cut = 300 // view.divisor
@@ -81,15 +81,15 @@ def test_no_window_reaches_over_a_cut_in_whatever_pass_it_is_encoded(model: Mult
 
 def test_a_clip_after_itself_is_the_clip_twice(model: MultiRateModel) -> None:
     """It becomes brighter and brighter, so that the first picture is unlike the last one."""
-    clip = [image + np.uint8(t // 12) for t, image in enumerate(scene(360))]
+    clip = [image + np.uint8(t // 12) for t, image in enumerate(filmed(360))]
     once, twice = (model.encode_images(images) for images in (clip, clip + clip))
-    assert twice._shots == [0, 360]
+    assert twice._scenes == [0, 360]
     for one, two in zip(once.evidence(), twice.evidence(), strict=True):
         # The last frame of the first half knows the one after it; all others are as they were.
         assert np.allclose(np.tile(one.density, 2)[:-1], two.density[:-1], atol=2e-3)
 
 
-def test_an_exemplar_of_one_shot_counts_in_both(model: MultiRateModel) -> None:
-    encoding = model.encode_images(scene(300) + scene(420, level=120))
+def test_an_exemplar_of_one_scene_counts_in_both(model: MultiRateModel) -> None:
+    encoding = model.encode_images(filmed(300) + filmed(420, level=120))
     exemplar = encoding.encode_exemplar(11.0, 12.0)
     assert encoding.estimate([exemplar]).density.values.shape == (720,)
