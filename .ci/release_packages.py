@@ -168,11 +168,13 @@ def lock_file(root: Path, limit: float) -> dict[str, Any]:
 
 
 def base_image(root: Path) -> dict[str, Any]:
-    """Whether the Dockerfile names its base image by a digest."""
-    by_digest = re.search(r"^ARG BASE=\S+@sha256:[0-9a-f]{64}$", (root / "Dockerfile").read_text(), re.M)
-    note = "" if by_digest else "missing: the Dockerfile says how it is filled in where a registry can be reached"
-    return {"name": "base image by digest", "cases": 1, "survived": int(bool(by_digest)), "note": note,
-            "failed": not by_digest}  # fmt: skip
+    """Whether every stage of the Dockerfile begins with BASE, and BASE is named by a digest."""
+    text = (root / "Dockerfile").read_text()
+    by_digest = re.search(r"^ARG BASE=(\S+@sha256:[0-9a-f]{64})$", text, re.M)
+    stages = re.findall(r"^\s*FROM\s+(\S+)", text, re.M | re.I)
+    good = bool(by_digest and stages and set(stages) == {"${BASE}"})
+    note = by_digest[1] if by_digest and good else "missing: the Dockerfile says how one is found"
+    return {"name": "base image by digest", "cases": 1, "survived": int(good), "note": note, "failed": not good}
 
 
 def environment(place: Path, *install: str, limit: float) -> str:

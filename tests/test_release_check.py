@@ -14,6 +14,7 @@ if not CI.is_dir():
     pytest.skip("needs a checkout: a package has no .ci", allow_module_level=True)
 sys.path.insert(0, str(CI))
 import release_check  # type: ignore[import-not-found]  # noqa: E402
+from release_packages import base_image  # type: ignore[import-not-found]  # noqa: E402
 from release_suites import Suite, kept  # type: ignore[import-not-found]  # noqa: E402
 
 TESTS = """
@@ -87,3 +88,12 @@ def test_other_code_runs_anew_and_the_page_keeps_what_is_around_the_table(
     assert "| the part | 3 | 3 | 0 | 0 | 0 |" in text and "cccccccc" in text
     record = json.loads((tmp_path / "build" / "release-check" / "whole" / "part.json").read_text())
     assert record["load"][0] <= record["load"][1]
+
+
+def test_every_stage_of_the_image_begins_with_one_digest(tmp_path: Path) -> None:
+    text = (CI.parent / "Dockerfile").read_text()
+    assert not base_image(CI.parent)["failed"]
+    tag = text.partition("@sha256:")[0] + "\n\nFROM ${BASE}\n"
+    for worse in (tag, text + "\nFROM python:3.12-slim\n", "FROM python:3.12-slim\n"):
+        (tmp_path / "Dockerfile").write_text(worse)
+        assert base_image(tmp_path)["failed"], worse[-60:]
