@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from command import Outcome, run
+from movies import bouncing, write_movie
 from stores import LAYOUT, video
 from stores import tokens as made_tokens
 
@@ -37,6 +38,19 @@ def test_a_table_is_not_written_over_a_video(escounts: Command, tmp_path: Path) 
     refused = escounts("count", "--summary", tmp_path / "a.mp4", tmp_path / "b.mp4")
     assert refused.code == 2 and "is no .csv" in refused.err
     assert (tmp_path / "a.mp4").read_bytes() == b"mine"
+
+
+def test_a_table_is_not_written_over_a_table_of_labels(escounts: Command, tmp_path: Path) -> None:
+    """--summary labels.csv: the name of a table that somebody made by hand, and the first to come to mind."""
+    video = write_movie(tmp_path / "a.mp4", bouncing(2, 1.0, size=(32, 32)))
+    labels = tmp_path / "labels.csv"
+    labels.write_text("file,count\na.mp4,2\n")
+    count = ("count", "--model", "spectral", video, "--summary", labels)
+    refused = escounts(*count)
+    assert refused.code == 2 and "is no summary of escounts" in refused.err and len(refused.err.splitlines()) == 1
+    assert refused.out == "" and labels.read_text() == "file,count\na.mp4,2\n"
+    assert escounts(*count, "--force").code == 0 and labels.read_text().startswith("video,status")
+    assert escounts(*count).code == 0, "its own table is replaced"
 
 
 def test_a_generated_dataset_is_not_drawn_into_somebodys_own(tmp_path: Path) -> None:

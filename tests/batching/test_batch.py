@@ -8,10 +8,10 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count as counting_up
 from pathlib import Path
@@ -407,10 +407,11 @@ def test_videos_read_ahead_are_counted_the_same(tmp_path: Path, monkeypatch: pyt
     places: list[Path] = []
     own = batch_module.images_folder  # type: ignore[attr-defined]
 
-    def noted() -> tempfile.TemporaryDirectory[str]:
-        folder = own()
-        places.append(Path(folder.name))
-        return folder
+    @contextmanager
+    def noted() -> Iterator[str]:
+        with own() as folder:
+            places.append(Path(folder))
+            yield folder
 
     monkeypatch.setattr(batch_module, "images_folder", noted)
     settings = Settings(model="lite", device="cpu")
@@ -420,6 +421,24 @@ def test_videos_read_ahead_are_counted_the_same(tmp_path: Path, monkeypatch: pyt
     assert ahead.select(told).to_pylist() == alone.select(told).to_pylist()
     assert ahead["status"].to_pylist() == ["counted", "counted", "error"] and "c.mp4" in ahead["error"][2].as_py()
     assert places and not places[0].exists()
+
+
+def test_images_of_a_killed_run_do_not_stay_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next run removes them; not those of a run that is under way, and nothing that a link leads to."""
+    monkeypatch.setattr(read_ahead, "IN_MEMORY", tmp_path)
+    monkeypatch.setattr(read_ahead, "LEAST_ROOM", 0)
+    killed = tmp_path / "escounts-read-killed"
+    killed.mkdir()
+    (killed / "x.rgb").write_bytes(b"0" * 1000)
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "notes.txt").write_text("mine")
+    (tmp_path / "escounts-read-link").symlink_to(mine)
+    with read_ahead.images_folder() as first:
+        (Path(first) / "y.rgb").write_bytes(b"0")
+        with read_ahead.images_folder() as second:
+            assert not killed.exists() and (Path(first) / "y.rgb").exists() and first != second
+    assert sorted(os.listdir(tmp_path)) == ["escounts-read-link", "mine"] and os.listdir(mine) == ["notes.txt"]
 
 
 READING = (16, 10.0)

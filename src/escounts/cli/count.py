@@ -29,6 +29,7 @@ from escounts.cli.count_jobs import (
 )
 from escounts.cli.display import (
     Row,
+    check_summary,
     facts,
     progress_bar,
     say,
@@ -202,6 +203,8 @@ def _weights(model: str) -> list[Any] | None:
 def run(inputs: tuple[Path, ...], job: Job) -> int:
     """Count every video; 0, or 1 when some failed."""
     ledger = None
+    if job.summary is not None:
+        check_summary(job.summary, replace=job.force)
     if job.folder is not None:
         check_writable(job.folder)
         ledger = Ledger(job.folder)
