@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count as counting_up
@@ -119,6 +120,24 @@ def test_a_row_that_was_half_written_is_not_a_row(tmp_path: Path) -> None:
         assert not folder.has(name)
     assert folder.finished() == {"whole": "counted"} and folder.table()["id"].to_pylist() == ["whole"]
     assert (tmp_path / "rows" / "notes.json").read_text() == '{"mine": 1}'
+
+
+def test_two_runs_gather_on_one_folder(tmp_path: Path) -> None:
+    """Each removes the small files that it has gathered; one found those of the other gone, and ended."""
+    both = ResultFolder(str(tmp_path)), ResultFolder(str(tmp_path))
+
+    def work(folder: ResultFolder, first: int) -> None:
+        for number in range(first, first + 120):
+            folder.write({"id": f"{number:024x}", "video": f"{number}.mp4", "status": "counted"})
+            if number % 4 == 0:
+                folder.gather()
+
+    with ThreadPoolExecutor(2) as two:
+        for done in [two.submit(work, folder, 60 * index) for index, folder in enumerate(both)]:
+            done.result()
+    assert both[0].table()["id"].to_pylist() and set(both[1].table()["id"].to_pylist()) == {
+        f"{number:024x}" for number in range(180)
+    }
 
 
 def test_a_row_that_is_gathered_while_it_is_looked_up_is_one_that_lies_no_longer_about(tmp_path: Path) -> None:
