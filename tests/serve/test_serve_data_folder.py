@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
+import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -186,6 +189,33 @@ def test_what_is_deleted_is_moved_aside_and_goes_later(tmp_path: Path) -> None:
         entry.rename(settings.trash / f"{int(time.time() - 4 * 86400)}-{IDS[1]}")
         service.maintain()
         assert [path.name for path in settings.trash.iterdir()] == ["mine"]
+
+
+@pytest.mark.parametrize("room", [True, False])
+def test_uploads_on_another_disk_can_be_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: bool) -> None:
+    """videos/ as a link to a larger disk, or mounted: nothing was moved to the trash, every DELETE was a 500."""
+    settings = filled(tmp_path)
+    rename, copy = os.rename, shutil.copyfile
+
+    def from_another_disk(source: Path, target: Path) -> None:
+        if settings.videos in Path(source).parents:
+            raise OSError(errno.EXDEV, "Invalid cross-device link")
+        rename(source, target)
+
+    def copied(source: Path, target: Path, **options: bool) -> str:
+        if not room:
+            Path(target).write_bytes(b"vid")
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return str(copy(source, target, **options))
+
+    monkeypatch.setattr(os, "rename", from_another_disk)
+    monkeypatch.setattr(shutil, "copyfile", copied)
+    with service_running(tmp_path, devices=()) as (address, _), Client(address) as client:
+        assert client.delete(f"/api/videos/{IDS[1]}").status_code == 204
+    (entry,) = settings.trash.iterdir()
+    kept = entry / f"{IDS[1]}.mp4"
+    assert kept.read_bytes() == b"video 1" if room else not kept.exists()
+    assert not (settings.videos / f"{IDS[1]}.mp4").exists() and (settings.videos / f"{IDS[0]}.mp4").exists()
 
 
 def test_labels_csv_does_not_name_a_deleted_video(tmp_path: Path) -> None:
