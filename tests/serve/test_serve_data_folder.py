@@ -81,6 +81,14 @@ def test_a_folder_of_somebody_else_is_refused_and_left_as_it_was(tmp_path: Path)
         assert snapshot(tmp_path) == before
 
 
+def test_a_link_to_a_disk_that_is_not_there_is_named(tmp_path: Path) -> None:
+    (tmp_path / "videos").symlink_to(tmp_path / "not mounted")
+    refused = start(tmp_path)
+    assert refused.returncode == 2 and len(refused.stderr.splitlines()) == 1
+    assert f"{tmp_path / 'videos'} is there and is no folder" in refused.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["videos"]
+
+
 def test_an_empty_folder_is_taken_and_marked(tmp_path: Path) -> None:
     with service_running(tmp_path / "new", devices=()) as (_, service):
         assert json.loads((tmp_path / "new" / MARKER).read_text())["format"] == "escounts serve data folder"
