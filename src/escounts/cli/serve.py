@@ -145,8 +145,10 @@ def serve(settings: Settings, *, rebuild: bool = False) -> None:
         folder.prepare()
     except OSError as error:
         # a file, or a link to a disk that is not there
-        no_folder = f"{error.filename} is there and is no folder" if isinstance(error, FileExistsError) else None
-        raise EscountsError(f"{settings.data} cannot be used as data folder: {no_folder or error.strerror}") from error
+        named = (
+            f"{error.filename} is there and is no folder" if isinstance(error, FileExistsError) else error.strerror
+        )
+        raise EscountsError(f"{settings.data} cannot be used as data folder: {named}") from error
     busy = EscountsError(f"{settings.data} is in use by another server; choose another --data")
     held = lock_folder(settings.data, busy)
     with contextlib.ExitStack() as stack:
