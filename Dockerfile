@@ -11,11 +11,15 @@
 # Not built where it was written (no Docker daemon there): the same steps were run by hand in a clean virtual
 # environment as an unprivileged user.
 
-# The base image is to be named by its digest, so that two builds are the same. It is missing: no registry could be
-# reached where this was written. Fill in what the first command prints (`make release-check` fails until then):
-#   docker buildx imagetools inspect python:3.12-slim --format '{{.Manifest.Digest}}'
-#   sed -i 's|^ARG BASE=.*|ARG BASE=python:3.12-slim@sha256:…|' Dockerfile
-ARG BASE=python:3.12-slim
+# The base image is named by the digest of its index (all architectures), so that two builds begin with the same bytes.
+# No registry could be reached where this was written. The digest is the newest one that public Dockerfiles, kept in a
+# store of public repositories, name together: ten files of unrelated projects, among them arjoma/universal-email-mcp
+# and Gr33ndev/OpenAmpere, give it for 3.12-slim, 3.12.15-slim or 3.12.15-slim-trixie (Python 3.12.15 on Debian 13), in
+# October 2026. A wrong digest cannot be pulled: the build stops at FROM. It brings Debian as it was on that day; renew
+# it with each release, by what the first of these prints:
+#   docker buildx imagetools inspect python:3.12-slim-trixie --format '{{.Manifest.Digest}}'
+#   sed -i 's|^ARG BASE=.*|ARG BASE=python:3.12.…-slim-trixie@sha256:…|' Dockerfile
+ARG BASE=python:3.12.15-slim-trixie@sha256:a6e34c598f2467ed0e9a8d349809fcd8b5c603269512df273a0bb1784edc11b1
 
 FROM ${BASE} AS build
 WORKDIR /source

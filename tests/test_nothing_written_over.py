@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from command import Outcome, run
+from movies import bouncing, write_movie
 from stores import LAYOUT, video
 from stores import tokens as made_tokens
 
@@ -37,6 +39,33 @@ def test_a_table_is_not_written_over_a_video(escounts: Command, tmp_path: Path) 
     refused = escounts("count", "--summary", tmp_path / "a.mp4", tmp_path / "b.mp4")
     assert refused.code == 2 and "is no .csv" in refused.err
     assert (tmp_path / "a.mp4").read_bytes() == b"mine"
+
+
+def test_a_table_is_not_written_over_a_table_of_labels(escounts: Command, tmp_path: Path) -> None:
+    """--summary labels.csv: the name of a table that somebody made by hand, and the first to come to mind."""
+    video = write_movie(tmp_path / "a.mp4", bouncing(2, 1.0, size=(32, 32)))
+    labels = tmp_path / "labels.csv"
+    labels.write_text("file,count\na.mp4,2\n")
+    count = ("count", "--model", "spectral", video, "--summary", labels)
+    refused = escounts(*count)
+    assert refused.code == 2 and "is no summary of escounts" in refused.err and len(refused.err.splitlines()) == 1
+    assert refused.out == "" and labels.read_text() == "file,count\na.mp4,2\n"
+    assert escounts(*count, "--force").code == 0 and labels.read_text().startswith("video,status")
+    assert escounts(*count).code == 0, "its own table is replaced"
+
+
+def test_a_report_is_not_written_over_labels_or_a_video(escounts: Command, tmp_path: Path) -> None:
+    """evaluate --json labels.csv: both were lost without a word."""
+    write_movie(tmp_path / "a.mp4", bouncing(2, 1.0, size=(32, 32)))
+    (tmp_path / "labels.csv").write_text("file,count\na.mp4,2\n")
+    evaluate = ("evaluate", "spectral", "--data", "folder", "--root", tmp_path, "--out", tmp_path / "out", "--json")
+    for name in ("a.mp4", "labels.csv"):
+        before = (tmp_path / name).read_bytes()
+        refused = escounts(*evaluate, tmp_path / name)
+        assert refused.code == 2 and "is no report" in refused.err and (tmp_path / name).read_bytes() == before
+    for _ in range(2):  # its own is replaced
+        assert escounts(*evaluate, tmp_path / "report.json").code == 0
+        assert json.loads((tmp_path / "report.json").read_text())["evaluations"]
 
 
 def test_a_generated_dataset_is_not_drawn_into_somebodys_own(tmp_path: Path) -> None:
@@ -73,6 +102,9 @@ def test_the_mean_is_not_written_over_what_it_is_of(escounts: Command, tmp_path:
     (tmp_path / "a.safetensors").write_bytes(b"mine")
     refused = escounts("train", "mean", tmp_path / "a.safetensors", "--out", tmp_path / "a.safetensors")
     assert refused.code == 2 and "one of the checkpoints" in refused.err
+    (tmp_path / "b.safetensors").write_bytes(b"another")
+    refused = escounts("train", "mean", tmp_path / "b.safetensors", "--out", tmp_path / "a.safetensors")
+    assert refused.code == 2 and "is there already" in refused.err
     assert (tmp_path / "a.safetensors").read_bytes() == b"mine"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ if not CI.is_dir():
     pytest.skip("needs a checkout: a package has no .ci", allow_module_level=True)
 sys.path.insert(0, str(CI))
 import release_check  # type: ignore[import-not-found]  # noqa: E402
+import release_packages  # type: ignore[import-not-found]  # noqa: E402
 from release_suites import Suite, kept  # type: ignore[import-not-found]  # noqa: E402
 
 TESTS = """
@@ -87,3 +89,29 @@ def test_other_code_runs_anew_and_the_page_keeps_what_is_around_the_table(
     assert "| the part | 3 | 3 | 0 | 0 | 0 |" in text and "cccccccc" in text
     record = json.loads((tmp_path / "build" / "release-check" / "whole" / "part.json").read_text())
     assert record["load"][0] <= record["load"][1]
+
+
+def test_every_stage_of_the_image_begins_with_one_digest(tmp_path: Path) -> None:
+    text = (CI.parent / "Dockerfile").read_text()
+    assert not release_packages.base_image(CI.parent)["failed"]
+    tag = text.partition("@sha256:")[0] + "\n\nFROM ${BASE}\n"
+    for worse in (tag, text + "\nFROM python:3.12-slim\n", "FROM python:3.12-slim\n"):
+        (tmp_path / "Dockerfile").write_text(worse)
+        assert release_packages.base_image(tmp_path)["failed"], worse[-60:]
+
+
+def test_what_is_known_of_the_newest_release_is_said_of_no_older_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And an index that lists no holes of a package that is full of them is not believed about the others."""
+    told = {"old": ("2.0", []), "new": ("2.0", []), "bad": ("1.0", ["CVE-1"]), "pycrypto": ("2.6.1", ["CVE-0"])}
+
+    def answer(address: str, timeout: float) -> io.BytesIO:
+        version, ids = told[address.split("/")[-2]]
+        listed = [{"id": one, "withdrawn": None} for one in ids] + [{"id": "CVE-9", "withdrawn": "2026-01-01"}]
+        return io.BytesIO(json.dumps({"info": {"version": version}, "vulnerabilities": listed}).encode())
+
+    monkeypatch.setattr(release_packages.urllib.request, "urlopen", answer)
+    monkeypatch.setattr(release_packages, "run", lambda *_, **__: "index\n")
+    shipped = {"old": "1.9", "new": "2.0", "bad": "1.0"}
+    assert release_packages.holes_of_newest("python", shipped, 9.0) == {"new": [], "bad": ["CVE-1"]}
+    told["pycrypto"] = ("2.6.1", [])
+    assert release_packages.holes_of_newest("python", shipped, 9.0) == {}

@@ -8,10 +8,11 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count as counting_up
 from pathlib import Path
@@ -119,6 +120,24 @@ def test_a_row_that_was_half_written_is_not_a_row(tmp_path: Path) -> None:
         assert not folder.has(name)
     assert folder.finished() == {"whole": "counted"} and folder.table()["id"].to_pylist() == ["whole"]
     assert (tmp_path / "rows" / "notes.json").read_text() == '{"mine": 1}'
+
+
+def test_two_runs_gather_on_one_folder(tmp_path: Path) -> None:
+    """Each removes the small files that it has gathered; one found those of the other gone, and ended."""
+    both = ResultFolder(str(tmp_path)), ResultFolder(str(tmp_path))
+
+    def work(folder: ResultFolder, first: int) -> None:
+        for number in range(first, first + 120):
+            folder.write({"id": f"{number:024x}", "video": f"{number}.mp4", "status": "counted"})
+            if number % 4 == 0:
+                folder.gather()
+
+    with ThreadPoolExecutor(2) as two:
+        for done in [two.submit(work, folder, 60 * index) for index, folder in enumerate(both)]:
+            done.result()
+    assert both[0].table()["id"].to_pylist() and set(both[1].table()["id"].to_pylist()) == {
+        f"{number:024x}" for number in range(180)
+    }
 
 
 def test_a_row_that_is_gathered_while_it_is_looked_up_is_one_that_lies_no_longer_about(tmp_path: Path) -> None:
@@ -407,10 +426,11 @@ def test_videos_read_ahead_are_counted_the_same(tmp_path: Path, monkeypatch: pyt
     places: list[Path] = []
     own = batch_module.images_folder  # type: ignore[attr-defined]
 
-    def noted() -> tempfile.TemporaryDirectory[str]:
-        folder = own()
-        places.append(Path(folder.name))
-        return folder
+    @contextmanager
+    def noted() -> Iterator[str]:
+        with own() as folder:
+            places.append(Path(folder))
+            yield folder
 
     monkeypatch.setattr(batch_module, "images_folder", noted)
     settings = Settings(model="lite", device="cpu")
@@ -445,6 +465,24 @@ def test_nvdec_is_for_readers_of_this_machine(
 ) -> None:
     told = run(capsys, monkeypatch, "batch", tmp_path, "--out", tmp_path / "out", "--nvdec", 2, *more)
     assert told.code == 2 and "--nvdec stands in the place of --jobs" in told.err
+
+
+def test_images_of_a_killed_run_do_not_stay_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next run removes them; not those of a run that is under way, and nothing that a link leads to."""
+    monkeypatch.setattr(read_ahead, "IN_MEMORY", tmp_path)
+    monkeypatch.setattr(read_ahead, "LEAST_ROOM", 0)
+    killed = tmp_path / "escounts-read-killed"
+    killed.mkdir()
+    (killed / "x.rgb").write_bytes(b"0" * 1000)
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "notes.txt").write_text("mine")
+    (tmp_path / "escounts-read-link").symlink_to(mine)
+    with read_ahead.images_folder() as first:
+        (Path(first) / "y.rgb").write_bytes(b"0")
+        with read_ahead.images_folder() as second:
+            assert not killed.exists() and (Path(first) / "y.rgb").exists() and first != second
+    assert sorted(os.listdir(tmp_path)) == ["escounts-read-link", "mine"] and os.listdir(mine) == ["notes.txt"]
 
 
 READING = (16, 10.0)

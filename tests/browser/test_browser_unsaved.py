@@ -55,6 +55,28 @@ def test_leaving_asks_first(page: Page, client: Client, sample: Path, other_clip
         expect(page.locator("#verdict-name")).to_have_text(other_clip.name)
 
 
+ASKED_TWICE = """async () => {
+  const { ask } = await import("/js/dialogs.js");
+  const pressed = (value) => document.querySelector(`#ask-choices [data-choice=${value}]`).click();
+  const choices = [["save", "Save", ""], ["stay", "Stay", ""]];
+  const first = ask("First?", "", choices);
+  pressed("stay");
+  const second = ask("Second?", "", choices);
+  await new Promise((done) => setTimeout(done, 100));
+  pressed("save");
+  const third = ask("Third?", "", choices);
+  await new Promise((done) => setTimeout(done, 100));
+  document.getElementById("ask-dialog").close();  // as Escape does
+  const none = new Promise((done) => setTimeout(() => done("no answer"), 1000));
+  return Promise.all([first, second, third].map((asked) => Promise.race([asked, none])));
+}"""
+
+
+def test_the_end_of_one_question_does_not_answer_the_next(page: Page) -> None:
+    """A dialog's close event comes after the next question may have been put: "Save labels" then saved nothing."""
+    assert page.evaluate(ASKED_TWICE) == ["stay", "save", ""]
+
+
 def test_corrections_are_discarded_when_asked_to(page: Page, client: Client, sample: Path) -> None:
     choose(page, sample)
     delete_first(page)

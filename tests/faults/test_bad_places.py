@@ -7,11 +7,14 @@ import os
 import subprocess
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from command import finish, run, spawn
 from movies import bouncing, write_movie
+
+from escounts.cli.count import check_writable
 
 COUNT = ("count", "--model", "spectral", "-q")
 
@@ -66,6 +69,13 @@ def test_two_runs_on_one_folder(videos: Path, tmp_path: Path) -> None:
         assert done.code == 0, done.err
     assert counts(tmp_path) == {"v0.json": 3, "v1.json": 3, "v2.json": 3}
     assert not list(tmp_path.glob(".*.partial"))
+
+
+def test_runs_that_begin_together_find_their_folder_writable(tmp_path: Path) -> None:
+    """Each tries it with a file; one took away the other's."""
+    with ThreadPoolExecutor(4) as four:
+        list(four.map(check_writable, [tmp_path] * 200))
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("jump", [-3 * 365 * 86400, 3 * 365 * 86400], ids=["three years back", "three years on"])

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from pathlib import Path
 
 import pytest
 from movies import bouncing, write_movie
 
+from escounts.cli import main
 from escounts.cli.count_jobs import output_names
 from escounts.datasets import counted
 from escounts.datasets import folder as own_folder
@@ -117,3 +119,30 @@ def test_no_home_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     assert store.stored() == [] and store.find("mae-vit-b") is None
     assert "spectral" in {entry.name for entry in catalogue.entries() if entry.state() == "ready"}
     assert "ESCOUNTS_CACHE" in os.fspath(store.store_folder())
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_labels_that_are_no_file_are_not_waited_for(kind: str, tmp_path: Path) -> None:
+    """A pipe that nobody writes to held `evaluate` for ever; a device filled the memory."""
+    labels = tmp_path / "labels.csv"
+    if kind == "pipe":
+        os.mkfifo(labels)
+    else:
+        labels.symlink_to("/dev/null")
+    ended = threading.Timer(3.0, lambda: os.close(os.open(labels, os.O_RDWR)))  # who waits for it waits no longer
+    ended.start()
+    with pytest.raises(DataError, match="a pipe or a device"):
+        own_folder.load_folder(tmp_path)
+    ended.cancel()
+
+
+def test_too_little_memory_for_a_command_is_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def out_of_memory(**options: object) -> int:
+        raise MemoryError
+
+    monkeypatch.setattr("escounts.cli.app", out_of_memory)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2 and capsys.readouterr().err.startswith("escounts: not enough memory")

@@ -117,6 +117,29 @@ def test_where_no_thread_can_be_started_nobody_waits_for_it(monkeypatch: pytest.
     assert not started[0].is_alive() and torch.get_num_threads() == 2
 
 
+@pytest.mark.usefixtures("two_cores")
+def test_ctrl_c_while_threads_start_is_one_interrupt(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The threads that had begun printed a traceback each."""
+
+    class Interrupted(threading.Barrier):
+        def wait(self, timeout: float | None = None) -> int:
+            if threading.current_thread() is threading.main_thread():
+                while self.n_waiting == 0:
+                    time.sleep(0.01)
+                raise KeyboardInterrupt
+            return super().wait(timeout)
+
+    monkeypatch.setattr(threading, "Barrier", Interrupted)
+    before = set(threading.enumerate())
+    with pytest.raises(KeyboardInterrupt), InferencePool(CPU):
+        pass
+    for thread in set(threading.enumerate()) - before:
+        thread.join(30)
+    assert caplog.messages == []
+
+
 def test_an_error_reaches_who_submits() -> None:
     def piece(index: int) -> None:
         if index == 0:

@@ -6,6 +6,7 @@ import csv
 import errno
 import json
 import re
+import warnings
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -153,6 +154,17 @@ def test_pictures_are_optional_and_zero_is_fine(nothing: CountResult, movie: Pat
     WRITERS[kind](nothing, tmp_path / "without", video=None)
     WRITERS[kind](nothing, tmp_path / "with", video=movie)
     assert (tmp_path / "with").stat().st_size > (tmp_path / "without").stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    "name", ["a$\\frac$b.mp4", "nl\nx\x1b[31m.mp4", "深蹲.mp4"], ids=["formula", "controls", "script"]
+)
+def test_a_name_is_text_in_a_picture(name: str, result: CountResult, tmp_path: Path) -> None:
+    """Not a formula that cannot be set, and no warning on the terminal of a sign that the font does not have."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        WRITERS["png"](replace(result, video=name), tmp_path / "r.png")
+    assert (tmp_path / "r.png").stat().st_size > 1000
 
 
 def test_png_shows_the_frames_of_the_repetitions(result: CountResult, movie: Path, tmp_path: Path) -> None:

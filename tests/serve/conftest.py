@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,6 +35,8 @@ def running(tmp_path_factory: pytest.TempPathFactory, clips: dict[int, Path]) ->
     secret = base / "secret.mp4"
     secret.write_bytes(clips[5].read_bytes())
     (media / "link.mp4").symlink_to(secret)
+    (media / "circle.mp4").symlink_to("circle.mp4")
+    os.mkfifo(media / "pipe.mp4")
     with service_running(base / "data", media_root=media) as (address, service):
         Client(address).worker_pid()
         yield address, service

@@ -194,7 +194,16 @@ def test_one_count_can_be_deleted_alone(client: Client, counted: dict[str, Any])
 
 def test_the_media_root_is_offered_and_nothing_else(client: Client, service: Service) -> None:
     assert client.get("/api/media").json() == ["sub/seven.mp4"]
-    for file in ("link.mp4", "notes.txt", "../secret.mp4", "/etc/passwd", "sub/../sub/seven.mp4", ""):
+    for file in (
+        "link.mp4",
+        "circle.mp4",
+        "pipe.mp4",
+        "notes.txt",
+        "../secret.mp4",
+        "/etc/passwd",
+        "sub/../sub/seven.mp4",
+        "",
+    ):
         assert client.post("/api/media", json={"file": file}).status_code == 404, file
     video = client.post("/api/media", json={"file": "sub/seven.mp4"}).json()
     assert video["expires"] is None

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
+import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -76,6 +79,14 @@ def test_a_folder_of_somebody_else_is_refused_and_left_as_it_was(tmp_path: Path)
         assert "new or empty folder" in refused.stderr
         assert "Traceback" not in refused.stderr
         assert snapshot(tmp_path) == before
+
+
+def test_a_link_to_a_disk_that_is_not_there_is_named(tmp_path: Path) -> None:
+    (tmp_path / "videos").symlink_to(tmp_path / "not mounted")
+    refused = start(tmp_path)
+    assert refused.returncode == 2 and len(refused.stderr.splitlines()) == 1
+    assert f"{tmp_path / 'videos'} is there and is no folder" in refused.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["videos"]
 
 
 def test_an_empty_folder_is_taken_and_marked(tmp_path: Path) -> None:
@@ -186,6 +197,33 @@ def test_what_is_deleted_is_moved_aside_and_goes_later(tmp_path: Path) -> None:
         entry.rename(settings.trash / f"{int(time.time() - 4 * 86400)}-{IDS[1]}")
         service.maintain()
         assert [path.name for path in settings.trash.iterdir()] == ["mine"]
+
+
+@pytest.mark.parametrize("room", [True, False])
+def test_uploads_on_another_disk_can_be_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: bool) -> None:
+    """videos/ as a link to a larger disk, or mounted: nothing was moved to the trash, every DELETE was a 500."""
+    settings = filled(tmp_path)
+    rename, copy = os.rename, shutil.copyfile
+
+    def from_another_disk(source: Path, target: Path) -> None:
+        if settings.videos in Path(source).parents:
+            raise OSError(errno.EXDEV, "Invalid cross-device link")
+        rename(source, target)
+
+    def copied(source: Path, target: Path, **options: bool) -> str:
+        if not room:
+            Path(target).write_bytes(b"vid")
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return str(copy(source, target, **options))
+
+    monkeypatch.setattr(os, "rename", from_another_disk)
+    monkeypatch.setattr(shutil, "copyfile", copied)
+    with service_running(tmp_path, devices=()) as (address, _), Client(address) as client:
+        assert client.delete(f"/api/videos/{IDS[1]}").status_code == 204
+    (entry,) = settings.trash.iterdir()
+    kept = entry / f"{IDS[1]}.mp4"
+    assert kept.read_bytes() == b"video 1" if room else not kept.exists()
+    assert not (settings.videos / f"{IDS[1]}.mp4").exists() and (settings.videos / f"{IDS[0]}.mp4").exists()
 
 
 def test_labels_csv_does_not_name_a_deleted_video(tmp_path: Path) -> None:

@@ -192,6 +192,20 @@ def _is_open(connection: socket.socket) -> bool:
         return False
 
 
+def test_connections_whose_answers_nobody_reads_give_way(tmp_path: Path) -> None:
+    """No token is needed for the page's own files: a stranger asked for many of them and read none, for ever."""
+    ask = b"GET /js/app.js HTTP/1.1\r\nHost: localhost\r\n\r\n" * 1000
+    with contextlib.ExitStack() as stack:
+        address, _ = stack.enter_context(
+            service_running(tmp_path, devices=(), max_connections=8, request_seconds=1.0, token="sesame")
+        )
+        for _ in range(8):
+            deaf = stack.enter_context(connect(address))
+            deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+            deaf.sendall(ask)
+        eventually(lambda: get(f"{address}/healthz").status_code == 200, 20.0, 0.3)
+
+
 def test_every_place_taken_is_said(small: tuple[str, Service], known: Client) -> None:
     headers = "".join(f"{name}: {value}\r\n" for name, value in known.headers.items() if name != "connection")
     ask = f"GET /api/events HTTP/1.1\r\nHost: x\r\n{headers}\r\n".encode()

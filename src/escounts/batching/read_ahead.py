@@ -12,10 +12,11 @@ import json
 import os
 import queue
 import shutil
+import stat
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -25,6 +26,7 @@ import numpy as np
 
 from escounts import nvdec
 from escounts.arrays import Image
+from escounts.atomic_files import lock_folder
 from escounts.batching.processes import TaskProcess
 from escounts.batching.tasks import (
     CountingProcess,
@@ -38,6 +40,7 @@ from escounts.batching.tasks import (
     whole_row,
 )
 from escounts.counting_model import CountingModel
+from escounts.errors import EscountsError
 from escounts.video import Frame, Video, VideoInfo
 from escounts.zoo import catalogue, store
 
@@ -46,6 +49,8 @@ MOST_BYTES = 512 * 2**20
 """Of one video's images (six minutes for the default model); a longer one is read by the process that counts it."""
 IN_MEMORY, LEAST_ROOM = Path("/dev/shm"), 4 * 2**30
 """A place for files in memory, and the bytes that must be free there; containers often have 64 MB."""
+IMAGES = "escounts-read-"
+"""How folders of images begin."""
 GPU_COUNTERS = 2
 """Processes that count on one GPU."""
 LITE_READING = (128, 30.0)
@@ -244,7 +249,32 @@ def images_file(folder: Path, task: Task) -> Path:
     return folder / f"{task.id}.rgb"
 
 
-def images_folder() -> tempfile.TemporaryDirectory[str]:
-    """Where images wait: in memory where the system has a place for files there, with room."""
+@contextmanager
+def images_folder() -> Iterator[str]:
+    """Where images wait: in memory where the system has a place for files there, with room.
+
+    What a killed run left is removed first: it may be gigabytes of memory. A folder is in use as long as its process
+    holds its lock, and has its name from when that is so.
+    """
     roomy = os.access(IN_MEMORY, os.W_OK) and shutil.disk_usage(IN_MEMORY).free >= LEAST_ROOM
-    return tempfile.TemporaryDirectory(prefix="escounts-read-", dir=IN_MEMORY if roomy else None)
+    made = Path(tempfile.mkdtemp(prefix=f".{IMAGES}", dir=IN_MEMORY if roomy else None))
+    lock = lock_folder(made, EscountsError(f"{made} is held by another process"))
+    folder = made.rename(made.with_name(made.name[1:]))
+    try:
+        for other in folder.parent.glob(f"{IMAGES}*"):
+            if other != folder:
+                _remove_abandoned(other, owner=folder.stat().st_uid)
+        yield str(folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        lock.release()
+
+
+def _remove_abandoned(folder: Path, owner: int) -> None:
+    """Remove a folder of images that its process no longer holds; not those of others, nor what a link leads to."""
+    with suppress(OSError, EscountsError):
+        status = folder.lstat()
+        if stat.S_ISDIR(status.st_mode) and status.st_uid == owner:
+            lock = lock_folder(folder, EscountsError(f"{folder} is in use"))
+            shutil.rmtree(folder, ignore_errors=True)
+            lock.release()

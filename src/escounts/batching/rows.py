@@ -13,6 +13,7 @@ import re
 import secrets
 import threading
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from escounts.atomic_files import printable, remove_partials, write_bytes
@@ -36,7 +37,7 @@ PART = re.compile(r"part-[0-9a-f]{16}\.parquet")
 
 
 class ResultFolder:
-    """Rows by their id. Safe to use from several processes and machines, as long as one of them gathers."""
+    """Rows by their id. Safe to use from several processes and machines; a row that two gather is known by its id."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -92,7 +93,8 @@ class ResultFolder:
             for first in range(0, len(new), GATHERED):
                 self._write_part(new[first : first + GATHERED])
             for row in loose:
-                self._storage.rm_file(f"{self._path}/rows/{row['id']}.json")
+                with suppress(FileNotFoundError):  # a second run on this folder has gathered it, too
+                    self._storage.rm_file(f"{self._path}/rows/{row['id']}.json")
 
     def forget(self, ids: Iterable[str]) -> None:
         """Take rows out: these videos will be counted again."""
@@ -138,8 +140,8 @@ class ResultFolder:
 
     def _read(self, name: str, columns: list[str] | None = None) -> pa.Table:
         try:
-            with self._storage.open(name, "rb") as file:
-                return pq.read_table(file, columns=columns)
+            # Whole, first: pyarrow's threads would read on from Python's file, and may be at it when Python ends.
+            return pq.read_table(pa.BufferReader(self._storage.cat_file(name)), columns=columns)
         except (pa.ArrowException, OSError) as error:
             reason = " ".join(str(error).split())[:200]
             raise OutputError(f"{name} cannot be read ({reason}); move it away to count its videos again") from error

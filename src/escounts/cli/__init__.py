@@ -74,6 +74,9 @@ def main() -> None:
     except EscountsError as error:
         click.echo(f"escounts: {error}", err=True)
         sys.exit(2)
+    except MemoryError:
+        click.echo("escounts: not enough memory for this; a smaller file, or a machine with more, may do", err=True)
+        sys.exit(2)
     except OSError as error:  # a place that is read-only, full, or no folder: a traceback helps nobody
         where = f"{error.filename}: " if error.filename else ""
         click.echo(f"escounts: {where}{error.strerror or error}", err=True)

@@ -6,6 +6,7 @@ import json as jsonlib
 import math
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from escounts import __version__
-from escounts.atomic_files import atomic_file, remove_partials
+from escounts.atomic_files import remove_partials
 from escounts.cli import lasting
 from escounts.cli.count_jobs import (
     Done,
@@ -28,6 +29,7 @@ from escounts.cli.count_jobs import (
 )
 from escounts.cli.display import (
     Row,
+    check_summary,
     facts,
     progress_bar,
     say,
@@ -201,8 +203,10 @@ def _weights(model: str) -> list[Any] | None:
 def run(inputs: tuple[Path, ...], job: Job) -> int:
     """Count every video; 0, or 1 when some failed."""
     ledger = None
+    if job.summary is not None:
+        check_summary(job.summary, replace=job.force)
     if job.folder is not None:
-        _check_writable(job.folder)
+        check_writable(job.folder)
         ledger = Ledger(job.folder)
     given = videos_among(inputs)
     # One place for each, in the order given, whatever order they end in.
@@ -333,13 +337,11 @@ def _load(job: Job) -> Counter:
         raise click.UsageError(str(error)) from error  # no video can be counted: not one file's fault
 
 
-def _check_writable(folder: Path) -> None:
+def check_writable(folder: Path) -> None:
     """Find out before hours of work, not after."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         remove_partials(folder, older=3600.0)
-        with atomic_file(folder / ".escounts-check") as temporary:
-            temporary.touch()
-        (folder / ".escounts-check").unlink()
+        tempfile.TemporaryFile(dir=folder).close()  # nameless: another run may begin here at this moment
     except OSError as error:
         raise OutputError(f"{folder}: cannot be written to: {error.strerror or error}") from error

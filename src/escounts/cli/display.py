@@ -19,7 +19,7 @@ import click
 
 from escounts.atomic_files import printable, write_text
 from escounts.csv_text import csv_text
-from escounts.errors import one_line, without_controls
+from escounts.errors import OutputError, one_line, without_controls
 from escounts.output.json import to_dict
 from escounts.output.text import describe, headline
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 MOST_ROWS = 100
 """Of more videos the table shows only those that somebody has to look at."""
 COLUMNS = ("video", "status", "count", "unit", "confidence", "confidence_kind", "unsure", "duration_s", "reason")
+COLUMNS_LINE = ",".join(COLUMNS)
 
 LINE_EVERY = 30.0
 """Seconds between plain lines about a number of things."""
@@ -118,6 +119,19 @@ def table(rows: Sequence[Row]) -> str:
     if len(shown) < len(rows):
         lines.append(f"… {len(rows) - len(shown)} more")
     return "\n".join(line.rstrip() for line in [*lines, summary_line(rows)])
+
+
+def check_summary(path: Path, *, replace: bool) -> None:
+    """Raise OutputError where another table lies under the name of summary.csv, unless that is to be replaced."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            ours = file.read(len(COLUMNS_LINE) + 2).strip().partition("\n")[0].strip() in ("", COLUMNS_LINE)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise OutputError(f"{path}: cannot be written: {error.strerror or error}") from error
+    if not ours and not replace:
+        raise OutputError(f"{path} is there and is no summary of escounts; give another name, --force replaces it")
 
 
 def write_summary(path: Path, rows: Sequence[Row]) -> None:

@@ -32,6 +32,22 @@ if TYPE_CHECKING:
 SOURCES = ("same", "other")
 PATH = click.Path(path_type=Path)
 AT_LEAST_ONE = click.IntRange(min=1)
+REPORT = b'{\n "model": {'
+"""How the file of --json begins."""
+
+
+def _report_file(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:
+    """Of files that are there only an older report is written over: not labels.csv, and no video."""
+    if value is not None and value.exists():
+        ours = False
+        if value.is_file():
+            with open(value, "rb") as file:
+                ours = file.read(len(REPORT)) in (REPORT, b"")
+        if not ours:
+            raise click.BadParameter(f"{value} is there and is no report of an evaluation; choose another name")
+    return value
+
+
 FIGURES = ("groups", "classes", "off-by-n", "scatter", "qualitative", "localisation", "compilation")
 
 
@@ -70,7 +86,11 @@ def _places() -> str:
 @click.option("--out", type=PATH, help="Where predictions go (default: RUN/predictions, or tables/models/MODEL).")
 @click.option("--format", "form", type=click.Choice(["csv", "parquet"]), default="csv", show_default=True)
 @click.option(
-    "--json", "document", type=PATH, help="Also write metrics, results by action and every count to a file."
+    "--json",
+    "document",
+    type=PATH,
+    callback=_report_file,
+    help="Also write metrics, results by action and every count to a file.",
 )
 @click.option("--groups", is_flag=True, help="Also by count, repetition length, duration and action.")
 @click.option("--device", default="auto", show_default=True)

@@ -144,7 +144,11 @@ def serve(settings: Settings, *, rebuild: bool = False) -> None:
         folder.check(rebuild=rebuild)
         folder.prepare()
     except OSError as error:
-        raise EscountsError(f"{settings.data} cannot be used as data folder: {error.strerror}") from error
+        # a file, or a link to a disk that is not there
+        named = (
+            f"{error.filename} is there and is no folder" if isinstance(error, FileExistsError) else error.strerror
+        )
+        raise EscountsError(f"{settings.data} cannot be used as data folder: {named}") from error
     busy = EscountsError(f"{settings.data} is in use by another server; choose another --data")
     held = lock_folder(settings.data, busy)
     with contextlib.ExitStack() as stack:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from escounts.atomic_files import keep_existing
 from escounts.cli.display import counting_display, training_display
 from escounts.nn.device import choose_device
 from escounts.synthetic import ClipBank, GeneratorConfig, MotionBank
@@ -238,6 +239,7 @@ def mean(
     """
     if any(out.exists() and out.samefile(checkpoint) for checkpoint in checkpoints):
         raise click.UsageError(f"{out} is one of the checkpoints that are averaged; choose another --out")
+    keep_existing([out], "choose another --out, or move it away")
     recipe = _generator(choices)
     bank, motion, provenance = _footage(workers=workers, **footage)
     mean_of_runs(checkpoints, out, provenance=provenance)

@@ -162,6 +162,8 @@ def _timed_files(folder: Path, changed: int) -> dict[str, str]:
 def read_rows(path: Path, *, need: Iterable[str] = ()) -> list[Row]:
     """Rows of a CSV file by column name; stray index columns do no harm. Needed columns must be there."""
     try:
+        if path.exists() and not path.is_file():  # a pipe would be waited for, and a device has no end
+            raise DataError(f"cannot read label file {path}: it is a folder, a pipe or a device")
         with path.open(newline="", encoding="utf-8-sig") as handle:
             reader = csv.DictReader(handle)
             columns = [column for column in reader.fieldnames or []]

@@ -74,7 +74,9 @@ def evaluate_model(
     """
     videos = dataset.split(split)[:limit_videos]
     if not videos:
-        raise DataError(f"{dataset.name} has no usable video in split {split!r}")
+        raise DataError(
+            f"{dataset.name} has no usable video in split {split!r}; `escounts data check {dataset.name}` says why"
+        )
     train = dataset.split("train") if "train" in dataset.splits else ()
     chosen = [_choices(model, videos, train, spec) for spec in specs]
     files = [_file(model, dataset, spec, out, split, limit_videos, form) for spec in specs]

@@ -10,7 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
@@ -104,7 +104,8 @@ class InferencePool:
             def prepare() -> None:
                 torch.get_num_threads()  # the first use in a thread takes over the number for threads to come
                 torch.set_num_threads(cores // self._pieces)
-                begun.wait()
+                with suppress(threading.BrokenBarrierError):  # who starts it was interrupted, and says so himself
+                    begun.wait()
 
             pool = ThreadPoolExecutor(self._pieces, "escounts-core", initializer=prepare)
             try:

@@ -4,6 +4,7 @@ one file that loads nothing from elsewhere."""
 from __future__ import annotations
 
 import base64
+import warnings
 from collections.abc import Sequence
 from fractions import Fraction
 from html import escape
@@ -16,7 +17,7 @@ import numpy as np
 
 from escounts.arrays import Image
 from escounts.atomic_files import atomic_file, printable, write_text
-from escounts.errors import OutputError
+from escounts.errors import OutputError, one_line
 from escounts.extras import install_command
 from escounts.output.text import clock, confidence, doubt, other_unit
 from escounts.results import CountResult
@@ -74,7 +75,10 @@ def write(result: CountResult, path: Path, *, video: Path | None = None) -> None
     """A 1500 x 600 pixel picture; without `video` the strip of frames is left out. Needs the [plot] extra."""
     blank = _blank(f"{path}: png", tall=video is not None)
     with atomic_file(path) as temporary:
-        draw(blank, result, video).savefig(temporary, format="png")
+        drawn = draw(blank, result, video)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Glyph .* missing")  # a name in another script
+            drawn.savefig(temporary, format="png")
 
 
 def figure(result: CountResult) -> Any:
@@ -105,8 +109,8 @@ def draw(figure: Any, result: CountResult, video: Path | None) -> Any:
     figure.text(0.06, 0.93, f"{result.count} {noun}", fontsize=17, weight="bold", color=INK)
     figure.text(0.06, 0.885, other_unit(result).strip(), fontsize=9.5, color=GREY)
     sure = " · ".join(filter(None, (confidence(result), doubt(result))))
-    about = f"{printable(Path(result.video).name)} · model {result.model} · {sure}"
-    figure.text(0.94, 0.935, about, fontsize=9.5, color=GREY, ha="right")
+    about = one_line(f"{printable(Path(result.video).name)} · model {result.model} · {sure}")
+    figure.text(0.94, 0.935, about, fontsize=9.5, color=GREY, ha="right", parse_math=False)  # "$" is a "$" in a name
     return figure
 
 

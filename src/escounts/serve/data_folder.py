@@ -8,6 +8,7 @@ made from what can still be read of the old one, its last copy, and the uploads 
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import re
@@ -124,7 +125,8 @@ class DataFolder:
     def set_aside(self, name: str, paths: Iterable[Path], record: dict[str, Any] | None = None) -> Path:
         """Move files to an entry of the trash, with what the database knew of them; returns the entry's folder.
 
-        On a disk without room even for the entry they are removed: somebody is trying to free it.
+        On a disk without room even for the entry they are removed: somebody is trying to free it. Uploads that were
+        put on another disk, by a link or a mount, are copied.
         """
         entry = self.settings.trash / f"{int(time.time())}-{name}"
         try:
@@ -135,9 +137,15 @@ class DataFolder:
             log.warning("%s: no record could be kept in the trash: %s", name, error)
         for path in paths:
             with suppress(FileNotFoundError):
-                if entry.is_dir():
-                    path.rename(entry / path.name)
-                else:
+                if not entry.is_dir():
+                    path.unlink()
+                    continue
+                try:
+                    shutil.move(path, entry / path.name)
+                except OSError as error:
+                    if error.errno != errno.ENOSPC:
+                        raise
+                    (entry / path.name).unlink(missing_ok=True)  # what of a copy had room
                     path.unlink()
         return entry
 

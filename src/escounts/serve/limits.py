@@ -1,8 +1,9 @@
 """Limits on requests: how many connections the server holds, and how large and how slow a request may be.
 
 uvicorn closes a connection that is silent after an answer, but waits for ever for a first request. Here such a
-connection is closed after a while (408), and gives its place to a new one when there are too many (429 when every
-place is taken by a request that is being answered). Bodies are checked as they arrive.
+connection is closed after a while (408), and gives its place to a new one when there are too many; so does one whose
+answer nobody reads (429 when every place is taken by a request that is being answered). Bodies are checked as they
+arrive.
 """
 
 from __future__ import annotations
@@ -113,6 +114,8 @@ def limited_protocol(settings: Settings) -> type[asyncio.Protocol]:
     class LimitedProtocol(PROTOCOL):  # type: ignore[misc]
         opened = 0.0
         deadline: asyncio.TimerHandle | None = None
+        unread: float | None = None
+        """Since when the other end takes nothing more of its answer."""
 
         @property
         def idle(self) -> bool:
@@ -139,6 +142,14 @@ def limited_protocol(settings: Settings) -> type[asyncio.Protocol]:
             self._stop_clock()
             super().connection_lost(exc)
 
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self.unread = self.loop.time()
+
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            self.unread = None
+
         def send_400_response(self, msg: str) -> None:
             """For what is not HTTP. A request that had begun is answered once: two answers would be a traceback."""
             answered = self.cycle is not None and self.cycle.response_started
@@ -150,14 +161,22 @@ def limited_protocol(settings: Settings) -> type[asyncio.Protocol]:
                 super().send_400_response(msg)
 
         def _make_room(self) -> None:
-            """Close the idle connection that has waited longest, before all one that never asked for anything."""
-            others = [other for other in self.connections if other is not self and other.idle]
-            if others:
-                oldest = min(others, key=lambda other: (other.cycle is not None, other.opened))
-                oldest.transport.abort()
-                self.connections.discard(oldest)
+            """Close the idle connection that has waited longest, before all one that never asked for anything; where
+            none is idle, the one whose answer nobody has read for longest: a browser whose video was paused asks
+            again for the rest."""
+            others = [other for other in self.connections if other is not self]
+            idle = [other for other in others if other.idle]
+            long_ago = self.loop.time() - seconds
+            unread = [other for other in others if other.unread is not None and other.unread <= long_ago]
+            if idle:
+                oldest = min(idle, key=lambda other: (other.cycle is not None, other.opened))
+            elif unread:
+                oldest = min(unread, key=lambda other: other.unread)
             else:
                 self._refuse(429, "Too Many Requests", f"{most} connections are open already; try again later")
+                return
+            oldest.transport.abort()
+            self.connections.discard(oldest)
 
         def _start_clock(self) -> None:
             if self.deadline is None:

@@ -165,8 +165,8 @@ class Library:
 
 
 def _inside(path: Path, root: Path) -> bool:
-    resolved = path.resolve()
-    return resolved.is_file() and resolved.is_relative_to(root.resolve())
+    real = os.path.realpath(path)  # Path.resolve raises where links go round in a circle
+    return os.path.isfile(real) and Path(real).is_relative_to(os.path.realpath(root))
 
 
 def labelled_videos(service: Service) -> list[tuple[VideoRow, LabelRow]]:

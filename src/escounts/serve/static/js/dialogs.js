@@ -15,13 +15,19 @@ export function ask(title, text, choices) {
   const dialog = byId("ask-dialog");
   byId("ask-title").textContent = title;
   byId("ask-text").textContent = text;
-  byId("ask-choices").replaceChildren(
-    ...choices.map(([value, name, kind]) =>
-      element("button", { class: `button ${kind}`, "data-choice": value, onclick: () => dialog.close(value) }, name)),
-  );
-  dialog.returnValue = "";
-  dialog.showModal();
-  return new Promise((resolve) => { dialog.onclose = () => resolve(dialog.returnValue); });
+  return new Promise((resolve) => {
+    const answer = (value) => {
+      resolve(value);
+      dialog.close();
+    };
+    byId("ask-choices").replaceChildren(
+      ...choices.map(([value, name, kind]) =>
+        element("button", { class: `button ${kind}`, "data-choice": value, onclick: () => answer(value) }, name)),
+    );
+    // The event comes a moment after a dialog has closed: it may be that of the question before this one.
+    dialog.onclose = () => { if (!dialog.open) resolve(""); };
+    dialog.showModal();
+  });
 }
 
 export function setUpTheme() {
