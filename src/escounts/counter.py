@@ -169,7 +169,9 @@ class EncodedVideo:
             count, unit = 0, None
         else:
             count, unit = (same[0] if same else max(0, round(density.count))), estimate.unit
-        found = density.repetitions(count, anchors=marked)
+        found = estimate.density.repetitions(
+            count, anchors=marked
+        )  # by its own sums: a repetition lasts what it lasts
         if estimate.score_spans is not None:
             scores = estimate.score_spans([(one.start, one.end) for one in found])
             found = tuple(replace(one, score=score) for one, score in zip(found, scores, strict=True))

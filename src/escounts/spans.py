@@ -6,7 +6,9 @@ the map has fewer peaks than repetitions, their middles are where its running su
 
 A map of "rate" has no bumps: repetitions end where its running sum passes whole numbers. The phase starts
 anew after every stretch without repetitions, since a repetition begins where the motion begins: stretches are
-given whole numbers of repetitions (largest remainders), and their running sums are scaled to end on them.
+given whole numbers of repetitions (largest remainders), and their running sums are scaled to end on them. Where the
+video cuts repetitions off at both ends nothing is scaled: a rest that does not count lies before the first repetition
+and after the last one, and one that counts is a repetition that is cut short.
 Stretches are joined across the shortest gaps first when that brings their sums closer to whole numbers: then
 the gap lies inside a repetition. Where in the motion a repetition begins is arbitrary, unless a border is known.
 """
@@ -93,13 +95,15 @@ def spans_from_rate(values: Array, count: int, anchors: Sequence[float] = ()) ->
     for index in np.argsort(given - shares, kind="stable")[: count - int(given.sum())]:
         given[index] += 1
     phase = _phase(positive, stretches, anchors)
+    cut_off = phase is None and is_cut_off(positive)
     found: Found = []
     for stretch, number in zip(stretches, given.tolist(), strict=True):
         if number == 0:
             continue
         begin, end = _borders(positive, stretch)
         inside = positive[stretch.first : stretch.last + 1]
-        pairs = None if phase is None else _anchored(inside, number, phase)
+        level = _rest_before(stretch, number, len(positive)) if cut_off else phase
+        pairs = None if level is None else _anchored(inside, number, level)
         if pairs is None:
             edges = _crossings(inside, np.arange(number + 1), number)
             pairs = list(pairwise(edges.tolist()))
@@ -115,16 +119,31 @@ def rest_factor(values: npt.ArrayLike) -> float:
     smaller one less, a larger one more; a map with a pause at either end stays as it is (1).
     """
     values = np.asarray(values, dtype=np.float64)
+    if not is_cut_off(values):
+        return 1.0
     total = float(values.sum())
-    if total < 1:
-        return 1.0
-    typical = float(np.median(values[values > SILENT * np.percentile(values[values > 0], 90)]))
-    edge = max(1, round(EDGE / typical))
-    if min(values[:edge].mean(), values[-edge:].mean()) < typical / 2:
-        return 1.0
     rest = total - int(total)
     worth = 0.5 * rest / REST if rest < REST else 0.5 + 0.5 * (rest - REST) / (1 - REST)
     return (int(total) + worth) / total
+
+
+def is_cut_off(values: Array) -> bool:
+    """Whether a video begins and ends within repetitions, by its map of repetitions per cell."""
+    if float(values.sum()) < 1:
+        return False
+    typical = float(np.median(values[values > SILENT * np.percentile(values[values > 0], 90)]))
+    edge = max(1, round(EDGE / typical))
+    return bool(min(values[:edge].mean(), values[-edge:].mean()) >= typical / 2)
+
+
+def _rest_before(stretch: _Stretch, count: int, cells: int) -> float | None:
+    """Part of a repetition, 0..1, that a video of so many cells shows before the first of a stretch's `count` whole
+    ones; None for a stretch that it cuts off nowhere. What both ends may have cut off is shared between them."""
+    rest = stretch.mass - count
+    if stretch.first == 0:
+        share = 0.5 if stretch.last == cells - 1 and rest > 0 else float(stretch.last < cells - 1)
+        return (rest * share) % 1.0
+    return 0.0 if stretch.last == cells - 1 else None
 
 
 def _stretches(values: Array) -> list[_Stretch]:
