@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -52,6 +53,16 @@ def test_a_table_is_not_written_over_a_table_of_labels(escounts: Command, tmp_pa
     assert refused.out == "" and labels.read_text() == "file,count\na.mp4,2\n"
     assert escounts(*count, "--force").code == 0 and labels.read_text().startswith("video,status")
     assert escounts(*count).code == 0, "its own table is replaced"
+
+
+def test_a_table_is_not_waited_for_where_a_pipe_has_its_name(escounts: Command, tmp_path: Path) -> None:
+    pipe = tmp_path / "summary.csv"
+    os.mkfifo(pipe)
+    ended = threading.Timer(3.0, lambda: os.close(os.open(pipe, os.O_RDWR)))  # who waits for it waits no longer
+    ended.start()
+    refused = escounts("count", "--model", "spectral", tmp_path, "--summary", pipe)
+    ended.cancel()
+    assert refused.code == 2 and "a pipe or a device" in refused.err
 
 
 def test_a_report_is_not_written_over_labels_or_a_video(escounts: Command, tmp_path: Path) -> None:

@@ -82,6 +82,24 @@ def test_a_codec_that_the_engine_has_no_decoder_for_is_decoded_by_the_processor(
     assert not software_engine and "no decoder for mpeg4" in caplog.text
 
 
+@pytest.mark.parametrize(("codec", "engine"), [("libsvtav1", "av1_cuvid"), ("libvpx-vp9", "vp9_cuvid")])
+def test_a_codec_is_known_by_its_own_name_not_by_that_of_the_decoder_that_reads_it_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: str, engine: str
+) -> None:
+    if codec not in av.codecs_available:
+        pytest.skip(f"this FFmpeg has no {codec}")
+    asked: list[str] = []
+
+    def refusing(name: str, options: dict[str, str]) -> Any:
+        asked.append(name)
+        raise VideoError("no engine here")
+
+    monkeypatch.setattr(nvdec, "engine", refusing)
+    pictures = [np.full((64, 96, 3), level, np.uint8) for level in range(20)]
+    path = write_movie(tmp_path / "new.mkv", pictures, codec=codec)
+    assert same(frames(path, nvdec=True), frames(path)) and asked == [engine]
+
+
 def test_where_the_engine_gives_up_midway_no_frame_is_lost_or_comes_twice(
     movie: Path,
     software_engine: list[dict[str, str]],

@@ -77,11 +77,12 @@ class NvdecSource(FileSource):
 
     def _pictures(self, container: Any, stream: Any) -> Iterator[Any]:
         codec = stream.codec_context
-        if codec.name not in DECODERS:
-            raise VideoError(f"no decoder for {codec.name}; it has {', '.join(DECODERS)}")
+        name = codec.codec.canonical_name  # `codec.name` is its decoder's: libdav1d of AV1
+        if name not in DECODERS:
+            raise VideoError(f"no decoder for {name}; it has {', '.join(DECODERS)}")
         if not self._timed:
             raise VideoError("the file has no times")
-        decoder = engine(DECODERS[codec.name], resize_option(codec.width, codec.height, self._target))
+        decoder = engine(DECODERS[name], resize_option(codec.width, codec.height, self._target))
         decoder.extradata = codec.extradata
         dropped: set[int] = set()  # what an edit list leaves out, software decoders drop themselves
         for picture in pictures(container, stream, lambda packet: _decoded(decoder, packet, dropped)):

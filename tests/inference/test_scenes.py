@@ -61,6 +61,19 @@ def test_a_flash_a_fade_and_a_film_that_cuts_all_the_time_are_no_cuts() -> None:
     assert begins([image for k in range(80) for image in filmed(8, level=40 + 60 * (k % 2))]) == [0]
 
 
+@pytest.mark.parametrize("hold", [16, 20, 30, 60])
+def test_a_film_whose_pictures_come_slowly_is_not_cut_at_each_of_them(hold: int) -> None:
+    images = filmed(900, period=150)
+    slow = [images[frame // hold * hold] for frame in range(900)]
+    lamp = [filmed(1, level=40 + 60 * (frame // hold % 2))[0] for frame in range(900)]
+    assert begins(slow) == begins(lamp) == [0]
+
+
+def test_a_motion_after_slides_is_a_scene() -> None:
+    slides = [np.full((64, 64, 3), level, np.uint8) for level in (200, 160) for _ in range(96)]
+    assert begins(slides + filmed(300)) == [0, 192]
+
+
 @pytest.fixture(scope="module")
 def model() -> MultiRateModel:
     torch.manual_seed(0)
@@ -93,3 +106,19 @@ def test_an_exemplar_of_one_scene_counts_in_both(model: MultiRateModel) -> None:
     encoding = model.encode_images(filmed(300) + filmed(420, level=120))
     exemplar = encoding.encode_exemplar(11.0, 12.0)
     assert encoding.estimate([exemplar]).density.values.shape == (720,)
+
+
+@pytest.mark.parametrize("view", [View(6), View(3), View(1)])
+def test_an_exemplar_right_after_a_cut_is_not_looked_for_before_it(model: MultiRateModel, view: View) -> None:
+    """The middle of the short scene before is nearer to it than that of the window that shows it."""
+    encoding = model.encode_images(filmed(144) + filmed(600, level=120))
+    encoding.encode([view])
+    before, after = encoding.windows[view][0], 144 // view.divisor
+    assert before.start + before.cells <= after
+    assert encoding._window(view, encoding.windows[view], 5.0, 6.0).start == after
+    assert encoding._window(view, encoding.windows[view], 3.6, 4.6).start < after
+
+
+def test_an_exemplar_right_after_a_still_title_moves(model: MultiRateModel) -> None:
+    title = [np.full((64, 64, 3), 200, np.uint8)] * 144
+    assert model.encode_images(title + filmed(600)).encode_exemplar(5.0, 6.0).moves

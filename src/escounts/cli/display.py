@@ -123,6 +123,8 @@ def table(rows: Sequence[Row]) -> str:
 
 def check_summary(path: Path, *, replace: bool) -> None:
     """Raise OutputError where another table lies under the name of summary.csv, unless that is to be replaced."""
+    if path.exists() and not path.is_file():  # a pipe would be waited for
+        raise OutputError(f"{path}: cannot be written: it is a folder, a pipe or a device")
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             ours = file.read(len(COLUMNS_LINE) + 2).strip().partition("\n")[0].strip() in ("", COLUMNS_LINE)

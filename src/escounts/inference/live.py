@@ -2,7 +2,7 @@
 
 At any moment the encoding is the one that `MultiRateModel.encode` would make of what has been seen so far: windows on
 the fixed grid, which are decoded once, and one that ends now, which is made anew at every update. So a file that was
-watched to its end is estimated like one that was counted.
+watched to its end is estimated like one that was counted, unless it has cuts: these are not looked for here.
 """
 
 from __future__ import annotations

@@ -256,10 +256,17 @@ class MultiRateEncoding:
         return SpanEvidence(spans, gate, sharpness, np.stack(looks), np.stack(own) if own else None)
 
     def _window(self, view: View, windows: Sequence[Window], start: float, end: float) -> Window:
-        """Which of a view's windows shows a stretch of time best."""
-        middle = (self._cell(view, start) + self._cell(view, end)) / 2
+        """Which of a view's windows shows a stretch of time best: most of it, and nearest to its middle. After a cut
+        the nearest one may be of the scene before and show nothing of it."""
+        first, last = self._cell(view, start), self._cell(view, end)
+        middle = (first + last) / 2
+
+        def fit(window: Window) -> tuple[float, float]:
+            shown = min(last, window.start + window.cells) - max(first, window.start)
+            return shown, -abs(window.start + window.cells / 2 - middle)
+
         place = bisect_left(windows, middle, key=lambda window: window.start + window.cells / 2)
-        return min(windows[max(0, place - 1) : place + 1], key=lambda w: abs(w.start + w.cells / 2 - middle))
+        return max(windows[max(0, place - 1) : place + 1], key=fit)
 
     def _cells(self, view: View, window: Window, start: float, end: float) -> IntArray:
         """The cells of a window that stand for a repetition between two times."""

@@ -21,6 +21,9 @@ SHORTEST = round(4 * BASE_RATE)
 """Frames of a scene: in a shorter one too little comes back, and cuts from one angle to another do not end a set."""
 AROUND = round(BASE_RATE / 2)
 """Frames before and after a change that it is compared with."""
+STILL = 1.0
+"""Levels below which nothing changed around it but what a codec changes. Where new pictures come that slowly, a lamp
+blinks or slides are shown, each would be a cut: it is compared with the changes of SHORTEST frames then."""
 LEAST_LEVELS, TIMES = 8.0, 2.0
 """A cut changes pixels by so many levels of 255 on average, and by so many times what the largest change around it
 does. 60 clips that were put after themselves change by 1 to 14 times as much there (median 3), and within by less
@@ -33,7 +36,8 @@ def by_scenes(images: Iterable[Image], known: Collection[int] = ()) -> Iterator[
     Images come SHORTEST later than they are read. known: frames that scenes begin with, where they were looked for.
     """
     if known:
-        yield from ((image, frame in known) for frame, image in enumerate(images))
+        begins = frozenset(known)
+        yield from ((image, frame in begins) for frame, image in enumerate(images))
         return
     waiting: deque[Image] = deque()
     begin, given = 0, 0  # first frame of the present scene, and frames handed out
@@ -48,8 +52,8 @@ def by_scenes(images: Iterable[Image], known: Collection[int] = ()) -> Iterator[
         while given < at - GRID:
             yield waiting.popleft(), given == begin
             given += 1
-        del changes[: max(0, at - AROUND - oldest)]
-        oldest = max(oldest, at - AROUND)
+        del changes[: max(0, at - SHORTEST - oldest)]
+        oldest = max(oldest, at - SHORTEST)
     for image in waiting:
         yield image, given == begin
         given += 1
@@ -68,8 +72,17 @@ def _change(before: Image, after: Image) -> float:
 
 
 def _is_cut(changes: list[float], at: int) -> bool:
-    around = changes[max(0, at - AROUND) : at] + changes[at + 1 : at + 1 + AROUND]
-    return changes[at] >= max(LEAST_LEVELS, TIMES * (1 + max(around, default=0.0)))
+    if changes[at] < LEAST_LEVELS:
+        return False
+    around = _largest(changes, at, AROUND)
+    if around < STILL:
+        around = _largest(changes, at, SHORTEST)
+    return changes[at] >= TIMES * (1 + around)
+
+
+def _largest(changes: list[float], at: int, reach: int) -> float:
+    """The largest change of so many frames before and after one."""
+    return max(changes[max(0, at - reach) : at] + changes[at + 1 : at + 1 + reach], default=0.0)
 
 
 class SceneEncoder:
