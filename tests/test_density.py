@@ -198,6 +198,32 @@ def test_a_flicker_of_the_gate_does_not_split_a_repetition() -> None:
     np.testing.assert_allclose([one.start for one in found], [0, 10, 20, 30], atol=0.8)
 
 
+@pytest.mark.parametrize(
+    ("total", "count", "borders"),
+    [
+        (2.6, 2, [30, 130, 230]),  # a rest that does not count is left out, half of it at either end
+        (2.75, 3, [0, 100, 200, 275]),  # one that counts is a repetition that is cut short
+        (3.1, 3, [0, 310 / 3, 620 / 3, 310]),  # no rest: the sum is not that exact
+    ],
+)
+def test_repetitions_of_a_video_that_cuts_them_off_last_what_they_last(
+    total: float, count: int, borders: list[float]
+) -> None:
+    going_on = as_map(np.full(round(100 * total), 0.01), "rate").repetitions(count)
+    assert [going_on[0].start, *(one.end for one in going_on)] == pytest.approx(borders, abs=0.6)
+    pausing = as_map(np.concatenate([np.zeros(100), np.full(260, 0.01), np.zeros(100)]), "rate").repetitions(2)
+    assert [one.end - one.start for one in pausing] == pytest.approx([130, 130], abs=0.6), (
+        "the motion's own begin and end"
+    )
+
+
+def test_of_two_stretches_each_lacks_what_its_end_of_the_video_cuts_off() -> None:
+    values = np.concatenate([np.full(240, 0.01), np.zeros(200), np.full(240, 0.01)])
+    found = as_map(values, "rate").repetitions(4)
+    assert [one.start for one in found] == pytest.approx([40, 140, 440, 540], abs=0.6)
+    assert [one.end for one in found] == pytest.approx([140, 240, 540, 640], abs=0.6)
+
+
 def test_nothing_repeats() -> None:
     assert as_map(np.zeros(20), "rate").repetitions() == ()
     assert as_map(np.zeros(20), "peaks").repetitions() == ()

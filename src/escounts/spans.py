@@ -6,9 +6,9 @@ the map has fewer peaks than repetitions, their middles are where its running su
 
 A map of "rate" has no bumps: repetitions end where its running sum passes whole numbers. The phase starts
 anew after every stretch without repetitions, since a repetition begins where the motion begins: stretches are
-given whole numbers of repetitions (largest remainders), and their running sums are scaled to end on them. Where the
-video cuts repetitions off at both ends nothing is scaled: a rest that does not count lies before the first repetition
-and after the last one, and one that counts is a repetition that is cut short.
+given whole numbers of repetitions (largest remainders), and their running sums are scaled to end on them. Where both
+ends of the video cut repetitions off and leave a rest, nothing is scaled: a rest that does not count lies before the
+first repetition and after the last one, and one that counts is a repetition that is cut short.
 Stretches are joined across the shortest gaps first when that brings their sums closer to whole numbers: then
 the gap lies inside a repetition. Where in the motion a repetition begins is arbitrary, unless a border is known.
 """
@@ -34,6 +34,8 @@ REST = 0.7
 """Of a repetition: what is left over where both ends of a video cut one off counts from this share on …"""
 EDGE = 0.25
 """… and an end cuts one off if the motion repeats throughout the last quarter of a repetition before it."""
+INEXACT = 0.2
+"""Of a repetition: a sum that is no further from a whole number is taken for a whole number of repetitions."""
 
 
 def find_peaks(values: npt.ArrayLike, *, above: float | None = None) -> IntArray:
@@ -140,6 +142,8 @@ def _rest_before(stretch: _Stretch, count: int, cells: int) -> float | None:
     """Part of a repetition, 0..1, that a video of so many cells shows before the first of a stretch's `count` whole
     ones; None for a stretch that it cuts off nowhere. What both ends may have cut off is shared between them."""
     rest = stretch.mass - count
+    if abs(rest) <= INEXACT:
+        return None
     if stretch.first == 0:
         share = 0.5 if stretch.last == cells - 1 and rest > 0 else float(stretch.last < cells - 1)
         return (rest * share) % 1.0

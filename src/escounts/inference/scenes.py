@@ -92,6 +92,7 @@ class SceneEncoder:
     """
 
     def __init__(self, views: Sequence[View], encoder: Callable[[View], ViewEncoder]) -> None:
+        assert not any(GRID % view.divisor for view in views), "scenes begin where every view has a cell"
         self._views, self._encoder = views, encoder
         self.frames = 0
         self.begins: list[int] = []
