@@ -15,7 +15,7 @@
 # No registry could be reached where this was written. The digest is the newest one that public Dockerfiles, kept in a
 # store of public repositories, name together: ten files of unrelated projects, among them arjoma/universal-email-mcp
 # and Gr33ndev/OpenAmpere, give it for 3.12-slim, 3.12.15-slim or 3.12.15-slim-trixie (Python 3.12.15 on Debian 13), in
-# October 2026. A wrong digest cannot be pulled: the build stops at FROM. It brings Debian as it was on that day; renew
+# October 2026. Nobody has built with it yet. It brings Debian as it was on that day; renew
 # it with each release, by what the first of these prints:
 #   docker buildx imagetools inspect python:3.12-slim-trixie --format '{{.Manifest.Digest}}'
 #   sed -i 's|^ARG BASE=.*|ARG BASE=python:3.12.…-slim-trixie@sha256:…|' Dockerfile

@@ -8,7 +8,8 @@ from pathlib import Path
 
 
 def install_command(extra: str) -> str:
-    """`pip install '.[serve]'` for a checkout (with its folder), or the packages themselves for an installed wheel.
+    """`pip install -e '.[serve]'` for a checkout (with its folder), or the packages themselves for an installed wheel.
+    Without -e a copy would take the checkout's place, and what is changed there would do nothing.
 
     >>> install_command("serve")
     "pip install 'fastapi>=0.115' 'uvicorn>=0.30' 'python-multipart>=0.0.9'"
@@ -16,7 +17,7 @@ def install_command(extra: str) -> str:
     checkout = Path(__file__).resolve().parents[2]
     if (checkout / "pyproject.toml").is_file():
         here = checkout == Path.cwd()
-        return f"pip install '{'.' if here else checkout}[{extra}]'"
+        return f"pip install -e '{'.' if here else checkout}[{extra}]'"
     try:
         wanted = importlib.metadata.requires("escounts") or []
     except importlib.metadata.PackageNotFoundError:

@@ -192,7 +192,8 @@ class CountResult:
         noun = "repetition" if self.count == 1 else "repetitions"
         sure = "confidence" if self.confidence_kind == "probability" else "agreement"
         unsure = ", unsure" if self.unsure else ""
-        return f"{Path(self.video).name}: {self.count} {noun}, {sure} {self.confidence:.2f}{unsure}"
+        number = two_digits(self.confidence, unsure=self.unsure)
+        return f"{Path(self.video).name}: {self.count} {noun}, {sure} {number}{unsure}"
 
     def __repr__(self) -> str:
         return f"<CountResult {self}>"
@@ -316,6 +317,11 @@ class CountResult:
 def _writers() -> Any:
     """escounts.output, which stands on this module and is loaded when a result is first written."""
     return importlib.import_module("escounts.output")
+
+
+def two_digits(confidence: float, *, unsure: bool) -> str:
+    """`0.93`. Never so much that it would not be unsure: 0.8964 is 0.89 where less than 0.9 is."""
+    return f"{math.floor(100 * confidence) / 100 if unsure else confidence:.2f}"
 
 
 def is_unsure(confidence: float, kind: ConfidenceKind, below: float) -> bool:

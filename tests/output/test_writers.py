@@ -347,6 +347,11 @@ def test_advice_is_something_not_done_yet(result: CountResult, nothing: CountRes
     assert "not sure: look at it (" in headline(shown), "an exemplar was given already"
     assert "mark one with --exemplar" in headline(replace(shown, exemplars=()))
     assert "--assume-repeats" in headline(replace(nothing, exemplars=()))
+    assert "confidence 0.89, not sure" in headline(replace(shown, confidence=0.8964)), "0.90 would be sure"
+    cycles = replace(shown, exemplars=(), unit="cycle")
+    for p, advised in ((0.02, False), (0.3, True)):
+        both = (Hypothesis(4, "cycle", 1 - p), Hypothesis(8, "side", p))
+        assert ("--unit side" in headline(replace(cycles, hypotheses=both))) is advised
 
 
 SAID = [(0.2, 1.0), (1.0, 2.1), (2.1, 3.4)]

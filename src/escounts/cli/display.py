@@ -22,12 +22,11 @@ from escounts.csv_text import csv_text
 from escounts.errors import OutputError, one_line, without_controls
 from escounts.output.json import to_dict
 from escounts.output.text import describe, headline
+from escounts.results import CountResult, two_digits
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
-
-    from escounts.results import CountResult
 
 MOST_ROWS = 100
 """Of more videos the table shows only those that somebody has to look at."""
@@ -114,7 +113,7 @@ def table(rows: Sequence[Row]) -> str:
             lines.append(f"{name:<{width}}  {'failed':>6}  {'':>10}  {reason}")
             continue
         probability = row.about.get("confidence_kind") == "probability"
-        confidence = f"{row.about['confidence']:.2f}" if probability else "–"
+        confidence = two_digits(row.about["confidence"], unsure=row.unsure) if probability else "–"
         lines.append(f"{name:<{width}}  {row.about['count']:>6}  {confidence:>10}  {'unsure' if row.unsure else ''}")
     if len(shown) < len(rows):
         lines.append(f"… {len(rows) - len(shown)} more")

@@ -16,7 +16,7 @@ from escounts.atomic_files import printable, write_text
 from escounts.csv_text import csv_text
 from escounts.errors import one_line
 from escounts.hypotheses import LONG_EXEMPLAR
-from escounts.results import READABLE, CountResult, Repetition
+from escounts.results import READABLE, CountResult, Repetition, two_digits
 
 _BARS = " ▁▂▃▄▅▆▇█"
 
@@ -67,7 +67,7 @@ def confidence(result: CountResult) -> str:
     if result.machine is not None:
         return f"corrected by hand, the model counted {result.machine.count}"
     name = "confidence" if result.confidence_kind == "probability" else "agreement"
-    return f"{name} {result.confidence:.2f}"
+    return f"{name} {two_digits(result.confidence, unsure=result.unsure)}"
 
 
 def doubt(result: CountResult) -> str:
@@ -89,7 +89,7 @@ def _advice(result: CountResult) -> str:
         return "look at it"
     if not result.count:
         return "look at it, or try --assume-repeats"
-    sides = " (or --unit side)" if result.unit == "cycle" else ""
+    sides = " (or --unit side)" if result.unit == "cycle" and other_unit(result) else ""
     return f"look at it, or mark one with --exemplar{sides}"
 
 

@@ -89,6 +89,7 @@ function advice({ count, exemplars, range: [first, last] }) {
 
 function showConfidence({ confidence, unsure }) {
   const gauge = byId("confidence");
+  if (unsure) confidence = Math.floor(100 * confidence) / 100;  // 89.6 % would be shown as the 90 % that are sure
   gauge.setAttribute("aria-valuenow", confidence.toFixed(2));
   gauge.setAttribute("aria-valuetext", percent(confidence));
   gauge.firstElementChild.style.width = percent(confidence).replace(" ", "");
