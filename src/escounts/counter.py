@@ -169,9 +169,8 @@ class EncodedVideo:
             count, unit = 0, None
         else:
             count, unit = (same[0] if same else max(0, round(density.count))), estimate.unit
-        found = estimate.density.repetitions(
-            count, anchors=marked
-        )  # by its own sums: a repetition lasts what it lasts
+        # Without a mark by the map's own sums, so that what is cut off is not spread over the others.
+        found = (density if marked else estimate.density).repetitions(count, anchors=marked)
         if estimate.score_spans is not None:
             scores = estimate.score_spans([(one.start, one.end) for one in found])
             found = tuple(replace(one, score=score) for one, score in zip(found, scores, strict=True))

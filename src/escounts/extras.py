@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def install_command(extra: str) -> str:
-    """`pip install -e '.[serve]'` for a checkout (with its folder), or the packages themselves for an installed wheel.
+    """`pip install -e '.[serve]'` for a checkout (with its folder), or the packages themselves for a wheel.
     Without -e a copy would take the checkout's place, and what is changed there would do nothing.
 
     >>> install_command("serve")
