@@ -9,7 +9,7 @@ import torch
 from escounts.arrays import Image
 from escounts.inference.multi_rate import MultiRateModel
 from escounts.inference.scenes import GRID, SHORTEST, by_scenes
-from escounts.inference.views import View
+from escounts.inference.views import View, best_window
 from escounts.nn.network import LITE_TINY, Network
 
 
@@ -115,8 +115,8 @@ def test_an_exemplar_right_after_a_cut_is_not_looked_for_before_it(model: MultiR
     encoding.encode([view])
     before, after = encoding.windows[view][0], 144 // view.divisor
     assert before.start + before.cells <= after
-    assert encoding._window(view, encoding.windows[view], 5.0, 6.0).start == after
-    assert encoding._window(view, encoding.windows[view], 3.6, 4.6).start < after
+    assert best_window(encoding.windows[view], 5.0 * view.rate, 6.0 * view.rate).start == after
+    assert best_window(encoding.windows[view], 3.6 * view.rate, 4.6 * view.rate).start < after
 
 
 def test_an_exemplar_right_after_a_still_title_moves(model: MultiRateModel) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import threading
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -34,7 +33,16 @@ from escounts.hypotheses import (
 from escounts.inference.pool import InferencePool
 from escounts.inference.scenes import SceneEncoder, by_scenes
 from escounts.inference.stillness import MotionMeter
-from escounts.inference.views import BASE_RATE, View, ViewEncoder, Window, WindowStore, best_view, on_base_frames
+from escounts.inference.views import (
+    BASE_RATE,
+    View,
+    ViewEncoder,
+    Window,
+    WindowStore,
+    best_view,
+    best_window,
+    on_base_frames,
+)
 from escounts.nn.decoder import ExemplarKeysValues
 from escounts.nn.heads import HeadOutput, RateHeadConfig, read_periods
 from escounts.nn.network import exemplar_cells
@@ -153,7 +161,7 @@ class MultiRateEncoding:
             first, last = self._cell(view, start), self._cell(view, end)
             if not windows or last - first > max(window.cells for window in windows):
                 continue
-            window = self._window(view, windows, start, end)
+            window = best_window(windows, first, last)
             if window.offset is None:
                 raise ExemplarError(
                     f"exemplar {start:g}-{end:g} s: the picture stands still there; mark a repetition"
@@ -248,25 +256,12 @@ class MultiRateEncoding:
         moving = [window for window in self.windows[view] if window.offset is not None]
         window, tokens, looks = None, torch.empty(0), []
         for start, end in spans:
-            held = self._window(view, moving, start, end)
+            held = best_window(moving, self._cell(view, start), self._cell(view, end))
             if held != window:  # neighbours share theirs, and hours of them lie in a file
                 window, tokens = held, self.store.read([held], self.model.device).tokens_BTHWC[0]
             looks.append(_look(tokens[torch.from_numpy(self._cells(view, held, start, end))]))
         own = [_look(exemplar.tokens[view]) for exemplar in exemplars if self._same_video(exemplar)]
         return SpanEvidence(spans, gate, sharpness, np.stack(looks), np.stack(own) if own else None)
-
-    def _window(self, view: View, windows: Sequence[Window], start: float, end: float) -> Window:
-        """Which of a view's windows shows a stretch of time best: most of it, and nearest to its middle. After a cut
-        the nearest one may be of the scene before and show nothing of it."""
-        first, last = self._cell(view, start), self._cell(view, end)
-        middle = (first + last) / 2
-
-        def fit(window: Window) -> tuple[float, float]:
-            shown = min(last, window.start + window.cells) - max(first, window.start)
-            return shown, -abs(window.start + window.cells / 2 - middle)
-
-        place = bisect_left(windows, middle, key=lambda window: window.start + window.cells / 2)
-        return max(windows[max(0, place - 1) : place + 1], key=fit)
 
     def _cells(self, view: View, window: Window, start: float, end: float) -> IntArray:
         """The cells of a window that stand for a repetition between two times."""

@@ -71,6 +71,19 @@ def best_view(views: Sequence[View], seconds: float) -> View:
     return min(views, key=lambda view: abs(math.log(seconds * view.rate / EXEMPLAR_TARGET)))
 
 
+def best_window(windows: Sequence[Window], first: float, last: float) -> Window:
+    """Which of a view's windows shows cells first..last best: most of them, and nearest to their middle. After a cut
+    the nearest one may be of the scene before and show none of them."""
+    middle = (first + last) / 2
+
+    def fit(window: Window) -> tuple[float, float]:
+        shown = min(last, window.start + window.cells) - max(first, window.start)
+        return shown, -abs(window.start + window.cells / 2 - middle)
+
+    place = bisect_left(windows, middle, key=lambda window: window.start + window.cells / 2)
+    return max(windows[max(0, place - 1) : place + 1], key=fit)
+
+
 class WindowStore:
     """Projected windows of one video, in half precision; hours of them lie in a temporary file."""
 
