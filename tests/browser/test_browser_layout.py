@@ -132,6 +132,13 @@ def swipe(page: Page, selector: str, dx: float, dy: float) -> None:
     session.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
 
 
+def to_top(page: Page) -> None:
+    """Scroll there, and stay: what a swipe before set going runs on for a moment."""
+    eventually(
+        lambda: page.evaluate("new Promise((r) => { scrollTo(0, 0); setTimeout(() => r(scrollY === 0), 150); })")
+    )
+
+
 def test_a_vertical_swipe_over_the_timeline_scrolls(
     browser: Browser, running: tuple[str, Service], client: Client, sample: Path
 ) -> None:
@@ -139,7 +146,7 @@ def test_a_vertical_swipe_over_the_timeline_scrolls(
         choose(page, sample)
         length(page)
         for mode in ("watch", "mark", "correct"):
-            page.evaluate("scrollTo(0, 0)")
+            to_top(page)
             set_mode(page, mode)
             before = time_now(page)
             swipe(page, ".tl-track", 0, -300)
@@ -147,7 +154,7 @@ def test_a_vertical_swipe_over_the_timeline_scrolls(
             assert page.locator(".exemplar-chip").count() == 0
             assert time_now(page) == before, "it does not move the picture"
             expect(page.locator("#labels-state")).to_have_text("")
-        page.evaluate("scrollTo(0, 0)")
+        to_top(page)
         set_mode(page, "watch")
         swipe(page, ".tl-track", 90, 0)
         eventually(lambda: time_now(page) > before + 1)
