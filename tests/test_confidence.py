@@ -248,3 +248,25 @@ def test_a_motion_that_is_seen_once_repeats_nothing() -> None:
     assert choose_views([once], 30.0, Calibration())[0].sum() == 0
     assert choose_views([once], 30.0, Calibration(), repeats=True)[0].sum() == pytest.approx(1.4, rel=1e-4)
     assert choose_views([opinion(5, 1.6, 0.9)], 30.0, Calibration())[0].sum() == pytest.approx(1.6, rel=1e-4)
+
+
+def _shut_at_the_end(rate: float = 30.0) -> Evidence:
+    """300 frames with a repetition every 20, of which a fast view does not see the last one and a half."""
+    gate = np.ones(300, np.float32)
+    gate[270:] = 0.05
+    return Evidence(rate, gate / 20, gate, np.full(300, 0.8, np.float32))
+
+
+def test_a_fast_view_takes_the_ends_from_slow_ones() -> None:
+    fast, slow = _shut_at_the_end(), opinion(5.0, 15, 1.0)
+    assert fast.count() == pytest.approx(13.5, abs=0.1)
+    mended = fast.with_ends_of([slow, fast], [0, 300])
+    assert mended.count() == pytest.approx(15, abs=0.1)
+    assert mended.gate[280] == pytest.approx(1.0)
+    # Away from the ends of a scene a fast view sees as well as any: its pause is a pause.
+    assert fast.with_ends_of([slow, fast], [0, 400]).count() == fast.count()
+    assert fast.with_ends_of([slow, fast], [0, 300, 900]).count() == mended.count()
+    # Slow views that see nothing there either leave it shut, and of a slow view nothing changes.
+    assert fast.with_ends_of([_shut_at_the_end(5.0), fast], [0, 300]).count() == pytest.approx(fast.count(), abs=0.01)
+    assert slow.with_ends_of([fast, slow], [0, 300]) is slow
+    assert fast.with_ends_of([fast], [0, 300]) is fast

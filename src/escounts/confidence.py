@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -33,6 +33,10 @@ FEW_CELLS = 6.0
 
 TWICE = 1.5
 """Sum of a density from which a motion is seen to come back. What is seen once repeats nothing."""
+
+ENDS = 1.5
+"""Repetitions at either end of a scene in which a fast view's gate is not believed alone: it sees four seconds at a
+time, there with nothing after (or before) them, and shuts where slow views still see the motion go on."""
 
 VIDEO_FLOOR = 0.05
 """Weight of a cell whose gate is shut, in what cells say of the whole video: where no gate opens, all speak alike."""
@@ -94,6 +98,21 @@ class Evidence:
             None if self.alternates is None else self.alternates[cut],
             None if self.repeats is None else self.repeats[cut],
         )
+
+    def with_ends_of(self, views: Sequence[Evidence], borders: Sequence[int]) -> Evidence:
+        """A fast view's opinion whose gate is, near borders, at least as open as the slow ones' of views; any other
+        view's as it is. borders: base frames, from the first one here, that the video's scenes begin and end with."""
+        slow = [view.gate for view in views if view.rate <= WHOLE_VIDEO]
+        if self.rate <= WHOLE_VIDEO or not slow:
+            return self
+        reach = ENDS * float(self.gate.sum()) / max(self.count(), 0.3)
+        middles = np.arange(len(self.gate)) + 0.5
+        after = np.searchsorted(borders, middles).clip(1, len(borders) - 1)
+        known = np.asarray(borders)
+        near = np.minimum(np.abs(middles - known[after - 1]), np.abs(known[after] - middles)) < reach
+        gate = np.where(near, np.maximum(self.gate, np.mean(slow, 0)), self.gate).astype(np.float32)
+        density = self.density * (gate / np.maximum(self.gate, 0.02))
+        return replace(self, density=density, gate=gate)
 
     def said(self, of: Array32 | None, part: slice = slice(None)) -> float:
         """The frames' mean opinion of the video, weighted by the gate; 0 where the model does not say."""

@@ -58,3 +58,12 @@ def test_a_known_length_settles_which_of_two_periods_is_meant() -> None:
     # It weighs little against a video that is clear.
     clear = torch.tensor([[[-9.0, 9.0, -9.0, -9.0, -9.0]]])
     assert float(read_periods(config, clear, about=8.0, spread=0.35)[0]) == pytest.approx(1 / 4, rel=0.01)
+
+
+def test_a_cell_between_two_units_means_the_likelier() -> None:
+    config = RateHeadConfig(min_period=2.0, max_period=64.0, bins=6)  # 2, 4, 8 …
+    logits = torch.log(torch.tensor([[[1e-9, 0.6, 0.4, 1e-9, 1e-9, 1e-9]]]))
+    assert float(read_periods(config, logits)[0]) == pytest.approx(0.6 / 4 + 0.4 / 8, rel=1e-3)
+    rate, sharpness = read_periods(config, logits, near=0.35)
+    assert float(rate) == pytest.approx(1 / 4, rel=1e-3)
+    assert float(sharpness) == pytest.approx(0.6, rel=1e-3)

@@ -12,6 +12,7 @@ import torch
 
 from escounts.synthetic import ClipBank, Generator, GeneratorConfig, MotionBank
 from escounts.synthetic.actions import Action
+from escounts.synthetic.camera import finish_frames
 from escounts.synthetic.composition import Composer
 from escounts.synthetic.exercises import CYCLES
 from escounts.synthetic.mechanisms import MECHANISMS, RIPPLE
@@ -240,3 +241,28 @@ def test_squeezed_videos_are_drawn_where_the_recipe_asks_for_them() -> None:
     assert plain.spans == squeezed.spans, "nothing else about the video is drawn anew"
     before, after = (render([plan], device="cpu", size=32).frames_BTCHW.float() for plan in (plain, squeezed))
     assert (before - after).abs().mean() > 0.5
+
+
+def test_a_light_that_flashes_is_no_repetition_and_stays_in_its_place() -> None:
+    config = GeneratorConfig(
+        clips=0.0, motion=0.0, procedural=1.0, negative=0.9, single=0.0, sibling=0.0, negative_light=1e6, noise=0.0
+    )
+    plain, flashing = (Generator(replace(config, flash=share), seed=2) for share in (0.0, 1.0))
+    for index in range(12):
+        before, plan = plain.plan(index, 64), flashing.plan(index, 64)
+        assert plan.spans == before.spans, "nothing else about the video is drawn anew"
+        assert len(before.finish.flash) == 0
+    lit = [plan for plan in (flashing.plan(index, 64) for index in range(12)) if plan.kind == "negative:light"]
+    lit = [plan for plan in lit if len(plan.finish.flash)]
+    assert lit and all(plan.spans == () for plan in lit)
+    for plan in lit:
+        on = plan.finish.flash > 0
+        lengths = np.diff(np.flatnonzero(np.diff(on.astype(int))))
+        assert 0 < on.mean() < 1 and (len(lengths) < 4 or np.std(lengths) > 0), "no rhythm"
+    still = replace(
+        lit[0].finish, flicker=np.zeros(0, np.float32), spot=(0.25, 0.25, 0.05), shown=lit[0].finish.shown[:0]
+    )
+    grey = torch.full((1, 64, 3, 64, 64), 40.0)
+    frames = finish_frames([replace(still, boxes=still.boxes[:0], noise=0.0, squeeze=0.0)], [1], grey).float()
+    brighter = (frames.amax(1) - frames.amin(1))[0, 0]
+    assert brighter[16, 16] > 3 * brighter[48, 48] > 0

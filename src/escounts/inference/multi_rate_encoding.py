@@ -1,7 +1,4 @@
-"""One video, encoded by the default model: cut exemplars from it, ask it for densities.
-
-Zero-shot, the view that is likeliest right speaks; an exemplar says itself which rate suits it.
-"""
+"""One video, encoded by the default model: cut exemplars from it, ask it for densities."""
 
 from __future__ import annotations
 
@@ -44,7 +41,7 @@ from escounts.inference.views import (
     on_base_frames,
 )
 from escounts.nn.decoder import ExemplarKeysValues
-from escounts.nn.heads import HeadOutput, RateHeadConfig, read_periods
+from escounts.nn.heads import ONE_PERIOD, HeadOutput, RateHeadConfig, read_periods
 from escounts.nn.network import exemplar_cells
 from escounts.results import UNIT_GIVEN, ConfidenceKind, DensityMap, Estimate
 from escounts.spans import rest_factor
@@ -58,8 +55,7 @@ SHORTEST = 8
 GPU_BATCH = 16
 """Windows that a GPU decodes at once; of a CPU's cores, each takes one."""
 TEMPO_SPREAD = 0.35
-"""How far a video's repetitions differ in length from the marked one, in log: a few tens of per cent. It settles what
-the decoder leaves open, mostly whether one side is meant or both."""
+"""How far a video's repetitions differ in length from the marked one, in log. It settles which unit is meant."""
 
 
 @dataclass(frozen=True)
@@ -283,11 +279,15 @@ class MultiRateEncoding:
         views = self._select_views(exemplars)
         self._need(views, progress)
         if exemplars or assume_repeats:
-            return [self._decode(v, exemplars, first, last, assume_repeats=assume_repeats) for v in views]
-        for view in views:
-            if view not in self._zero_shot:
-                self._zero_shot[view] = self._decode(view, (), 0, self.frames, assume_repeats=False)
-        return [self._zero_shot[view].part(first, last) for view in views]
+            said = [self._decode(v, exemplars, first, last, assume_repeats=assume_repeats) for v in views]
+            without = [] if assume_repeats else self.evidence(first=first, last=last)
+        else:
+            for view in views:
+                if view not in self._zero_shot:
+                    self._zero_shot[view] = self._decode(view, (), 0, self.frames, assume_repeats=False)
+            said = without = [self._zero_shot[view].part(first, last) for view in views]
+        borders = [frame - first for frame in sorted({0, *self._scenes, self.frames})]
+        return [view.with_ends_of(without, borders) for view in said]
 
     def _frames(self, start: float | None, end: float | None) -> tuple[int, int]:
         """Base frames between two times in seconds."""
@@ -296,7 +296,7 @@ class MultiRateEncoding:
         return first, last
 
     def _select_views(self, exemplars: Sequence[MultiRateExemplar]) -> list[View]:
-        """Views to ask: those encoded for it, or the one at which the exemplars last about EXEMPLAR_TARGET cells."""
+        """Views to ask: those encoded for it, or the one that suits the exemplars."""
         if not exemplars:
             views = [view for view in self._asked if self.windows[view]]
             return [v for v in views if max(w.cells for w in self.windows[v]) >= SHORTEST] or views[-1:]
@@ -359,7 +359,7 @@ class MultiRateEncoding:
         assert output.gate_logits_BT is not None and output.period_logits_BTP is not None
         assert isinstance(decoder.config.head, RateHeadConfig)
         rate, sharpness = read_periods(
-            decoder.config.head, output.period_logits_BTP, about=lasts, spread=TEMPO_SPREAD
+            decoder.config.head, output.period_logits_BTP, about=lasts, spread=TEMPO_SPREAD, near=ONE_PERIOD
         )
         gates = (calibration.gate_sharpness * (output.gate_logits_BT + calibration.gate_bias)).sigmoid()
         video = () if output.video_logits_BTK is None else output.video_logits_BTK.unbind(-1)

@@ -123,18 +123,33 @@ def pool_video_logits(video_logits_BTK: Tensor, gate_logits_BT: Tensor, valid_BT
     return weighted_BK / weight_BT.sum(1, keepdim=True).clamp_min(1e-6)
 
 
+ONE_PERIOD = 0.35
+"""Periods that are one and the same, in log. A cell that wavers between a cycle and a side means one of them."""
+
+
 def read_periods(
-    config: RateHeadConfig, logits_BTP: Tensor, *, about: float | None = None, spread: float = 1.0
+    config: RateHeadConfig,
+    logits_BTP: Tensor,
+    *,
+    about: float | None = None,
+    spread: float = 1.0,
+    near: float | None = None,
 ) -> tuple[Tensor, Tensor]:
     """E[1 / period] in repetitions per cell, and the largest period probability.
 
     about: cells that a repetition is known to last, give or take a factor of exp(spread), before the video is seen.
+    near: only classes within a factor of exp(near) of the likeliest speak; what lies between two is neither of them.
     """
     bins_P = period_bins(config, logits_BTP.device)
     if about is not None:
         logits_BTP = logits_BTP - ((bins_P / about).log() / spread).square() / 2
     share_BTP = logits_BTP.softmax(-1)
-    return (share_BTP / bins_P).sum(-1), share_BTP.amax(-1)
+    sharpness_BT, likeliest_BT = share_BTP.max(-1)
+    if near is not None:
+        log_P = bins_P.log()
+        share_BTP = share_BTP * ((log_P - log_P[likeliest_BT][..., None]).abs() <= near)
+        share_BTP = share_BTP / share_BTP.sum(-1, keepdim=True)
+    return (share_BTP / bins_P).sum(-1), sharpness_BT
 
 
 @lru_cache(maxsize=32)

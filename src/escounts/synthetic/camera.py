@@ -144,6 +144,31 @@ def draw_finish(
     )
 
 
+FLASH_GLOW = 0.15
+"""Part of a flash that falls on the whole picture."""
+
+
+def draw_flash(
+    rng: np.random.Generator, config: GeneratorConfig, length: int, *, only_light: bool
+) -> tuple[Numbers, tuple[float, float, float]] | None:
+    """What a light in the picture adds in every frame, and its spot (see Finish); None for most videos.
+
+    It is on and off for times that know no rhythm, and unsteady while it is on. only_light: nothing else happens.
+    """
+    if not chance(rng, 0.5 if only_light and config.flash else config.flash):
+        return None
+    pace, lit = log_uniform(rng, 1.0, 12.0), bool(chance(rng, 0.5))
+    on = np.zeros(length, np.float32)
+    at = 0.0
+    while at < length:
+        lasts = pace * log_uniform(rng, 0.3, 4.0) * (1.0 if lit else 1.5)
+        on[round(at) : round(at + lasts)] = lit
+        at, lit = at + max(1.0, lasts), not lit
+    unsteady = 1 + 0.35 * smooth_noise(rng, np.arange(length, dtype=np.float64), 1, rng.uniform(1.0, 3.0))[0]
+    flash: Numbers = (rng.uniform(40, 220) * on * np.clip(unsteady, 0.1, 2.0)).astype(np.float32)
+    return flash, (rng.uniform(0.1, 0.9), rng.uniform(0.1, 0.9), log_uniform(rng, 0.02, 0.3))
+
+
 def _held(rng: np.random.Generator, config: GeneratorConfig, length: int, period: float) -> Numbers:
     """Which frame is shown when, for a source of fewer frames per second; empty where every frame is new."""
     rate = rng.uniform(*config.hold_rate)
@@ -204,6 +229,12 @@ def finish_frames(
     level_B1C11 = mean_B1C11 * column([f.gain for f in finishes]) + column([f.offset for f in finishes])
     view_BTCHW = (view_BTCHW - mean_B1C11) * column([f.contrast for f in finishes]) + (level_B1C11 + light_BT111)
     for index, finish in enumerate(finishes):
+        if len(finish.flash):
+            across, down, reach = finish.spot
+            x_W, y_H = ((torch.arange(n, device=device, dtype=real) + 0.5) / n for n in (width, height))
+            far_HW = ((x_W - across).square()[None] + (y_H - down).square()[:, None]) / (2 * reach**2)
+            glow_HW = FLASH_GLOW + (1 - FLASH_GLOW) * (-far_HW.clamp_max(20.0)).exp()
+            view_BTCHW[index] += send(finish.flash, device, real)[:, None, None, None] * glow_HW
         if finish.grey:
             view_BTCHW[index] = view_BTCHW[index].mean(1, keepdim=True)
         if finish.noise > 0:

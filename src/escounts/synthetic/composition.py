@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from escounts.synthetic.actions import Action, draw_pace, may, pick_segment, recorded_action
-from escounts.synthetic.camera import draw_camera, draw_finish
+from escounts.synthetic.camera import draw_camera, draw_finish, draw_flash
 from escounts.synthetic.clips import ClipBank
 from escounts.synthetic.config import GeneratorConfig
 from escounts.synthetic.curves import chance, log_uniform, seeded
@@ -223,6 +223,20 @@ class Composer:
         layers = self._layers(rng, scene, full=full)
         backdrop = self._backdrop(rng, scene, layers)
         seed = int(rng.integers(2**62))
+        finish = draw_finish(
+            rng,
+            config,
+            timeline.length,
+            period=timeline.period,
+            flicker=negative == "light",
+            grain=negative == "frozen",
+            coded=negative == "coded",
+            pulse=self._pulse(rng, timeline.length, negative),
+            squeeze=0.0 if negative == "coded" else draw_squeeze(seeded(seed), config),
+        )
+        flash = draw_flash(seeded(seed, 1), config, timeline.length, only_light=negative == "light")
+        if flash is not None and negative != "coded":
+            finish = replace(finish, flash=flash[0], spot=flash[1])
         return Plan(
             length=timeline.length,
             subframes=subframes,
@@ -235,17 +249,7 @@ class Composer:
             backdrop=backdrop,
             footage=layers.footage,
             shapes=layers.shapes,
-            finish=draw_finish(
-                rng,
-                config,
-                timeline.length,
-                period=timeline.period,
-                flicker=negative == "light",
-                grain=negative == "frozen",
-                coded=negative == "coded",
-                pulse=self._pulse(rng, timeline.length, negative),
-                squeeze=0.0 if negative == "coded" else draw_squeeze(seeded(seed), config),
-            ),
+            finish=finish,
         )
 
     def _alternates(self, action: Action) -> bool | None:

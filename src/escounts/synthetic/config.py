@@ -154,6 +154,9 @@ class GeneratorConfig:
     hold_rate: Range = (0.3, 0.95)
     """New frames per frame shown; at least HOLD_LEAST per repetition."""
     letterbox: float = 0.1
+    flash: float = 0.0
+    """Share of videos in which a light flashes without a rhythm: a fire, a welder's arc, a screen. Above 0 it is also
+    half of the videos in which only the light changes."""
     squeeze: float = 0.0
     """Share of videos that go through a coarse codec: blocks, and changes too small for it are not shown."""
     squeeze_step: Range = (12.0, 70.0)

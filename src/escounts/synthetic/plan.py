@@ -92,6 +92,10 @@ class Finish:
     """(length,) frames of a coded still in the bank whose change since the first is added; or empty."""
     squeeze: float = 0.0
     """Step of the quantiser that the frames go through, 0..255; 0: none."""
+    flash: Array = field(default_factory=lambda: np.zeros(0, np.float32))
+    """(length,) what a light in the picture adds at its middle, 0..255; or empty."""
+    spot: tuple[float, float, float] = (0.5, 0.5, 0.0)
+    """Where that light is: across, down, and how far it reaches (one standard deviation), all in 0..1."""
     shown: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     """(length,) which drawn frame is shown at every time, where some are shown twice; or empty."""
 
