@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import cProfile
 import io
+import logging
 import math
 import os
 import pstats
@@ -79,6 +80,10 @@ def engines(
     settings = Settings(model="lite", device=device)
     keep("videos", videos)
     keep("missing", nvdec.missing())
+    refused = _refused(source[0])
+    keep("refused", refused)
+    if refused:  # its readers would decode with the processor, under NVDEC's name
+        return
     if clips is not None:
         keep("clips", _clips(clips, settings))
     with tempfile.TemporaryDirectory() as here:
@@ -90,6 +95,20 @@ def engines(
             if time.perf_counter() < limit:
                 found = _together(tasks, settings, readers, source[1], warm=True, engine_readers=by_engine, most=35.0)
                 keep(f"{readers} readers, {by_engine} with NVDEC", found)
+
+
+def _refused(video: Path) -> list[str]:
+    """Why NVDEC does not take a video, as the log says; nothing where it decodes it."""
+    lines: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    nvdec.log.addHandler(handler)
+    try:
+        for _ in escounts.Video(video, nvdec=True).frames(size=(128, 128), rate=30.0):
+            pass
+    finally:
+        nvdec.log.removeHandler(handler)
+    return lines
 
 
 def _clips(folder: Path, settings: Settings) -> dict[str, Any]:

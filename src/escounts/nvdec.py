@@ -2,7 +2,7 @@
 
 The engine halves a picture on its way (0.7 levels of 255 off in the end, on an H200); more than that it would do by
 leaving pixels out (5.5 levels at a tenth), so that the rest is the processor's, as ever. What the engine does not
-take, the processor decodes. On a GPU only parts of this were seen working: docs/speed.md says which.
+take, the processor decodes. On the one GPU that it was tried on it was slower than the processor: docs/speed.md.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ import copy
 import ctypes
 import logging
 from collections.abc import Iterator
-from contextlib import suppress
-from functools import cache
 from typing import Any
 
 import av
@@ -99,40 +97,19 @@ def resize_option(width: int, height: int, target: tuple[int, int] | None) -> di
 
 
 def engine(name: str, options: dict[str, str]) -> Any:
-    """A decoder by its name, on the GPU; pictures come back to the processor's memory. A VideoError where none is."""
+    """A decoder by its name, on the GPU; pictures come back to the processor's memory. A VideoError where none is.
+
+    Each has a context of its own on the GPU, which takes 0.2 s to make. One context for all of a process's decoders
+    was tried on an H200 (`hwaccel`, PyAV 18.1): they refused every picture.
+    """
+    if reason := missing():
+        raise VideoError(f"{name} cannot be opened: {reason}")
     try:
-        decoder = av.CodecContext.create(name, "r", hwaccel=_device())
-    except (av.error.FFmpegError, NotImplementedError, TypeError, ValueError) as error:
-        raise VideoError(f"{name} cannot be opened: {missing() or error}") from error
+        decoder = av.CodecContext.create(name, "r")
+    except (av.error.FFmpegError, ValueError) as error:
+        raise VideoError(f"{name} cannot be opened: {error}") from error
     decoder.options = options
     return decoder
-
-
-@cache
-def _device() -> Any:
-    """What decoders are given: the GPU's one context of this process. It is kept while the process lives: making it
-    takes 0.2 s, and seconds where many processes do. Where torch made that context first, in its own way, each
-    decoder has one of its own."""
-    from av.codec.hwaccel import HWAccel  # noqa: PLC0415 - what the software path need not load
-
-    codec = av.Codec(next(iter(DECODERS.values())), "r")
-    device = HWAccel("cuda", allow_software_fallback=False, options={"primary_ctx": "1"})
-    try:
-        _kept.append(device.create(codec))
-    except av.error.FFmpegError:
-        device = HWAccel("cuda", allow_software_fallback=False)
-        device.create(codec)
-    return device
-
-
-_kept: list[Any] = []
-"""The context, which would go with its last user."""
-
-
-def begin() -> None:
-    """Make the GPU's context before the first video; what goes wrong, that video meets again."""
-    with suppress(av.error.FFmpegError, NotImplementedError, ValueError, TypeError):
-        _device()
 
 
 def _decoded(decoder: Any, packet: Any, dropped: set[int]) -> Any:

@@ -24,7 +24,6 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from escounts import nvdec
 from escounts.arrays import Image
 from escounts.atomic_files import lock_folder
 from escounts.batching.processes import TaskProcess
@@ -115,8 +114,6 @@ def reading_told(model: str) -> Reading | None:
 
 def reader(folder: Path, most: int, by_engine: bool = False) -> Callable[[tuple[Task, Reading]], ReadVideo]:
     """In a reading process: each task becomes a file of images in the folder. by_engine: NVDEC decodes."""
-    if by_engine:
-        nvdec.begin()
 
     def read(asked: tuple[Task, Reading]) -> ReadVideo:
         task, (side, rate) = asked
