@@ -254,7 +254,7 @@ def _shut_at_the_end(rate: float = 30.0) -> Evidence:
     """300 frames with a repetition every 20, of which a fast view does not see the last one and a half."""
     gate = np.ones(300, np.float32)
     gate[270:] = 0.05
-    return Evidence(rate, gate / 20, gate, np.full(300, 0.8, np.float32))
+    return Evidence(rate, gate * np.float32(1 / 20), gate, np.full(300, 0.8, np.float32))
 
 
 def test_a_fast_view_takes_the_ends_from_slow_ones() -> None:

@@ -112,7 +112,7 @@ class Evidence:
         near = np.minimum(np.abs(middles - known[after - 1]), np.abs(known[after] - middles)) < reach
         gate = np.where(near, np.maximum(self.gate, np.mean(slow, 0)), self.gate).astype(np.float32)
         density = self.density * (gate / np.maximum(self.gate, 0.02))
-        return replace(self, density=density, gate=gate)
+        return replace(self, density=density.astype(np.float32), gate=gate)
 
     def said(self, of: Array32 | None, part: slice = slice(None)) -> float:
         """The frames' mean opinion of the video, weighted by the gate; 0 where the model does not say."""
