@@ -5,7 +5,6 @@ from __future__ import annotations
 import cProfile
 import io
 import logging
-import math
 import os
 import pstats
 import shutil
@@ -15,7 +14,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,8 @@ from escounts.batching.read_ahead import (
     GPU_COUNTERS,
     MOST_BYTES,
     ReadAheadWorker,
+    Shared,
+    counter_of_read,
     images_folder,
     read_ahead_workers,
     reader,
@@ -69,8 +70,8 @@ def pipeline(
             keep(f"{motion}_counting_alone", _counting_alone(device, source, seconds))
 
 
-MIXES = ((0, 7), (12, 7), (16, 0), (10, 5), (0, 3), (12, 3), (0, 12))
-"""Readers that decode with the processor and with NVDEC, beside one another."""
+MIXES = ((10, 10, 3), (9, 10, 2), (0, 10, 2), (11, 10, 3), (12, 8, 3), (8, 12, 3), (16, 0, 2))
+"""Processes at work together: readers that decode with the processor, readers that decode with NVDEC, counters."""
 
 
 def engines(
@@ -84,17 +85,62 @@ def engines(
     keep("refused", refused)
     if refused:  # its readers would decode with the processor, under NVDEC's name
         return
-    if clips is not None:
-        keep("clips", _clips(clips, settings))
-    with tempfile.TemporaryDirectory() as here:
+    with tempfile.TemporaryDirectory() as here, images_folder() as place:
         for index in range(videos):
             os.link(_beside(source[0], Path(here)), Path(here) / f"{index:03}.mp4")
         (Path(here) / "source").unlink()
         tasks = find_tasks([here], settings)
-        for readers, by_engine in MIXES:
-            if time.perf_counter() < limit:
-                found = _together(tasks, settings, readers, source[1], warm=True, engine_readers=by_engine, most=35.0)
-                keep(f"{readers} readers, {by_engine} with NVDEC", found)
+        began = time.perf_counter()
+        with _pools(settings, Path(place), tasks[0]) as pools:
+            keep("starting", time.perf_counter() - began)
+            if clips is not None:
+                keep("clips", _clips(clips, settings, pools))
+            rows: list[dict[str, Any]] = []
+            for mix in MIXES:
+                if time.perf_counter() < limit:
+                    rows.append({"mix": mix, **_mixed(tasks, pools(*mix), source[1], sum(mix[:2]))})
+                    keep("mixes", rows)
+
+
+class KeptWorker(ReadAheadWorker):
+    """Its processes are another mix's afterwards."""
+
+    def stop(self) -> None:
+        pass
+
+
+Pools = Callable[[int, int, int], list[KeptWorker]]
+
+
+@contextmanager
+def _pools(settings: Settings, folder: Path, first: Task) -> Iterator[Pools]:
+    """Workers of a mix, of processes that all mixes share: started, and each has had a video."""
+    reading = reading_told(settings.model)
+    assert reading is not None
+    most = [max(column) for column in zip(*MIXES, strict=True)]
+    readers: list[Any] = [TaskProcess(reader, folder, MOST_BYTES) for _ in range(most[0])]
+    by_engine: list[Any] = [TaskProcess(reader, folder, MOST_BYTES, True) for _ in range(most[1])]
+    counters: list[Any] = [TaskProcess(counter_of_read, settings, threads=1) for _ in range(most[2])]
+    every = [*readers, *by_engine, *counters]
+    try:
+        _begun(every)
+        read = readers[0].ask((first, reading))
+        waiting = [threading.Thread(target=process.ask, args=(read,)) for process in counters]
+        waiting += [threading.Thread(target=process.ask, args=((first, reading),)) for process in by_engine]
+        for thread in waiting:
+            thread.start()
+        for thread in waiting:
+            thread.join()
+
+        def workers(processor: int, engine: int, counting: int) -> list[KeptWorker]:
+            shared = Shared([*by_engine[:engine], *readers[:processor]])
+            counted = Shared(counters[:counting])
+            return [KeptWorker(shared, counted, reading, folder) for _ in range(2 * (processor + engine))]
+
+        yield workers
+    finally:
+        for process in every:
+            process.stop()
 
 
 def _refused(video: Path) -> list[str]:
@@ -104,20 +150,20 @@ def _refused(video: Path) -> list[str]:
     handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
     nvdec.log.addHandler(handler)
     try:
-        for _ in escounts.Video(video, nvdec=True).frames(size=(128, 128), rate=30.0):
+        for _ in nvdec.NvdecVideo(video).frames(size=(128, 128), rate=30.0):
             pass
     finally:
         nvdec.log.removeHandler(handler)
     return lines
 
 
-def _clips(folder: Path, settings: Settings) -> dict[str, Any]:
+def _clips(folder: Path, settings: Settings, pools: Pools) -> dict[str, Any]:
     """Counts of a folder's videos, read by the processor and by NVDEC: how many are equal, and which are not."""
-    tasks, counts = find_tasks([str(folder)], settings), []
-    for readers, by_engine in ((8, 0), (0, 4)):
-        with images_folder() as place:
-            workers = read_ahead_workers(settings, readers, Path(place), engine_readers=by_engine)
-            rows = {task.video: row for task, row in answers(tasks, workers)}
+    tasks, counts, took = find_tasks([str(folder)], settings), [], []
+    for mix in ((min(8, MIXES[0][0]), 0, 2), (0, min(8, MIXES[0][1]), 2)):
+        began = time.perf_counter()
+        rows: dict[str, Any] = {task.video: row for task, row in answers(tasks, pools(*mix))}
+        took.append(time.perf_counter() - began)
         counts.append({Path(video).name: (row.get("count"), row.get("raw_count")) for video, row in rows.items()})
     software, engine = counts
     moved = [
@@ -125,6 +171,7 @@ def _clips(folder: Path, settings: Settings) -> dict[str, Any]:
     ]
     return {
         "clips": len(software),
+        "seconds": took,
         "equal": sum(software[name][0] == engine[name][0] for name in software),
         "unequal": {
             name: (software[name], engine[name]) for name in software if software[name][0] != engine[name][0]
@@ -161,22 +208,13 @@ def _readers_alone(tasks: Sequence[Task], readers: int, seconds: float) -> dict[
 
 
 def _together(
-    tasks: Sequence[Task],
-    settings: Settings,
-    readers: int,
-    seconds: float,
-    *,
-    warm: bool,
-    engine_readers: int = 0,
-    most: float = math.inf,
+    tasks: Sequence[Task], settings: Settings, readers: int, seconds: float, *, warm: bool
 ) -> dict[str, Any]:
-    """warm: processes are started, and each has counted a video, before the clock starts. most: seconds after which
-    it is broken off, and its rate is that of the videos counted until then."""
-    readers, all_readers = min(readers, len(tasks)), min(readers, len(tasks)) + engine_readers
-    rows: list[Any] = []
-    with images_folder() as folder, _busy() as busy, _gpu_use() as gpu:
+    """warm: processes are started, and each has counted a video, before the clock starts."""
+    readers = min(readers, len(tasks))
+    with images_folder() as folder:
         began = time.perf_counter()
-        workers = read_ahead_workers(settings, readers, Path(folder), engine_readers=engine_readers)
+        workers = read_ahead_workers(settings, readers, Path(folder))
         assert isinstance(workers[0], ReadAheadWorker)
         shared = workers[0]
         if warm:
@@ -184,31 +222,40 @@ def _together(
             read = shared._readers.all[0].ask((tasks[0], shared._reading))
             for counting in shared._counters.all:
                 counting.ask(read)
-            busy.clear()
+        starting = time.perf_counter() - began
+        found = _mixed(tasks, workers, seconds, readers, since=None if warm else began)
+    return {**found, "starting": starting}
+
+
+def _mixed(
+    tasks: Sequence[Task], workers: Sequence[Any], seconds: float, readers: int, *, since: float | None = None
+) -> dict[str, Any]:
+    """How fast so many readers and their counters are at all tasks; since: when the clock started, now when None."""
+    counters = len(workers[0]._counters.all)
+    rows: list[Any] = []
+    with _busy() as busy, _gpu_use() as use:
         ready, used = time.perf_counter(), _machine_seconds()
-        gpu.clear()
         for _, row in answers(tasks, workers):
             rows.append((time.perf_counter() - ready, row))
-            ended, after = time.perf_counter(), _machine_seconds()
-            if ended - ready > most:
-                break
-        wall, used = ended - (ready if warm else began), after - used
-    statuses = [row["status"] for _, row in rows]
+        wall, used = time.perf_counter() - (ready if since is None else since), _machine_seconds() - used
+    statuses, times = [row["status"] for _, row in rows], [time for time, _ in rows]
+    within = times[len(times) // 5 : -len(times) // 5 or None]  # neither the first nor the last videos
     return {
         "times_real_time": len(rows) * seconds / wall,
         "wall": wall,
         "videos": len(rows),
-        "starting": ready - began,
-        "first_row_after": rows[0][0],
-        "last_row_after": rows[-1][0],
+        "steady_times_real_time": (len(within) - 1) * seconds / (within[-1] - within[0]) if len(within) > 1 else None,
+        "first_row_after": times[0],
+        "last_row_after": times[-1],
         "counted": statuses.count("counted"),
         "counts": sorted({row.get("count") for _, row in rows}, key=str),
         "errors": [row["error"] for _, row in rows if row["status"] == "error"][:2],
-        "readers_busy": busy["reader"] / (wall * all_readers),
-        "counters": len(shared._counters.all),
-        "counters_busy": busy["counter_of_read"] / (wall * len(shared._counters.all)),
+        "readers_busy": busy["reader"] / (wall * readers),
+        "counters": counters,
+        "counters_busy": busy["counter_of_read"] / (wall * counters),
         "counting_seconds_a_video": busy["counter_of_read"] / len(rows),
-        "gpu_utilisation": sum(gpu) / len(gpu) if gpu else None,
+        "gpu_utilisation": use.mean(0),
+        "engine_utilisation": use.mean(1),
         "processor_seconds_a_video": used / len(rows),
         "cores_busy": used / wall,
     }
@@ -295,21 +342,30 @@ def _machine_seconds() -> float:
     return (user + nice + system + sum(others[:2])) / os.sysconf("SC_CLK_TCK")
 
 
+class GpuUse(list[list[float]]):
+    """Samples of what is used of the GPU and of its video engines, in per cent."""
+
+    def mean(self, column: int) -> float | None:
+        """Of one of both; None where there are no samples."""
+        return sum(row[column] for row in self) / len(self) if self else None
+
+
 @contextmanager
-def _gpu_use() -> Iterator[list[float]]:
-    """Per cent, five times a second, as nvidia-smi tells; empty where it does not."""
-    found: list[float] = []
+def _gpu_use() -> Iterator[GpuUse]:
+    """Five times a second, as nvidia-smi tells; empty where it does not."""
+    found = GpuUse()
     if not torch.cuda.is_available() or shutil.which("nvidia-smi") is None:
         yield found
         return
-    command = ["nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits", "-lms", "200"]
+    asked = "--query-gpu=utilization.gpu,utilization.decoder"
+    command = ["nvidia-smi", asked, "--format=csv,noheader,nounits", "-lms", "200"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
     def follow() -> None:
         assert process.stdout is not None
         for line in process.stdout:
-            if line.strip().isdigit():
-                found.append(float(line))
+            with suppress(ValueError):  # a driver that does not say it
+                found.append([float(part) for part in line.split(",")])
 
     threading.Thread(target=follow, daemon=True).start()
     try:

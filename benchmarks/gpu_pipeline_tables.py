@@ -49,15 +49,19 @@ def _pipeline(flow: dict[str, Any]) -> str:
 
 
 def _mixes(flow: dict[str, Any]) -> str:
-    rows = {name: row for name, row in flow.items() if name.endswith("with NVDEC")}
-    if not rows:
+    if not flow.get("mixes"):
         return ""
-    lines = ["| `lite` | × real time | videos | counts | cores busy |", "|---|---|---|---|---|"]
-    for name, row in rows.items():
-        counts = ", ".join(map(str, row["counts"]))
-        lines.append(
-            f"| {name} | {row['times_real_time']:.0f} | {row['videos']} | {counts} | {row['cores_busy']:.1f} |"
-        )
+    lines = [
+        "| `lite`: readers, with NVDEC, counters | × real time | without first and last fifth | readers busy "
+        "| counters busy | engines | cores busy |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in flow["mixes"]:
+        engine = row["engine_utilisation"]
+        cells = [f"{row['times_real_time']:.0f}", f"{row['steady_times_real_time'] or 0:.0f}"]
+        cells += [f"{row['readers_busy']:.0%}", f"{row['counters_busy']:.0%}"]
+        cells += [f"{engine:.0f} %" if engine is not None else "–", f"{row['cores_busy']:.1f}"]
+        lines.append(f"| {', '.join(map(str, row['mix']))} | {' | '.join(cells)} |")
     if "clips" in flow:
         lines += ["", f"Clips with equal counts: {flow['clips']['equal']} of {flow['clips']['clips']}."]
     return "\n".join(lines)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import operator
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import av
 import av.error
 
+from escounts.arrays import Image
 from escounts.errors import VideoError
 from escounts.file_kinds import IMAGE_SUFFIXES
 
@@ -51,6 +52,16 @@ class RawFrame:
     time: float
     duration: float
     picture: Any
+
+
+@dataclass(frozen=True)
+class ReadyPicture:
+    """A picture that is an image of the wanted size already; pts and duration in units of time_base."""
+
+    pts: int
+    time_base: Fraction
+    duration: int
+    image: Image
 
 
 @dataclass(frozen=True)
@@ -286,15 +297,12 @@ def stream_packets(container: Any, stream: Any) -> Iterator[Any]:
             continue
 
 
-def pictures(
-    container: Any, stream: Any, decode: Callable[[Any], Iterable[Any]] = operator.methodcaller("decode")
-) -> Iterator[Any]:
-    """Decoded pictures; damaged packets are skipped, as players do. decode: a packet's, by the stream's own decoder
-    unless told."""
+def pictures(container: Any, stream: Any) -> Iterator[Any]:
+    """Decoded pictures; damaged packets are skipped, as players do."""
     try:
         for packet in stream_packets(container, stream):
             try:
-                yield from decode(packet)
+                yield from packet.decode()
             except av.error.EOFError:
                 return
             except (av.error.InvalidDataError, av.error.PatchWelcomeError):

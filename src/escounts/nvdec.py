@@ -1,8 +1,8 @@
-"""Frames decoded by the video engines of an NVIDIA GPU (NVDEC), through FFmpeg's cuvid decoders, which PyAV brings.
+"""Videos whose pictures an NVIDIA GPU decodes (NVDEC, by NVIDIA's PyNvVideoCodec) and shrinks; images come back.
 
-The engine halves a picture on its way (0.7 levels of 255 off in the end, on an H200); more than that it would do by
-leaving pixels out (5.5 levels at a tenth), so that the rest is the processor's, as ever. What the engine does not
-take, the processor decodes. On the one GPU that it was tried on it was slower than the processor: docs/speed.md.
+PyAV reads the file, so that frames have the processor's times; packets go to the engine, which leaves pictures in the
+GPU's memory, where they are averaged. One context and one decoder stay from video to video. What the engine does not
+take, and the rest of a video that it gives up, the processor decodes.
 """
 
 from __future__ import annotations
@@ -10,25 +10,45 @@ from __future__ import annotations
 import copy
 import ctypes
 import logging
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from importlib.util import find_spec
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any
 
 import av
-import av.error
 
-from escounts.decoding import FileSource, RawFrame, pictures
+from escounts.arrays import Image
+from escounts.decoding import FileSource, RawFrame, ReadyPicture, stream_packets
 from escounts.errors import VideoError
+from escounts.extras import install_command
+from escounts.video import Video
 
-DECODERS = {"h264": "h264_cuvid", "hevc": "hevc_cuvid", "vp9": "vp9_cuvid", "av1": "av1_cuvid"}
-"""Codec → FFmpeg's name of the decoder that uses the engine."""
-LIBRARIES = ("libcuda.so.1", "libnvcuvid.so.1")
-"""Of NVIDIA's driver; containers often have the first alone."""
+if TYPE_CHECKING:
+    import torch
+
+    from escounts.area_scaling import PictureKind
+
+CODECS = {"h264": "H264", "hevc": "HEVC", "vp9": "VP9", "av1": "AV1"}
+"""FFmpeg's name of a codec → PyNvVideoCodec's."""
+IN_ANNEX_B = ("h264", "hevc")
+"""Codecs whose packets begin differently in MP4 and Matroska than the engine wants them."""
+LIBRARIES = ("libcuda.so.1", "libnvcuvid.so.1", "libnvidia-encode.so.1")
+"""Of NVIDIA's driver; containers often have the first alone. PyNvVideoCodec asks for the last even to decode."""
+BATCH = 16
+"""Pictures that are averaged and come back together."""
+KEPT = 2
+"""Engines without work that a process keeps: videos of a folder are often of one or two kinds."""
+BLOCKING_SYNC = 4
+"""CU_CTX_SCHED_BLOCKING_SYNC of CUDA's driver."""
 
 log = logging.getLogger(__name__)
 
 
 def missing() -> str:
     """Why this machine cannot decode with NVDEC; empty where it can, as far as its libraries say."""
+    if find_spec("PyNvVideoCodec") is None:
+        return f"PyNvVideoCodec is not installed: {install_command('nvdec')}"
     for library in LIBRARIES:
         try:
             ctypes.CDLL(library)
@@ -37,21 +57,31 @@ def missing() -> str:
                 f"{library} of NVIDIA's driver is not here; a container needs the capability `video` "
                 "(NVIDIA_DRIVER_CAPABILITIES=compute,utility,video)"
             )
-    if not set(DECODERS.values()) <= av.codecs_available:
-        return f"FFmpeg in PyAV {av.__version__} was built without it; install PyAV's own wheel"
     return ""
+
+
+class NvdecVideo(Video):
+    """A Video that the GPU reads, where it can; its pixels differ a little.
+
+    >>> for frame in NvdecVideo("squats.mp4").frames(size=(128, 128), rate=30):
+    ...     print(frame.time, frame.image.shape)
+    """
+
+    def _file(self, threads: int | None) -> FileSource:
+        return NvdecSource(self.path, threads=threads)
+
+    def _raw(self, start: float, coded: tuple[int, int]) -> Iterator[RawFrame]:
+        source = copy.copy(self._source)
+        if isinstance(source, NvdecSource):
+            source.size = coded
+        return source.frames(start)
 
 
 class NvdecSource(FileSource):
     """A file that the GPU decodes; where it cannot, one line of the log says so and the processor does it."""
 
-    _target: tuple[int, int] | None = None
-
-    def shrinking_to(self, size: tuple[int, int]) -> NvdecSource:
-        """The same file for who wants pictures of (width, height) as coded: they may come nearer to that size."""
-        source = copy.copy(self)
-        source._target = size
-        return source
+    size = (0, 0)
+    """(width, height) of the images that are wanted, before they are turned upright."""
 
     def _decode(self, seek_to: float | None) -> Iterator[RawFrame]:
         last, reason = -1.0, "it gave no picture"
@@ -73,46 +103,165 @@ class NvdecSource(FileSource):
         vars(source).update(vars(self))
         return source
 
-    def _pictures(self, container: Any, stream: Any) -> Iterator[Any]:
+    def _first_two(self, container: Any, stream: Any) -> tuple[Any, Any]:
+        first, second = super()._first_two(container, stream)
         codec = stream.codec_context
-        name = codec.codec.canonical_name  # `codec.name` is its decoder's: libdav1d of AV1
-        if name not in DECODERS:
-            raise VideoError(f"no decoder for {name}; it has {', '.join(DECODERS)}")
-        if not self._timed:
-            raise VideoError("the file has no times")
-        decoder = engine(DECODERS[name], resize_option(codec.width, codec.height, self._target))
-        decoder.extradata = codec.extradata
-        dropped: set[int] = set()  # what an edit list leaves out, software decoders drop themselves
-        for picture in pictures(container, stream, lambda packet: _decoded(decoder, packet, dropped)):
-            if picture.pts not in dropped:
-                yield picture
+        self._interlaced = first.interlaced_frame
+        self._coded = (codec.codec.canonical_name, codec.coded_width, codec.coded_height)
+        colours = (int(first.colorspace), int(first.color_range), self._coded[0] in IN_ANNEX_B)
+        self._shown = (first.width, first.height, first.format.name, *colours)
+        return first, second
+
+    def _pictures(self, container: Any, stream: Any) -> Iterator[ReadyPicture]:
+        from escounts.area_scaling import FORMATS, PictureKind  # noqa: PLC0415 - torch: the processor needs none of it
+
+        name, kind = self._coded[0], PictureKind(*self._shown)
+        if name not in CODECS:  # its own name: `codec.name` is its decoder's, libdav1d of AV1
+            raise VideoError(f"no decoder for {name}; it has {', '.join(CODECS)}")
+        if kind.format not in FORMATS or kind.width % 2 or kind.height % 2:
+            raise VideoError(
+                f"pictures of {kind.width}x{kind.height} in {kind.format}; it has even sizes, eight bits"
+            )
+        if self._interlaced or not self._timed:
+            raise VideoError("its pictures are interlaced" if self._interlaced else "the file has no times")
+        if reason := missing():
+            raise VideoError(reason)
+        with _borrowed((*self._coded, kind, self.size)) as engine:
+            yield from engine.pictures(stream, stream_packets(container, stream))
 
 
-def resize_option(width: int, height: int, target: tuple[int, int] | None) -> dict[str, str]:
-    """Options of a cuvid decoder for pictures that will be scaled to (width, height): halves, where that stays above
-    it and every pixel of the half is the mean of four."""
-    if target is None or width % 4 or height % 4 or width < 2 * target[0] or height < 2 * target[1]:
-        return {}
-    return {"resize": f"{width // 2}x{height // 2}"}
+Key = tuple[str, int, int, "PictureKind", tuple[int, int]]
+"""Codec, coded width and height, kind of the pictures, size of the images."""
 
 
-def engine(name: str, options: dict[str, str]) -> Any:
-    """A decoder by its name, on the GPU; pictures come back to the processor's memory. A VideoError where none is.
+class Engine:
+    """A decoder and a scaler for videos of one kind, one video after another."""
 
-    Each has a context of its own on the GPU, which takes 0.2 s to make. One context for all of a process's decoders
-    was tried on an H200 (`hwaccel`, PyAV 18.1): they refused every picture.
-    """
-    if reason := missing():
-        raise VideoError(f"{name} cannot be opened: {reason}")
+    def __init__(self, key: Key) -> None:
+        import torch  # noqa: PLC0415 - readers without an engine need none of it
+
+        from escounts.area_scaling import AreaScaler  # noqa: PLC0415 - torch
+
+        self.key = key
+        self._codec, _, _, kind, size = key
+        self._decoder = CudaDecoder(self._codec)
+        with self._decoder.working():
+            self._scaled = AreaScaler(kind, size, self._decoder.device)
+            shape = (BATCH, kind.height * 3 // 2, kind.width)
+            self._waiting = torch.empty(shape, dtype=torch.uint8, device=self._decoder.device)
+
+    def pictures(self, stream: Any, packets: Iterable[Any]) -> Iterator[ReadyPicture]:
+        """A video's pictures as images in the order of their times, from its packets."""
+        left = chain(_parts(self._codec, stream, packets), [None])
+        stamps: list[int] = []  # of pictures that wait
+        lengths: dict[
+            int, int | None
+        ] = {}  # None: left out by an edit list; software decoders drop such ones themselves
+        while some := list(islice(left, BATCH)):
+            for packet in some:
+                if packet is not None:
+                    if packet.pts is None:
+                        raise VideoError("a packet has no time")
+                    lengths[packet.pts] = None if packet.is_discard else packet.duration or 0
+            for pts, image in self._images(some, stamps, lengths):
+                yield ReadyPicture(pts, stream.time_base, lengths.get(pts) or 0, image)
+
+    def _images(
+        self, packets: list[Any], stamps: list[int], lengths: dict[int, int | None]
+    ) -> list[tuple[int, Image]]:
+        """(pts, image) of the pictures that are averaged after these packets, all of them after None."""
+        done: list[tuple[int, Image]] = []
+        with self._decoder.working():
+            for packet in packets:
+                for pts, picture in self._decoder.decode(packet):
+                    if picture.shape != self._waiting.shape[1:]:
+                        raise VideoError("pictures of another size than the file's")
+                    if lengths.get(pts, 0) is not None:
+                        self._waiting[len(stamps)] = picture
+                        stamps.append(pts)
+                    if len(stamps) == BATCH:
+                        done += self._averaged(stamps)
+            return done + self._averaged(stamps) if packets[-1] is None else done
+
+    def _averaged(self, stamps: list[int]) -> list[tuple[int, Image]]:
+        images = self._scaled(self._waiting[: len(stamps)]).cpu().numpy()
+        done = list(zip(stamps, images, strict=True))
+        stamps.clear()
+        return done
+
+
+def _parts(codec: str, stream: Any, packets: Iterable[Any]) -> Iterator[Any]:
+    """A stream's packets as the engine takes them."""
+    changed = av.BitStreamFilterContext(f"{codec}_mp4toannexb", stream) if codec in IN_ANNEX_B else None
+    for packet in packets:
+        if packet.size:
+            yield from changed.filter(packet) if changed else (packet,)
+
+
+_idle: list[Engine] = []
+
+
+@contextmanager
+def _borrowed(key: Key) -> Iterator[Engine]:
+    """An engine for such videos. One that failed, or whose video was left midway, is not used again."""
     try:
-        decoder = av.CodecContext.create(name, "r")
-    except (av.error.FFmpegError, ValueError) as error:
-        raise VideoError(f"{name} cannot be opened: {error}") from error
-    decoder.options = options
-    return decoder
+        engine = next((engine for engine in _idle if engine.key == key), None)
+        if engine is None:
+            engine = Engine(key)
+        else:
+            _idle.remove(engine)
+        yield engine
+    except VideoError:
+        raise
+    except Exception as error:  # of the driver, of torch, of the library: the processor is asked then
+        raise VideoError(f"{type(error).__name__}: {error}".split("\n")[0]) from error
+    _idle.append(engine)
+    del _idle[:-KEPT]
 
 
-def _decoded(decoder: Any, packet: Any, dropped: set[int]) -> Any:
-    if packet.is_discard and packet.pts is not None:
-        dropped.add(packet.pts)
-    return decoder.decode(packet)
+class CudaDecoder:
+    """The one part that touches the GPU: packets in, pictures in its memory out. Raises whatever goes wrong there."""
+
+    device = "cuda"
+
+    def __init__(self, codec: str) -> None:
+        import PyNvVideoCodec  # noqa: PLC0415 - the extra [nvdec]
+        import torch  # noqa: PLC0415 - readers without an engine need none of it
+
+        self._library: Any = PyNvVideoCodec
+        self._torch: Any = torch
+        self._stream = self._torch.cuda.Stream()  # of torch's own context, which the decoder shares
+        self._decoder = PyNvVideoCodec.CreateDecoder(
+            gpuid=torch.cuda.current_device(),
+            codec=getattr(PyNvVideoCodec.cudaVideoCodec, CODECS[codec]),
+            cudastream=self._stream.cuda_stream,
+            usedevicememory=True,
+        )
+
+    def working(self) -> AbstractContextManager[Any]:
+        """What is computed inside is in order with what the decoder does, which writes over a picture only later."""
+        inside: AbstractContextManager[Any] = self._torch.cuda.stream(self._stream)
+        return inside
+
+    def decode(self, packet: Any | None) -> Iterator[tuple[int, torch.Tensor]]:
+        """(pts, NV12) of the pictures that are ready after this packet, valid until the next; None: of the rest."""
+        asked = self._library.PacketData()
+        if packet is not None:
+            asked.bsl_data, asked.bsl, asked.pts = packet.buffer_ptr, packet.buffer_size, packet.pts
+        for picture in self._decoder.Decode(asked):
+            yield picture.getPTS(), self._torch.from_dlpack(picture)
+
+
+def warm_up() -> None:
+    """Make a process ready for its first video; what goes wrong, that video meets again. The process is a reader and
+    nothing else: while it waits for the GPU, its core is left to others (CUDA would have it ask without a pause)."""
+    with suppress(Exception):
+        wait_without_asking()
+        CudaDecoder("h264")
+
+
+def wait_without_asking() -> None:
+    """For all that this process will do on its GPU, which it has not used yet."""
+    driver = ctypes.CDLL("libcuda.so.1")
+    driver.cuInit(0)
+    driver.cuDevicePrimaryCtxSetFlags_v2(0, BLOCKING_SYNC)

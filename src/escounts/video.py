@@ -15,10 +15,17 @@ import numpy as np
 from av.video.reformatter import Interpolation, VideoReformatter
 
 from escounts.arrays import Image
-from escounts.decoding import DEFAULT_RATE, FileSource, ImageFolder, RawFrame, image_files, scaling_threads
+from escounts.decoding import (
+    DEFAULT_RATE,
+    FileSource,
+    ImageFolder,
+    RawFrame,
+    ReadyPicture,
+    image_files,
+    scaling_threads,
+)
 from escounts.errors import VideoError
 from escounts.file_kinds import VIDEO_SUFFIXES
-from escounts.nvdec import NvdecSource
 
 _SCALER_TAKES_THREADS = "threads" in (VideoReformatter.reformat.__doc__ or "")
 """Older versions of PyAV scale with one thread, newer ones with as many as there are cores unless told."""
@@ -59,13 +66,11 @@ class Video:
         threads: int | None = None,
         image_rate: float = DEFAULT_RATE,
         max_duration: float | None = None,
-        nvdec: bool = False,
     ) -> None:
         """threads: of the decoder, and of the scaler; None: so many that cores are left to whoever takes the frames.
         image_rate: frames a second in a folder of images.
 
         max_duration: seconds; a longer video is a VideoError, by its header now or by its frames once they are read.
-        nvdec: decode on an NVIDIA GPU's video engine what that takes; pixels differ a little.
         """
         self.path = Path(path)
         self._max_duration, self._threads = max_duration, threads
@@ -74,7 +79,7 @@ class Video:
         if folder:
             self._source = ImageFolder(self.path, rate=image_rate)
         else:
-            self._source = (NvdecSource if nvdec else FileSource)(self.path, threads=threads)
+            self._source = self._file(threads)
         probe = self._source.probe()
         self._complete = probe.complete
         turned = probe.rotation in (90, 270)
@@ -116,11 +121,17 @@ class Video:
             raise ValueError(f"start={start}, end={end}: seconds with 0 <= start < end are needed")
         size = size or (self.info.width, self.info.height)
         convert = FrameConverter(size, self.info.rotation, threads=self._threads)
-        source = self._source.shrinking_to(convert.coded) if isinstance(self._source, NvdecSource) else self._source
-        raw = self._checked(source.frames(start), end)
+        raw = self._checked(self._raw(start, convert.coded), end)
         if rate is not None:
             return sampled(raw, convert, start, end, rate)
         return _recorded(raw, convert, start, end, every or 1)
+
+    def _file(self, threads: int | None) -> FileSource:
+        return FileSource(self.path, threads=threads)
+
+    def _raw(self, start: float, coded: tuple[int, int]) -> Iterator[RawFrame]:
+        """Raw frames for a converter that makes images of this size (width, height) of them."""
+        return self._source.frames(start)
 
     def _checked(self, frames: Iterator[RawFrame], end: float | None) -> Iterator[RawFrame]:
         """The same frames; a file that breaks off long before its promised end is an error."""
@@ -197,6 +208,10 @@ class FrameConverter:
         self._options = {"threads": threads or scaling_threads()} if _SCALER_TAKES_THREADS else {}
 
     def __call__(self, picture: Any) -> Image:
+        image = picture.image if isinstance(picture, ReadyPicture) else self._scaled(picture)
+        return np.ascontiguousarray(np.rot90(image, self._quarter_turns)) if self._quarter_turns else image
+
+    def _scaled(self, picture: Any) -> Image:
         alpha = _has_alpha(picture.format)
         try:
             small = self._reformatter.reformat(
@@ -213,7 +228,7 @@ class FrameConverter:
         if alpha:
             opaque = image[..., 3:].astype(np.uint16)
             image = (image[..., :3] * opaque // 255).astype(np.uint8)
-        return np.ascontiguousarray(np.rot90(image, self._quarter_turns)) if self._quarter_turns else image
+        return image
 
 
 def _has_alpha(pixel_format: Any) -> bool:

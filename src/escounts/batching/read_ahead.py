@@ -24,6 +24,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
+from escounts import nvdec
 from escounts.arrays import Image
 from escounts.atomic_files import lock_folder
 from escounts.batching.processes import TaskProcess
@@ -115,11 +116,14 @@ def reading_told(model: str) -> Reading | None:
 def reader(folder: Path, most: int, by_engine: bool = False) -> Callable[[tuple[Task, Reading]], ReadVideo]:
     """In a reading process: each task becomes a file of images in the folder. by_engine: NVDEC decodes."""
 
+    if by_engine:
+        nvdec.warm_up()
+
     def read(asked: tuple[Task, Reading]) -> ReadVideo:
         task, (side, rate) = asked
         with tempfile.TemporaryDirectory(prefix="escounts-") as here:
             path = fetched(task.video, Path(here)) if is_address(task.video) else task.video
-            video = Video(path, threads=1, nvdec=by_engine)
+            video = (nvdec.NvdecVideo if by_engine else Video)(path, threads=1)
             if video.info.duration * rate * side * side * 3 > most:
                 return task, video.info, None, asked[1]
             room = most // (side * side * 3)  # a header may promise less than the file holds
