@@ -136,7 +136,7 @@ def _read_marks(watching: Watch) -> None:
 @click.option("--readers", type=click.IntRange(min=0),
               help="Processes that read ahead of those that count, not --jobs; default on cuda.")  # fmt: skip
 @click.option("--nvdec", type=click.IntRange(min=0), default=0,
-              help="Readers beside them that decode on an NVIDIA GPU's video engines; not timed yet.")  # fmt: skip
+              help="Readers beside them that decode on an NVIDIA GPU's video engines ([nvdec]).")  # fmt: skip
 @click.option("--ray", metavar="ADDRESS", help="Count on a Ray cluster: its address, `auto`, or `local`.")
 @click.option("--model", default="default", show_default=True, help="A name of `escounts models`.")
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
