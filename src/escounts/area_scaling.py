@@ -20,8 +20,6 @@ import torch
 from escounts.arrays import Array32
 from escounts.video import FrameConverter
 
-FORMATS = ("yuv420p", "yuvj420p")
-"""FFmpeg's names of what NV12 holds: eight bits, colour at half the width and half the height."""
 BLOCK = 16
 """Pixels across a patch of the test picture; averages of much smaller ones would all be grey."""
 

@@ -35,6 +35,8 @@ IN_ANNEX_B = ("h264", "hevc")
 """Codecs whose packets begin differently in MP4 and Matroska than the engine wants them."""
 LIBRARIES = ("libcuda.so.1", "libnvcuvid.so.1", "libnvidia-encode.so.1")
 """Of NVIDIA's driver; containers often have the first alone. PyNvVideoCodec asks for the last even to decode."""
+FORMATS = ("yuv420p", "yuvj420p")
+"""FFmpeg's names of what NV12 holds: eight bits, colour at half the width and half the height."""
 BATCH = 16
 """Pictures that are averaged and come back together."""
 KEPT = 2
@@ -113,21 +115,23 @@ class NvdecSource(FileSource):
         return first, second
 
     def _pictures(self, container: Any, stream: Any) -> Iterator[ReadyPicture]:
-        from escounts.area_scaling import FORMATS, PictureKind  # noqa: PLC0415 - torch: the processor needs none of it
-
-        name, kind = self._coded[0], PictureKind(*self._shown)
-        if name not in CODECS:  # its own name: `codec.name` is its decoder's, libdav1d of AV1
-            raise VideoError(f"no decoder for {name}; it has {', '.join(CODECS)}")
-        if kind.format not in FORMATS or kind.width % 2 or kind.height % 2:
-            raise VideoError(
-                f"pictures of {kind.width}x{kind.height} in {kind.format}; it has even sizes, eight bits"
-            )
-        if self._interlaced or not self._timed:
-            raise VideoError("its pictures are interlaced" if self._interlaced else "the file has no times")
-        if reason := missing():
+        if reason := self._refused() or missing():
             raise VideoError(reason)
-        with _borrowed((*self._coded, kind, self.size)) as engine:
+        from escounts.area_scaling import PictureKind  # noqa: PLC0415 - torch: the processor needs none of it
+
+        with _borrowed((*self._coded, PictureKind(*self._shown), self.size)) as engine:
             yield from engine.pictures(stream, stream_packets(container, stream))
+
+    def _refused(self) -> str:
+        """Why the engine is not asked at all, or nothing."""
+        codec, (width, height, pixels, *_) = self._coded[0], self._shown
+        if codec not in CODECS:  # its own name: `codec.name` is its decoder's, libdav1d of AV1
+            return f"no decoder for {codec}; it has {', '.join(CODECS)}"
+        if pixels not in FORMATS or width % 2 or height % 2:
+            return f"pictures of {width}x{height} in {pixels}; it has even sizes, eight bits"
+        if self._interlaced:
+            return "its pictures are interlaced"
+        return "" if self._timed else "the file has no times"
 
 
 Key = tuple[str, int, int, "PictureKind", tuple[int, int]]
