@@ -55,9 +55,9 @@ def batch(
     Without it, nothing is kept but the table that is returned. settings: `escounts.batching.tasks.Settings`, the
     default model when None. jobs: processes at a time, one per two cores when None. readers: processes that read
     videos ahead of one that counts (two on a GPU), in the place of jobs; as many as cores but one when the device is
-    a GPU and neither is given. nvdec: readers beside them that decode on an NVIDIA GPU's video engines, for
-    the extra [nvdec]; pixels then differ a little, and so may a count that lies at a half. ray: the address of a Ray cluster ("auto": the
-    one this machine belongs to, "local": one of its own), for the extra [ray].
+    a GPU and neither is given. nvdec: readers beside them that decode on an NVIDIA GPU's video engines, for the extra
+    [nvdec]; pixels then differ a little, and so may a count that lies at a half. ray: the address of a Ray cluster
+    ("auto": the one this machine belongs to, "local": one of its own), for the extra [ray].
 
     >>> for row in escounts.batch(["videos/"], out="results/").to_pylist():
     ...     print(row["video"], row["count"], row["error"])
