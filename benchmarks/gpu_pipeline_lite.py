@@ -28,13 +28,12 @@ from escounts.batching.read_ahead import (
     GPU_COUNTERS,
     MOST_BYTES,
     ReadAheadWorker,
+    Shared,
     counter_of_read,
     images_folder,
     read_ahead_workers,
     reader,
-    reading_processes,
     reading_told,
-    shared_workers,
 )
 from escounts.batching.tasks import Settings, Task, find_tasks
 from escounts.inference.multi_rate import MultiRateModel
@@ -71,7 +70,7 @@ def pipeline(
             keep(f"{motion}_counting_alone", _counting_alone(device, source, seconds))
 
 
-MIXES = ((10, 10, 3), (12, 12, 3), (8, 10, 3), (12, 10, 4), (10, 14, 3), (0, 10, 3))
+MIXES = ((10, 10, 3), (9, 10, 2), (0, 10, 2), (11, 10, 3), (12, 8, 3), (8, 12, 3), (16, 0, 2))
 """Processes at work together: readers that decode with the processor, readers that decode with NVDEC, counters."""
 
 
@@ -103,7 +102,14 @@ def engines(
                     keep("mixes", rows)
 
 
-Pools = Callable[[int, int, int], list[ReadAheadWorker]]
+class KeptWorker(ReadAheadWorker):
+    """Its processes are another mix's afterwards."""
+
+    def stop(self) -> None:
+        pass
+
+
+Pools = Callable[[int, int, int], list[KeptWorker]]
 
 
 @contextmanager
@@ -112,12 +118,13 @@ def _pools(settings: Settings, folder: Path, first: Task) -> Iterator[Pools]:
     reading = reading_told(settings.model)
     assert reading is not None
     most = [max(column) for column in zip(*MIXES, strict=True)]
-    processes = reading_processes(folder, most[0], most[1])
-    by_engine, others = processes[: most[1]], processes[most[1] :]
+    readers: list[Any] = [TaskProcess(reader, folder, MOST_BYTES) for _ in range(most[0])]
+    by_engine: list[Any] = [TaskProcess(reader, folder, MOST_BYTES, True) for _ in range(most[1])]
     counters: list[Any] = [TaskProcess(counter_of_read, settings, threads=1) for _ in range(most[2])]
+    every = [*readers, *by_engine, *counters]
     try:
-        _begun([*processes, *counters])
-        read = others[0].ask((first, reading))
+        _begun(every)
+        read = readers[0].ask((first, reading))
         waiting = [threading.Thread(target=process.ask, args=(read,)) for process in counters]
         waiting += [threading.Thread(target=process.ask, args=((first, reading),)) for process in by_engine]
         for thread in waiting:
@@ -125,16 +132,14 @@ def _pools(settings: Settings, folder: Path, first: Task) -> Iterator[Pools]:
         for thread in waiting:
             thread.join()
 
-        def workers(processor: int, engine: int, counting: int) -> list[ReadAheadWorker]:
-            chosen = [*by_engine[:engine], *others[:processor]]
-            found = shared_workers(chosen, engine, counters[:counting], reading, folder)
-            for worker in found:  # its processes are another mix's afterwards
-                worker.stop = lambda: None  # type: ignore[method-assign]
-            return found
+        def workers(processor: int, engine: int, counting: int) -> list[KeptWorker]:
+            shared = Shared([*by_engine[:engine], *readers[:processor]])
+            counted = Shared(counters[:counting])
+            return [KeptWorker(shared, counted, reading, folder) for _ in range(2 * (processor + engine))]
 
         yield workers
     finally:
-        for process in [*processes, *counters]:
+        for process in every:
             process.stop()
 
 

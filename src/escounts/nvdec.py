@@ -37,7 +37,7 @@ LIBRARIES = ("libcuda.so.1", "libnvcuvid.so.1", "libnvidia-encode.so.1")
 """Of NVIDIA's driver; containers often have the first alone. PyNvVideoCodec asks for the last even to decode."""
 FORMATS = ("yuv420p", "yuvj420p")
 """FFmpeg's names of what NV12 holds: eight bits, colour at half the width and half the height."""
-BATCH = 32
+BATCH = 16
 """Pictures that are averaged and come back together."""
 KEPT = 2
 """Engines without work that a process keeps: videos of a folder are often of one or two kinds."""
@@ -156,7 +156,7 @@ class Engine:
 
     def pictures(self, stream: Any, packets: Iterable[Any]) -> Iterator[ReadyPicture]:
         """A video's pictures as images in the order of their times, from its packets."""
-        left, base = chain(_parts(self._codec, stream, packets), [None]), stream.time_base
+        left = chain(_parts(self._codec, stream, packets), [None])
         stamps: list[int] = []  # of pictures that wait
         lengths: dict[
             int, int | None
@@ -168,7 +168,7 @@ class Engine:
                         raise VideoError("a packet has no time")
                     lengths[packet.pts] = None if packet.is_discard else packet.duration or 0
             for pts, image in self._images(some, stamps, lengths):
-                yield ReadyPicture(pts, base, lengths.get(pts) or 0, image)
+                yield ReadyPicture(pts, stream.time_base, lengths.get(pts) or 0, image)
 
     def _images(
         self, packets: list[Any], stamps: list[int], lengths: dict[int, int | None]
@@ -253,8 +253,7 @@ class CudaDecoder:
         if packet is not None:
             asked.bsl_data, asked.bsl, asked.pts = packet.buffer_ptr, packet.buffer_size, packet.pts
         for picture in self._decoder.Decode(asked):
-            # by its capsule: torch would ask the picture three more things, which takes longer than copying it
-            yield picture.getPTS(), self._torch.from_dlpack(picture.__dlpack__(self._stream.cuda_stream))
+            yield picture.getPTS(), self._torch.from_dlpack(picture)
 
 
 def warm_up() -> None:

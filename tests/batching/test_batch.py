@@ -540,56 +540,7 @@ def test_a_process_that_is_given_up_leaves_no_images(dies: str, tmp_path: Path) 
         tmp_path,
     )
     assert worker.ask(Task("x", "x.mp4"))["status"] == "error"
-    assert not list(tmp_path.glob("*.rgb"))
-
-
-def test_a_file_of_images_is_used_again(tmp_path: Path) -> None:
-    """What it held before, more than the next images need, does not show; a reader finds none that another took."""
-    write_movie(tmp_path / "v.mp4", levels(40))
-    (task,) = find_tasks([tmp_path / "v.mp4"], SPECTRAL)
-    images = tmp_path / "images"
-    images.mkdir()
-    read = read_ahead.reader(images, 99 * IMAGE)
-    first = read((task, READING))[2]
-    assert first is not None
-    held = first.read_bytes()
-    used = images / "used.rgb"
-    used.write_bytes(b"9" * 5 * len(held))
-    number = used.stat().st_ino
-    for file in (first, used):
-        read_ahead.set_aside(file)
-    first.with_suffix(".spare").unlink()
-    assert [file.name for file in images.iterdir()] == ["used.spare"]
-    again = read((task, READING))[2]
-    assert again is not None and again.read_bytes() == held and again.stat().st_ino == number
-    assert [file.name for file in images.iterdir()] == [again.name]
-
-
-def test_quick_readers_are_taken_first_and_wait_for_the_last_videos() -> None:
-    shared = read_ahead.Shared(["slow", "engine"][::-1], quick=1)
-    with shared.one() as first:
-        assert first == "engine"
-        taken: list[str] = []
-
-        def take(stay: threading.Event) -> None:
-            with shared.one() as process:
-                taken.append(process)
-                stay.wait(10)
-
-        stay = threading.Event()
-        waiting = [threading.Thread(target=take, args=(stay,)) for _ in range(2)]
-        waiting[0].start()
-        time.sleep(0.2)
-        assert not taken  # one that waits is sooner done with the engine than with the slow one
-        waiting[1].start()
-        deadline = time.monotonic() + 10
-        while not taken and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert taken == ["slow"]
-    stay.set()
-    for thread in waiting:
-        thread.join(10)
-    assert taken == ["slow", "engine"]
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_model_that_reads_in_its_own_way_is_counted_without_readers(tmp_path: Path) -> None:

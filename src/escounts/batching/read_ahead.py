@@ -1,16 +1,16 @@
 """Several processes read videos ahead of those that count them: for a GPU, which needs many cores to be kept busy.
 
 A reader leaves a video's small images in a file of a temporary folder (in memory where the system has such a place);
-a counting process maps it. The reader goes on with the next video meanwhile; no more than three times as many videos
-as there are readers are being read, wait or are being counted. On a GPU two or three processes count: while one waits
-for the GPU, another has Python's work done.
+a counting process maps it. The reader goes on with the next video meanwhile; no more than twice as many videos as
+there are readers are being read, wait or are being counted. On a GPU two processes count: while one waits for the
+GPU, the other has Python's work done.
 """
 
 from __future__ import annotations
 
-import heapq
 import json
 import os
+import queue
 import shutil
 import stat
 import tempfile
@@ -49,12 +49,10 @@ MOST_BYTES = 512 * 2**20
 """Of one video's images (six minutes for the default model); a longer one is read by the process that counts it."""
 IN_MEMORY, LEAST_ROOM = Path("/dev/shm"), 4 * 2**30
 """A place for files in memory, and the bytes that must be free there; containers often have 64 MB."""
-IMAGES, SPARE = "escounts-read-", ".spare"
-"""How folders of images begin; how files end that nobody needs."""
-GPU_COUNTERS, ENGINE_COUNTERS = 2, 3
-"""Processes that count on one GPU; and where its engines read for them, too, which keeps them waiting for it."""
-GIVING_WAY = 19
-"""How nice readers that decode with the processor are to those that feed the GPU's engines, and to who counts."""
+IMAGES = "escounts-read-"
+"""How folders of images begin."""
+GPU_COUNTERS = 2
+"""Processes that count on one GPU."""
 LITE_READING = (128, 30.0)
 """How `lite` reads unless its options say otherwise; known without torch, so that readers begin while it loads."""
 
@@ -115,15 +113,11 @@ def reading_told(model: str) -> Reading | None:
     return (config.get("encoder_options") or {}).get("size", side), rate
 
 
-def reader(
-    folder: Path, most: int, by_engine: bool = False, giving_way: bool = False
-) -> Callable[[tuple[Task, Reading]], ReadVideo]:
-    """In a reading process: each task becomes a file of images in the folder. by_engine: NVDEC decodes. giving_way:
-    cores are taken only while other processes leave them."""
+def reader(folder: Path, most: int, by_engine: bool = False) -> Callable[[tuple[Task, Reading]], ReadVideo]:
+    """In a reading process: each task becomes a file of images in the folder. by_engine: NVDEC decodes."""
+
     if by_engine:
         nvdec.warm_up()
-    if giving_way:
-        os.nice(GIVING_WAY)
 
     def read(asked: tuple[Task, Reading]) -> ReadVideo:
         task, (side, rate) = asked
@@ -136,7 +130,6 @@ def reader(
             frames = islice(video.frames(size=(side, side), rate=rate), room + 1)
             target = images_file(folder, task)
             try:
-                take_spare(target)
                 held = write_images(target, (frame.image for frame in frames)) <= room
             except OSError:  # the place is full, perhaps of others' files: who counts reads the video itself
                 held = False
@@ -149,31 +142,15 @@ def reader(
 
 
 def write_images(target: Path, images: Iterable[Image]) -> int:
-    """Images one after another, each written as it comes, over what the file held; how many there were."""
+    """Images one after another, each written as it comes; how many there were."""
     count = 0
-    with target.open("r+b" if target.exists() else "wb", buffering=0) as file:
+    with target.open("wb", buffering=0) as file:
         for image in images:
             rest = np.ascontiguousarray(image).data.cast("B")
             while rest:  # a place that is nearly full takes a part
                 rest = rest[file.write(rest) :]
             count += 1
-        file.truncate()
     return count
-
-
-def set_aside(images: Path) -> None:
-    """Leave a file of images that nobody needs any more to the next reader: its memory was cleared once already,
-    which takes longer than writing the images."""
-    with suppress(FileNotFoundError):
-        images.replace(images.with_suffix(SPARE))
-
-
-def take_spare(target: Path) -> None:
-    """Have such a file, if there is one, in the target's place."""
-    for spare in target.parent.glob(f"*{SPARE}"):
-        with suppress(FileNotFoundError):  # another reader was quicker
-            spare.replace(target)
-            return
 
 
 def counter_of_read(settings: Settings) -> Callable[[ReadVideo | None], Row]:
@@ -194,35 +171,22 @@ def counter_of_read(settings: Settings) -> Callable[[ReadVideo | None], Row]:
 
 
 class Shared(Generic[P]):
-    """Processes that several threads use, each thread one of them at a time.
+    """Processes that several threads use, each thread one of them at a time."""
 
-    quick: so many, the first ones, are quicker than the others. They are taken first; another one only while more
-    threads wait than there are quick ones: at the end, a quick one will be free and done before it.
-    """
-
-    def __init__(self, processes: Sequence[P], quick: int = 0) -> None:
+    def __init__(self, processes: Sequence[P]) -> None:
         self.all = list(processes)
-        self._quick, self._waiting = quick, 0
-        self._idle = list(range(len(self.all)))  # a heap
-        self._changed = threading.Condition()
+        self._idle: queue.SimpleQueue[P] = queue.SimpleQueue()
+        for process in self.all:
+            self._idle.put(process)
 
     @contextmanager
     def one(self) -> Iterator[P]:
         """One that nobody else uses; waits for it."""
-        with self._changed:
-            self._waiting += 1
-            self._changed.wait_for(self._may_be_taken)
-            self._waiting -= 1
-            index = heapq.heappop(self._idle)
+        process = self._idle.get()
         try:
-            yield self.all[index]
+            yield process
         finally:
-            with self._changed:
-                heapq.heappush(self._idle, index)
-                self._changed.notify_all()
-
-    def _may_be_taken(self) -> bool:
-        return bool(self._idle) and (self._idle[0] < self._quick or self._waiting > self._quick)
+            self._idle.put(process)
 
 
 Readers = Shared[TaskProcess[tuple[Task, Reading], ReadVideo]]
@@ -240,7 +204,7 @@ class ReadAheadWorker:
         try:
             return whole_row(task, self._counted)
         finally:  # here, where it also happens after a process was killed
-            set_aside(images_file(self._folder, task))
+            images_file(self._folder, task).unlink(missing_ok=True)
 
     def _counted(self, task: Task) -> Row:
         with self._readers.one() as reading:
@@ -261,14 +225,13 @@ def read_ahead_workers(
 ) -> list[ReadAheadWorker] | list[CountingProcess]:
     """Workers that share so many readers; where the model reads in its own way, one counting process alone.
 
-    engine_readers: readers beside them that decode with NVDEC. Three times as many workers as readers: a reader goes
-    on while the video that it read waits to be counted, and others wait for a reader.
+    engine_readers: readers beside them that decode with NVDEC; whoever is idle takes the next video. Twice as many
+    workers as readers: a reader goes on while the video that it read waits to be counted.
     """
     on_gpu = settings.device.startswith("cuda")
-    number = (ENGINE_COUNTERS if engine_readers else GPU_COUNTERS) if on_gpu else 1
     counters: list[TaskProcess[ReadVideo | None, Row]] = [
         TaskProcess(counter_of_read, settings, limit=settings.limit, threads=1 if on_gpu else None)  # cores: readers'
-        for _ in range(number)
+        for _ in range(GPU_COUNTERS if on_gpu else 1)
     ]
     reading = reading_told(settings.model) or counters[0].ask(None)["reading"]
     if reading is None:
@@ -276,29 +239,10 @@ def read_ahead_workers(
         return [CountingProcess(settings)]
     for process in counters:  # their seconds of loading pass while the first videos are read
         threading.Thread(target=process.begin, daemon=True).start()
-    processes = reading_processes(folder, readers, engine_readers, settings.limit)
-    return shared_workers(processes, engine_readers, counters, reading, folder)
-
-
-def reading_processes(
-    folder: Path, readers: int, engine_readers: int, limit: float | None = None
-) -> list[TaskProcess[tuple[Task, Reading], ReadVideo]]:
-    """So many that decode with NVDEC, then those that decode with the processor."""
-    engines = [TaskProcess(reader, folder, MOST_BYTES, True, limit=limit) for _ in range(engine_readers)]
-    others = [TaskProcess(reader, folder, MOST_BYTES, False, engine_readers > 0, limit=limit) for _ in range(readers)]
-    return [*engines, *others]
-
-
-def shared_workers(
-    readers: Sequence[TaskProcess[tuple[Task, Reading], ReadVideo]],
-    engine_readers: int,
-    counters: Sequence[TaskProcess[ReadVideo | None, Row]],
-    reading: Reading,
-    folder: Path,
-) -> list[ReadAheadWorker]:
-    """Workers for these processes; engine_readers: how many of the readers, the first ones, decode with NVDEC."""
-    shared, counting = Shared(readers, quick=engine_readers), Shared(counters)
-    return [ReadAheadWorker(shared, counting, reading, folder) for _ in range(3 * len(readers))]
+    kinds = [True] * engine_readers + [False] * readers
+    shared = Shared([TaskProcess(reader, folder, MOST_BYTES, kind, limit=settings.limit) for kind in kinds])
+    counting = Shared(counters)
+    return [ReadAheadWorker(shared, counting, reading, folder) for _ in range(2 * len(kinds))]
 
 
 def images_file(folder: Path, task: Task) -> Path:
