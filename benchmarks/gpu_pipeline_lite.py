@@ -70,7 +70,7 @@ def pipeline(
             keep(f"{motion}_counting_alone", _counting_alone(device, source, seconds))
 
 
-MIXES = ((10, 10, 3), (9, 10, 2), (0, 10, 2), (11, 10, 3), (12, 8, 3), (8, 12, 3), (16, 0, 2))
+MIXES = ((6, 10, 3), (8, 8, 3), (10, 10, 3), (5, 12, 3), (0, 10, 2), (16, 0, 2))
 """Processes at work together: readers that decode with the processor, readers that decode with NVDEC, counters."""
 
 

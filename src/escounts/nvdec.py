@@ -156,7 +156,7 @@ class Engine:
 
     def pictures(self, stream: Any, packets: Iterable[Any]) -> Iterator[ReadyPicture]:
         """A video's pictures as images in the order of their times, from its packets."""
-        left = chain(_parts(self._codec, stream, packets), [None])
+        left, base = chain(_parts(self._codec, stream, packets), [None]), stream.time_base  # made anew at every look
         stamps: list[int] = []  # of pictures that wait
         lengths: dict[
             int, int | None
@@ -168,7 +168,7 @@ class Engine:
                         raise VideoError("a packet has no time")
                     lengths[packet.pts] = None if packet.is_discard else packet.duration or 0
             for pts, image in self._images(some, stamps, lengths):
-                yield ReadyPicture(pts, stream.time_base, lengths.get(pts) or 0, image)
+                yield ReadyPicture(pts, base, lengths.get(pts) or 0, image)
 
     def _images(
         self, packets: list[Any], stamps: list[int], lengths: dict[int, int | None]

@@ -459,6 +459,28 @@ def test_readers_with_nvdec_read_what_others_read(tmp_path: Path, monkeypatch: p
     assert mixed["status"].to_pylist() == ["counted", "counted"] and mixed["count"].equals(alone["count"])
 
 
+@pytest.mark.parametrize(
+    ("asked", "wanted"),
+    [({"nvdec": 3}, (5, 3)), ({"nvdec": 9}, (0, 8)), ({"nvdec": 3, "readers": 1}, (1, 3)), ({}, (7, 0))],
+)
+def test_readers_that_use_the_processor_are_as_many_as_cores_are_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: dict[str, int], wanted: tuple[int, int]
+) -> None:
+    """On eight cores, with eight videos and a GPU."""
+    found: list[tuple[int, int]] = []
+
+    def workers(settings: Settings, readers: int, folder: Path, *, engine_readers: int) -> list[Any]:
+        found.append((readers, engine_readers))
+        return []
+
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(batch_module, "read_ahead_workers", workers)
+    tasks = [Task(str(index), f"{index}.mp4") for index in range(8)]
+    settings, folder = Settings(model="lite", device="cuda"), ResultFolder(str(tmp_path))
+    rows = batch_module.local_rows(tasks, settings, folder, None, asked.get("readers"), asked.get("nvdec", 0))
+    assert list(rows) == [] and found == [wanted]
+
+
 @pytest.mark.parametrize("more", [("--jobs", 2), ("--ray", "local")])
 def test_nvdec_is_for_readers_of_this_machine(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, more: tuple[object, ...]

@@ -54,10 +54,11 @@ def batch(
     settings or the model's weights changed (or, with retry_errors, the row is an error); the older rows stay there.
     Without it, nothing is kept but the table that is returned. settings: `escounts.batching.tasks.Settings`, the
     default model when None. jobs: processes at a time, one per two cores when None. readers: processes that read
-    videos ahead of one that counts (two on a GPU), in the place of jobs; as many as cores but one when the device is
-    a GPU and neither is given. nvdec: readers beside them that decode on an NVIDIA GPU's video engines, for the extra
-    [nvdec]; pixels then differ a little, and so may a count that lies at a half. ray: the address of a Ray cluster
-    ("auto": the one this machine belongs to, "local": one of its own), for the extra [ray].
+    videos ahead of one that counts (two or three on a GPU), in the place of jobs; as many as cores but one when the
+    device is a GPU and neither is given. nvdec: readers beside them that decode on an NVIDIA GPU's video engines, for
+    the extra [nvdec]; the other readers are then, unless given, as many as cores are left. Pixels differ a little,
+    and so may a count that lies at a half. ray: the address of a Ray cluster ("auto": the one this machine belongs
+    to, "local": one of its own), for the extra [ray].
 
     >>> for row in escounts.batch(["videos/"], out="results/").to_pylist():
     ...     print(row["video"], row["count"], row["error"])
@@ -106,7 +107,9 @@ def local_rows(
 ) -> Iterator[Row]:
     """Rows as they are written, by `jobs` processes at a time. Closing it ends the processes."""
     cores = os.cpu_count() or 1
-    if readers is None:
+    if readers is None and nvdec:  # which needs half a core each, and stands still where it has to wait for one
+        readers = max(0, cores - nvdec)
+    elif readers is None:
         readers = max(1, cores - 1) if settings.device.startswith("cuda") and jobs is None else 0
 
     def keep(task: Task, row: Row | TaskError) -> None:

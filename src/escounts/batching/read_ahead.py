@@ -2,8 +2,8 @@
 
 A reader leaves a video's small images in a file of a temporary folder (in memory where the system has such a place);
 a counting process maps it. The reader goes on with the next video meanwhile; no more than twice as many videos as
-there are readers are being read, wait or are being counted. On a GPU two processes count: while one waits for the
-GPU, the other has Python's work done.
+there are readers are being read, wait or are being counted. On a GPU two or three processes count: while one waits
+for the GPU, another has Python's work done.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ IN_MEMORY, LEAST_ROOM = Path("/dev/shm"), 4 * 2**30
 """A place for files in memory, and the bytes that must be free there; containers often have 64 MB."""
 IMAGES = "escounts-read-"
 """How folders of images begin."""
-GPU_COUNTERS = 2
-"""Processes that count on one GPU."""
+GPU_COUNTERS, ENGINE_COUNTERS = 2, 3
+"""Processes that count on one GPU; and where it reads as well, so that counting takes half as long again."""
 LITE_READING = (128, 30.0)
 """How `lite` reads unless its options say otherwise; known without torch, so that readers begin while it loads."""
 
@@ -231,7 +231,7 @@ def read_ahead_workers(
     on_gpu = settings.device.startswith("cuda")
     counters: list[TaskProcess[ReadVideo | None, Row]] = [
         TaskProcess(counter_of_read, settings, limit=settings.limit, threads=1 if on_gpu else None)  # cores: readers'
-        for _ in range(GPU_COUNTERS if on_gpu else 1)
+        for _ in range((ENGINE_COUNTERS if engine_readers else GPU_COUNTERS) if on_gpu else 1)
     ]
     reading = reading_told(settings.model) or counters[0].ask(None)["reading"]
     if reading is None:
