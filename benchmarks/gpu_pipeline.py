@@ -9,7 +9,7 @@ alone, and the rows of a GPU for docs/speed.md.
 Parts: `pipeline` (readers alone, both together, counting alone: the bottleneck has a name and a share), `vit` (frames
 in the host's memory to tokens in the host's memory, as counting does it), `encoders` (ViT-B and Swin-T on resident
 tensors, and what their kernels take), `bench` (engines in the form of `escounts bench`); and only where it is asked
-for, `nvdec` (mixes of readers that decode with the processor and with NVDEC: two and a half minutes). Every figure is
+for, `nvdec` (mixes of readers that decode with the processor and with NVDEC: two minutes). Every figure is
 written to gpu_pipeline.json in the folder as soon as it is there; a part that fails leaves its error and the others
 run. Needs PyAV and safetensors beside torch and numpy, of the extras none: rows are kept in memory, not as Parquet.
 """

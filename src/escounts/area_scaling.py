@@ -34,7 +34,8 @@ class PictureKind:
     colorspace: int
     color_range: int
     colour_at_left: bool
-    """Whether colour is the left one's of each two columns, as in H.264 and HEVC, or that of the middle of both."""
+    """Whether colour is the left one's of each two columns, as in H.264 and HEVC, or that of the middle of both.
+    PyAV does not tell what a stream says of it; swscale minds that."""
 
 
 class AreaScaler:

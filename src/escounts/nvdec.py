@@ -156,11 +156,11 @@ class Engine:
 
     def pictures(self, stream: Any, packets: Iterable[Any]) -> Iterator[ReadyPicture]:
         """A video's pictures as images in the order of their times, from its packets."""
-        left, base = chain(_parts(self._codec, stream, packets), [None]), stream.time_base  # made anew at every look
+        left = chain(_parts(self._codec, stream, packets), [None])
+        base = stream.time_base  # a Fraction made anew at every look
         stamps: list[int] = []  # of pictures that wait
-        lengths: dict[
-            int, int | None
-        ] = {}  # None: left out by an edit list; software decoders drop such ones themselves
+        # None: left out by an edit list; software decoders drop such ones themselves.
+        lengths: dict[int, int | None] = {}
         while some := list(islice(left, BATCH)):
             for packet in some:
                 if packet is not None:
