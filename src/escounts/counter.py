@@ -235,7 +235,7 @@ class EncodedVideo:
 def load(name: str = "default", *, device: str = "auto") -> Counter:
     """A counter by the name of its model: "default" is the best that ships; `escounts models` lists all.
 
-    device: "auto", "cpu" or "cuda".
+    device: "auto", "cpu", "cuda", or "mps" (Apple's GPUs, untested).
     """
     return Counter(catalogue.build(name, device))
 

@@ -1,8 +1,10 @@
-"""In which precision counting runs, and which parts of it stay in float32."""
+"""On which device and in which precision counting runs, and which parts of it stay in float32."""
 
 import pytest
 import torch
+from click.testing import CliRunner
 
+from escounts.cli import app
 from escounts.errors import ModelError
 from escounts.inference.pool import InferencePool
 from escounts.nn import device as module
@@ -10,6 +12,7 @@ from escounts.nn.device import (
     PRECISION_VARIABLE,
     attention,
     autocast_type,
+    choose_device,
     counting_precision,
     cpu_has_bf16,
     in_float32_on_cpu,
@@ -82,3 +85,23 @@ def test_attention_and_the_last_layers_are_computed_in_float32() -> None:
         assert attention(q.bfloat16(), k.bfloat16(), v.bfloat16()).dtype == torch.bfloat16
         assert torch.equal(in_float32_on_cpu(linear, q), of_head)
         assert linear(q).dtype == torch.bfloat16
+
+
+def test_apples_gpus_are_taken_where_torch_has_them_and_said_to_be_untested(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    with pytest.raises(ModelError, match="no Metal device here; use --device cpu"):
+        choose_device("mps")
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    assert choose_device("mps") == torch.device("mps")
+    assert "nobody has tried escounts on Apple's GPUs" in caplog.text
+    assert choose_device("auto").type != "mps", "what is untested is never chosen by itself"
+    with precision(torch.device("mps")) as chosen:
+        assert not torch.is_autocast_enabled("mps"), chosen
+
+
+@pytest.mark.parametrize("command", ["count", "watch", "batch"])
+def test_commands_that_count_take_apples_gpus_and_say_that_they_are_untested(command: str) -> None:
+    shown = CliRunner().invoke(app, [command, "--help"]).output
+    assert "auto|cpu|cuda|mps" in shown and "untested" in shown

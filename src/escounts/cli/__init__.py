@@ -33,6 +33,15 @@ COMMANDS = {
 }
 """Command → the module of this package that has it, as `NAME_command`, and what it is for."""
 
+device_option = click.option(
+    "--device",
+    type=click.Choice(["auto", "cpu", "cuda", "mps"]),
+    default="auto",
+    show_default=True,
+    help="auto: a CUDA GPU where there is one. mps (Apple's GPUs) is untested.",
+)
+"""Of the commands that count."""
+
 
 class LazyGroup(click.Group):
     """Imports a command's module on demand, so that `escounts --help` does not load torch."""

@@ -17,7 +17,7 @@ import click
 
 from escounts import __version__
 from escounts.atomic_files import remove_partials
-from escounts.cli import lasting
+from escounts.cli import device_option, lasting
 from escounts.cli.count_jobs import (
     Done,
     Task,
@@ -129,7 +129,7 @@ def _formats(ctx: click.Context, param: click.Parameter, value: str | None) -> t
 @click.option("--unit", type=click.Choice(["auto", "cycle", "side"]), default="auto", show_default=True,
               help="Of a motion that alternates (left, right): count full cycles or single sides.")  # fmt: skip
 @click.option("--model", default="default", show_default=True, help="A name of `escounts models`.")
-@click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
+@device_option
 @click.option(
     "--thorough",
     is_flag=True,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from escounts.cli import lasting
+from escounts.cli import device_option, lasting
 from escounts.cli.display import counting_display
 from escounts.errors import EscountsError, ExemplarError
 from escounts.exemplars import parse_exemplar
@@ -33,7 +33,7 @@ BAR = 20
 @click.option("--exemplar", "exemplars", multiple=True, metavar="[VIDEO@]START-END",
               help="One repetition to look for; without VIDEO@ a stretch of the source, used once seen.")  # fmt: skip
 @click.option("--model", default="default", show_default=True, help="A name of `escounts models`.")
-@click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
+@device_option
 @click.option("--assume-repeats", is_flag=True, help="Never answer that there are no repetitions.")
 @click.option("--speed", type=click.FloatRange(min=0, min_open=True), default=1.0, show_default=True,
               help="Of a file: 2 is twice its own speed, inf as fast as it can be counted.")  # fmt: skip
@@ -139,7 +139,7 @@ def _read_marks(watching: Watch) -> None:
               help="Readers beside them that decode on an NVIDIA GPU's video engines ([nvdec]).")  # fmt: skip
 @click.option("--ray", metavar="ADDRESS", help="Count on a Ray cluster: its address, `auto`, or `local`.")
 @click.option("--model", default="default", show_default=True, help="A name of `escounts models`.")
-@click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
+@device_option
 @click.option("--exemplar", "exemplars", multiple=True, metavar="VIDEO@START-END",
               help="One repetition to look for in every video.")  # fmt: skip
 @click.option("--thorough", is_flag=True, help="More frame rates and time shifts: three times the work.")

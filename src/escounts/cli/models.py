@@ -188,7 +188,8 @@ def _device() -> Iterator[Finding]:
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     cuda = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "none, so that --device cpu is used"
-    yield True, f"cpu: {cores} cores, torch uses {torch.get_num_threads()}; cuda: {cuda}"
+    metal = "; mps: there, untested with escounts" if torch.backends.mps.is_available() else ""
+    yield True, f"cpu: {cores} cores, torch uses {torch.get_num_threads()}; cuda: {cuda}{metal}"
 
 
 def _decoders() -> Iterator[Finding]:

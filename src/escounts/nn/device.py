@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import time
@@ -16,20 +17,27 @@ from torch import Tensor
 from escounts.errors import ModelError
 
 R = TypeVar("R")
+
+log = logging.getLogger(__name__)
+
 Precision = Literal["auto", "float32", "bf16"]
 PRECISION_VARIABLE = "ESCOUNTS_PRECISION"
 """In the environment: one of them, for counting."""
 
 
 def choose_device(name: str = "auto") -> torch.device:
-    """ "auto" takes a GPU where there is one; "cpu", "cuda" and "cuda:1" are taken at their word."""
+    """ "auto" takes a CUDA GPU where there is one; "cpu", "cuda", "cuda:1" and "mps" are taken at their word."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     kind = name.split(":")[0]
-    if kind not in ("cpu", "cuda"):
-        raise ModelError(f"device is {name!r}; it takes auto, cpu, cuda or cuda:N")
+    if kind not in ("cpu", "cuda", "mps"):
+        raise ModelError(f"device is {name!r}; it takes auto, cpu, cuda, cuda:N or mps")
     if kind == "cuda" and not torch.cuda.is_available():
         raise ModelError(f"device is {name!r}, but no CUDA device is here; use --device cpu or auto")
+    if kind == "mps":
+        if not torch.backends.mps.is_available():
+            raise ModelError(f"device is {name!r}, but torch has no Metal device here; use --device cpu or auto")
+        log.warning("mps: nobody has tried escounts on Apple's GPUs; compare a count with --device cpu")
     return torch.device(name)
 
 
