@@ -72,7 +72,7 @@ def test_rows_are_gathered_once_whoever_is_killed_when(tmp_path: Path) -> None:
     folder.write(row("z"))
     assert ResultFolder(str(tmp_path / "out")).finished() == {"x": "counted", "y": "error", "z": "counted"}
     assert folder.table()["id"].to_pylist() == ["x", "y", "z"]
-    folder.forget(["y"])
+    folder.forget_errors(["y"])
     assert folder.table()["id"].to_pylist() == ["x", "z"]
 
 
@@ -140,6 +140,50 @@ def test_two_runs_gather_on_one_folder(tmp_path: Path) -> None:
     }
 
 
+def test_errors_are_forgotten_beside_a_second_run(tmp_path: Path) -> None:
+    """What it has counted of them meanwhile stays, and a file that it took away while this one reads is no error."""
+    mine, other = ResultFolder(str(tmp_path)), ResultFolder(str(tmp_path))
+    for name in ("a", "b"):
+        mine.write(row(name, "error"))
+    mine.write(row("c"))
+    mine.gather()
+    errors = [id_ for id_, status in mine.finished().items() if status == "error"]
+    other.forget_errors(errors)
+    other.write(row("a"))
+    mine.forget_errors(errors)
+    assert mine.finished() == {"a": "counted", "c": "counted"}
+    mine.write(row("d", "error"))
+    mine.gather()
+    cat = mine._storage.cat_file
+    taken: list[str] = []
+
+    class TakenMeanwhile:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(other._storage, name)
+
+        def cat_file(self, name: str) -> bytes:
+            if not taken:
+                taken.append(name)
+                other.forget_errors(["d"])
+                other._storage.mv(name, f"{tmp_path}/part-{'0' * 16}.parquet")
+            return bytes(cat(name))
+
+    mine._storage = TakenMeanwhile()
+    assert mine.finished() == {"a": "counted", "c": "counted"} and taken
+
+
+def test_of_a_video_that_two_runs_have_tried_the_count_goes_before_the_error(tmp_path: Path) -> None:
+    """Whichever file comes first: they are called by chance."""
+    folder = ResultFolder(str(tmp_path))
+    for name, status in (("0", "error"), ("1", "counted"), ("2", "error")):
+        folder._write_part([row("a", status)])
+        (new,) = tmp_path.glob("part-*.parquet")
+        new.rename(tmp_path / f"part-{name * 16}.parquet.x")
+    for path in tmp_path.glob("*.x"):
+        path.rename(path.with_suffix(""))
+    assert folder.finished() == {"a": "counted"} and folder.table()["status"].to_pylist() == ["counted"]
+
+
 def test_a_row_that_is_gathered_while_it_is_looked_up_is_one_that_lies_no_longer_about(tmp_path: Path) -> None:
     """An actor looks while the driver gathers; Ray retries no actor's exception."""
     folder = ResultFolder(str(tmp_path))
@@ -165,7 +209,7 @@ def test_parquet_files_of_others_are_left_alone_and_a_damaged_one_is_one_line(tm
     folder.gather()
     (part,) = tmp_path.glob("part-*.parquet")
     (tmp_path / "part-00000.parquet").write_bytes(b"of Spark")
-    folder.forget(["a"])
+    folder.forget_errors(["a"])
     assert folder.finished() == {} and not part.exists()
     assert (tmp_path / "part-00000.parquet").read_bytes() == b"of Spark"
     part.write_bytes(b"PAR1 torn")
@@ -183,6 +227,20 @@ def test_an_id_changes_with_the_file_and_the_settings_only(videos: Path) -> None
     assert not set(before) & set(ids(Settings(model="lite")))
     os.utime(videos / "damaged.mp4", (1, 1))
     assert sum(a != b for a, b in zip(before, ids(SPECTRAL), strict=True)) == 1
+
+
+def test_an_id_changes_with_the_video_that_an_exemplar_is_of(videos: Path, tmp_path: Path) -> None:
+    mark = tmp_path / "mark.mp4"
+    settings = Settings(model="spectral", exemplars=(f"{mark}@0-1",))
+
+    def ids() -> list[str]:
+        return [task.id for task in find_tasks([videos], settings)]
+
+    mark.write_bytes(b"one")
+    before = ids()
+    assert before == ids()
+    mark.write_bytes(b"another")
+    assert not set(before) & set(ids())
 
 
 def test_one_row_per_video_and_the_second_run_counts_nothing(

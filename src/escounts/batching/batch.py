@@ -80,7 +80,7 @@ def batch(
     status = folder.finished()
     if retry_errors:
         errors = {task.id for task in tasks if status.get(task.id) == "error"}
-        folder.forget(errors)
+        folder.forget_errors(errors)
         status = {id_: kind for id_, kind in status.items() if id_ not in errors}
     left = [task for task in tasks if task.id not in status]
     engine = (

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from escounts import __version__
 from escounts.batching.processes import TaskError, TaskProcess
 from escounts.errors import VideoError
+from escounts.exemplars import states_of_videos
 from escounts.file_kinds import VIDEO_SUFFIXES
 from escounts.video import video_files
 from escounts.zoo import catalogue
@@ -45,7 +46,9 @@ class Settings:
         """What a result depends on."""
         values = asdict(self)
         del values["device"], values["limit"]
-        return {**values, "weights": catalogue.weights_sha256(self.model)}
+        videos = states_of_videos(self.exemplars)
+        shown = {"exemplar_videos": videos} if videos else {}
+        return {**values, **shown, "weights": catalogue.weights_sha256(self.model)}
 
 
 @dataclass(frozen=True)
