@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -241,6 +242,26 @@ def test_an_id_changes_with_the_video_that_an_exemplar_is_of(videos: Path, tmp_p
     assert before == ids()
     mark.write_bytes(b"another")
     assert not set(before) & set(ids())
+
+
+def test_a_video_that_is_given_twice_is_one_task(videos: Path, tmp_path: Path) -> None:
+    """Beside its folder, and by a link: it was "no videos there"."""
+    (tmp_path / "link.mp4").symlink_to(videos / "a" / "v.mp4")
+    given = [tmp_path / "link.mp4", videos, videos / "a" / "v.mp4", videos]
+    assert {task.id for task in find_tasks(given, SPECTRAL)} == {task.id for task in find_tasks([videos], SPECTRAL)}
+
+
+def test_rows_that_somebody_removed_meanwhile_are_missed(videos: Path, tmp_path: Path) -> None:
+    """It ended well, and its table had the rows that came after."""
+    out = tmp_path / "out"
+
+    def removed(done: int, whole: int, video: str) -> None:
+        if done == 2:
+            shutil.rmtree(out)
+
+    with pytest.raises(EscountsError, match=r"[1-4] of 4 rows are not there.*run it again"):
+        escounts.batch([videos], out=out, settings=SPECTRAL, jobs=1, report=removed)
+    assert len(escounts.batch([videos], out=out, settings=SPECTRAL, jobs=1)) == 4
 
 
 def test_one_row_per_video_and_the_second_run_counts_nothing(

@@ -71,11 +71,12 @@ def find_tasks(inputs: Iterable[str | os.PathLike[str]], settings: Settings) -> 
     found: dict[str, Task] = {}
     fingerprint = settings.fingerprint()
     for given in inputs:
-        before = len(found)
+        there = False
         for video, state in _in_storage(str(given)) if is_address(given) else _in_folder(Path(given)):
+            there = True  # though it may have been given before, by another name
             text = json.dumps([video, state, fingerprint], sort_keys=True)
             found.setdefault(video, Task(hashlib.sha256(text.encode()).hexdigest()[:24], video))
-        if len(found) == before:
+        if not there:
             raise VideoError(f"{given}: no videos there; give videos, folders of videos, or addresses of either")
     return list(found.values())
 
