@@ -122,7 +122,6 @@ def main() -> int:
     parser.add_argument("--again", action="store_true", help="run parts that have run on this code already, too")
     parser.add_argument("--lanes", type=int, default=2, help="pieces at a time; 2 when not given")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and what was started ends with it
     commit, code = git("rev-parse", "HEAD").strip(), code_digest()
     place = ROOT / "build" / "release-check" / (f"share-{options.share:g}" if options.share < 1 else "whole")
     place.mkdir(parents=True, exist_ok=True)
@@ -174,4 +173,6 @@ def put_into_page(text: str) -> None:
 
 
 if __name__ == "__main__":
+    for number in (signal.SIGINT, signal.SIGTERM):  # and what was started ends with it
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
     sys.exit(main())
