@@ -74,9 +74,11 @@ export function showTotal(count, result, corrected) {
   const cut = result.details?.exemplar_cut;
   byId("unsure").hidden = corrected || !(result.unsure || cut !== undefined);
   byId("unsure").replaceChildren(
-    element("b", {}, result.unsure ? "Not sure. " : "Look at your example. "),
+    element("b", {}, result.unsure ? "Not sure. " : "Look at it. "),
     known ? "" : "This model cannot say how sure it is. ",
-    cut === undefined ? advice(result) : `The film is cut at ${clock(cut)}, inside it. Mark one repetition on one side of the cut.`,
+    cut === undefined
+      ? advice(result)
+      : `Your example lies across a cut of the film at ${clock(cut)}. Mark one repetition on one side of it.`,
   );
   showConfidence(result);
 }
