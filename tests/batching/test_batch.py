@@ -19,6 +19,8 @@ from itertools import count as counting_up
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from command import finish, run, spawn
@@ -216,6 +218,36 @@ def test_parquet_files_of_others_are_left_alone_and_a_damaged_one_is_one_line(tm
     part.write_bytes(b"PAR1 torn")
     with pytest.raises(EscountsError, match=r"part-\w+\.parquet cannot be read .* move it away"):
         folder.finished()
+
+
+def test_a_file_of_another_version_is_read_and_one_that_makes_no_sense_is_one_line(tmp_path: Path) -> None:
+    """A column more or less than today's was a traceback, and so was every folder of the version before."""
+    folder = ResultFolder(str(tmp_path))
+    folder.write({**row("a"), "count": 3})
+    folder.gather()
+    (part,) = tmp_path.glob("part-*.parquet")
+    table = pq.read_table(part)
+    others = table.drop_columns(["unit"]).append_column("colour", pa.array(["blue"]))
+    pq.write_table(others.set_column(3, "count", pa.array([3], pa.int32())), part)
+    folder.write(row("b"))
+    assert folder.finished() == {"a": "counted", "b": "counted"}
+    assert folder.table().select(["id", "count", "unit"]).to_pylist()[0] == {"id": "a", "count": 3, "unit": None}
+    for strange in (
+        table.drop_columns(["status"]),
+        table.set_column(2, "status", pa.array([None], pa.string())),
+        table.set_column(3, "count", pa.array(["many"])),
+    ):
+        pq.write_table(strange, part)
+        with pytest.raises(EscountsError, match=r"part-\w+\.parquet cannot be read .* move it away"):
+            folder.table()
+
+
+@pytest.mark.parametrize("values", [{"count": "many"}, {"starts": "abc"}, {"confidence": {}}])
+def test_a_row_that_fits_no_column_is_not_a_row(tmp_path: Path, values: dict[str, Any]) -> None:
+    folder = ResultFolder(str(tmp_path))
+    folder.write({**row("a"), **values})
+    folder.write(row("b"))
+    assert folder.finished() == {"b": "counted"} and folder.table()["id"].to_pylist() == ["b"]
 
 
 def test_an_id_changes_with_the_file_and_the_settings_only(videos: Path) -> None:

@@ -136,8 +136,9 @@ class ResultFolder:
         gathered since it was listed."""
         try:
             row = json.loads(self._storage.cat_file(name))
+            pa.Table.from_pylist([row], schema=row_schema())  # else all of them could not be gathered
             return row if row["id"] == Path(name).stem and isinstance(row["status"], str) else None
-        except (ValueError, KeyError, TypeError, RecursionError, FileNotFoundError):
+        except (pa.ArrowException, ValueError, KeyError, TypeError, RecursionError, FileNotFoundError):
             return None
 
     def _parts(self) -> list[str]:
@@ -150,19 +151,20 @@ class ResultFolder:
             # Whole, and by this thread alone: one of pyarrow's own that lets go of Python's bytes while Python ends
             # aborts the process (seen twice in some hundred batches).
             whole = pa.BufferReader(self._storage.cat_file(name))
-            return pq.ParquetFile(whole, pre_buffer=False).read(columns=columns, use_threads=False)
+            return _conformed(
+                pq.ParquetFile(whole, pre_buffer=False).read(columns=columns, use_threads=False), columns
+            )
         except FileNotFoundError:  # a second run on this folder has put its rows elsewhere
             raise
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, KeyError, ValueError) as error:
             reason = " ".join(str(error).split())[:200]
             raise OutputError(f"{name} cannot be read ({reason}); move it away to count its videos again") from error
 
     def _gathered(self, columns: list[str] | None = None) -> pa.Table:
-        wanted = pa.schema([field for field in row_schema() if columns is None or field.name in columns])
         for left in reversed(range(ATTEMPTS)):
             try:
                 parts = [self._read(name, columns) for name in self._parts()]
-                return pa.concat_tables([wanted.empty_table(), *parts])
+                return pa.concat_tables([_schema(columns).empty_table(), *parts])
             except FileNotFoundError as error:
                 if not left:
                     raise OutputError(f"{self.address}: others are changing it all the time; try again") from error
@@ -172,6 +174,24 @@ class ResultFolder:
         data = io.BytesIO()
         pq.write_table(pa.Table.from_pylist(rows, schema=row_schema()), data)
         self._put(f"{self._path}/part-{secrets.token_hex(8)}.parquet", data.getvalue())
+
+
+def _schema(columns: list[str] | None) -> pa.Schema:
+    return pa.schema([field for field in row_schema() if columns is None or field.name in columns])
+
+
+def _conformed(table: pa.Table, columns: list[str] | None) -> pa.Table:
+    """A table in today's columns (None: all). Another version may have written fewer, which are empty then, or more;
+    without an id or a status it is none of ours, and raises ValueError."""
+    wanted = _schema(columns)
+    empty = [name for name in ("id", "status") if name in wanted.names and table[name].null_count]
+    if empty:
+        raise ValueError(f"rows without {empty[0]}")
+    there = [
+        table[one.name].cast(one.type) if one.name in table.column_names else pa.nulls(len(table), one.type)
+        for one in wanted
+    ]
+    return pa.Table.from_arrays(there, schema=wanted)
 
 
 def row_schema() -> pa.Schema:
