@@ -115,6 +115,19 @@ def test_other_code_runs_anew_and_the_page_keeps_what_is_around_the_table(
     assert record["load"][0] <= record["load"][1]
 
 
+def test_figures_of_code_that_changed_under_them_do_not_pass(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def part(share: float, limit: float, verdicts: Path) -> list[Any]:
+        (checkout / "src" / "a.py").write_text("another")
+        return [Row("the part", 3, 3)]
+
+    (checkout / "src" / "a.py").write_text("one")
+    monkeypatch.setattr(release_check, "PARTS", {"part": release_lanes.Part((part,), 60)})
+    assert release_check.main() == 1 and "old" in (checkout / "page.md").read_text()
+    assert "failed: the code stayed the same while it ran" in capsys.readouterr().out
+
+
 def test_pieces_run_side_by_side_and_what_is_measured_alone(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two at a time, each once, their figures in one row; after them, one by one, those that want to be alone."""
 
