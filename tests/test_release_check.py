@@ -52,7 +52,8 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "page.md").write_text(f"before\n{release_check.BEGIN}\nold\n{release_check.END}\nafter\n")
     monkeypatch.setattr(release_check, "ROOT", tmp_path)
     monkeypatch.setattr(release_check, "PAGE", tmp_path / "page.md")
-    monkeypatch.setattr(release_check, "git", lambda *arguments: "src/a.py" if "ls-files" in arguments else "c" * 40)
+    files = "src/a.py\0benchmarks/results/table.md"
+    monkeypatch.setattr(release_check, "git", lambda *arguments: files if "ls-files" in arguments else "c" * 40)
     monkeypatch.setattr(sys, "argv", ["release_check.py"])
     return tmp_path
 
@@ -101,6 +102,8 @@ def test_other_code_runs_anew_and_the_page_keeps_what_is_around_the_table(
     def part(share: float, limit: float, verdicts: Path) -> list[Any]:
         with (checkout / "shares").open("a") as file:
             file.write(f"{share}\n")
+        (checkout / "benchmarks" / "results").mkdir(parents=True, exist_ok=True)
+        (checkout / "benchmarks" / "results" / "table.md").write_text(f"{verdicts}")  # as relations does: no code
         return [Row("the part", 3, 3)]
 
     monkeypatch.setattr(release_check, "PARTS", {"part": release_lanes.Part((part,), 60)})
