@@ -1,13 +1,13 @@
 """What a release must pass, in one table: the long suites, the service under attack, the packages and their parts.
 
-    make release-check                              every part, hours on two cores
+    make release-check                              every part, under an hour on two cores
     make release-check PARTS="fuzz packages"        some of them
     make release-check SHARE=0.02                   everything in small: a fiftieth of the cases
 
-Parts run one after the other, each with a time limit, and keep their figures in build/release-check/, tests one by
-one: a run that was stopped goes on with the test that it was in, as long as the code is the same (--again starts
-anew). When every part has run on this code the table goes to docs/release-check.md. Exit code 1 where anything was
-lost, hung, ended in a traceback or did not run.
+Pieces run two at a time, each with a time limit; those that measure time or memory run alone, after the others. Their
+figures are kept in build/release-check/, tests one by one: a run that was stopped goes on with the tests that it was
+in, as long as the code is the same (--again starts anew). When every part has run on this code the table goes to
+docs/release-check.md. Exit code 1 where anything was lost, hung, ended in a traceback or did not run.
 """
 
 from __future__ import annotations
@@ -16,21 +16,17 @@ import argparse
 import hashlib
 import json
 import math
-import os
-import platform
 import re
-import resource
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
+from release_lanes import Part, Piece, Run, only_one, side_by_side
 from release_packages import packages, supply
-from release_suites import Row, Suite, bounded
+from release_rows import Row, rows_of, summary, table
+from release_suites import Suite, bounded, split
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "release-check.md"
@@ -47,17 +43,13 @@ CODE = (
     "Dockerfile",
 )
 """What a part's figures are of: where one of these has changed, it runs anew."""
+WRITTEN = "benchmarks/results/"
+"""What parts write themselves: figures, no code."""
 CLIPS = ROOT.parent / "shared" / "clips"
 KILLS = ("tests/faults", "tests/serve/test_serve_kills.py")
+MEASURED = ("tests/test_long_video.py", "tests/test_live.py")
+"""Tests that hold a peak of memory, or a stream as it comes, against a limit."""
 PARSERS, VIDEOS = "tests/fuzz/test_parsers.py", "tests/fuzz/test_video_fuzz.py"
-
-
-@dataclass(frozen=True)
-class Part:
-    """run: from the share of cases, the limit and a file for verdicts to rows. limit: seconds."""
-
-    run: Callable[[float, float, Path], list[Row]]
-    limit: float
 
 
 def attacks(share: float, limit: float, _: Path) -> list[Row]:
@@ -80,13 +72,12 @@ def attacks(share: float, limit: float, _: Path) -> list[Row]:
     return rows
 
 
-def relations(share: float, limit: float, _: Path) -> list[Row]:
+def relations(share: float, limit: float, counts: Path) -> list[Row]:
     """What must not change a count, and stretches without repetitions; needs the clips."""
     if not CLIPS.is_dir():
         return [Row("metamorphic relations", 0, 0, note=f"not run: no clips in {CLIPS.name}/", failed=share == 1)]
-    out = ROOT / "build" / "release-check" / "metamorphic.json"
     small = ["--quick"] if share < 1 else []
-    code, output = bounded([sys.executable, "benchmarks/metamorphic.py", "--out", str(out), *small], limit)
+    code, output = bounded([sys.executable, "benchmarks/metamorphic.py", "--out", str(counts), *small], limit)
     verdicts = re.findall(r"^\| (.+?) \|.*\| (holds|\*\*falls short\*\*) \|$", output, re.M)
     short = [name for name, verdict in verdicts if verdict != "holds"]
     if code != 0 or not verdicts:
@@ -107,21 +98,22 @@ def relations(share: float, limit: float, _: Path) -> list[Row]:
     return rows
 
 
-def supplied(kind: Callable[[Path, float], list[dict[str, object]]]) -> Callable[[float, float, Path], list[Row]]:
+def supplied(kind: Callable[[Path, float], list[dict[str, object]]]) -> Run:
     return lambda share, limit, _: [Row(**row) for row in kind(ROOT, limit)]  # type: ignore[arg-type]
 
 
 HOUR = 3600.0
-PARTS = {
-    "inputs": Part(Suite(("tests/faults", "tests/fuzz"), "not release").run, HOUR),
-    "fuzz": Part(Suite((VIDEOS,)).run, 3 * HOUR),
-    "parsers": Part(Suite((PARSERS,)).run, 2 * HOUR),
-    "kills": Part(Suite(KILLS).run, 6 * HOUR),
-    "others": Part(Suite(("tests",), without=(VIDEOS, PARSERS, *KILLS)).run, 3 * HOUR),
-    "attacks": Part(attacks, HOUR),
-    "relations": Part(relations, 3 * HOUR),
-    "packages": Part(supplied(packages), HOUR),
-    "supply": Part(supplied(supply), HOUR),
+PARTS = {  # begun in this order: long pieces first, so that the last ones of the lanes end together
+    "relations": Part((relations,), 3 * HOUR),
+    "others": Part((Suite(("tests",), without=(VIDEOS, PARSERS, *KILLS, *MEASURED)).run,), 3 * HOUR),
+    "kills": Part(split(Suite(KILLS), 4), 3 * HOUR),
+    "parsers": Part(split(Suite((PARSERS,)), 9), HOUR),
+    "packages": Part((supplied(packages),), HOUR),
+    "supply": Part((supplied(supply),), HOUR),
+    "inputs": Part((Suite(("tests/faults", "tests/fuzz"), "not release").run,), HOUR),
+    "fuzz": Part((Suite((VIDEOS,)).run,), 3 * HOUR),
+    "measured": Part((Suite(MEASURED).run,), HOUR, alone=True),
+    "attacks": Part((attacks,), HOUR, alone=True),
 }
 
 
@@ -129,92 +121,52 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", choices=[[], *PARTS], help=f"{', '.join(PARTS)}; all when none is named")
     parser.add_argument("--share", type=float, default=1.0, help="of the cases; below 1 nothing goes into the docs")
-    parser.add_argument("--again", action="store_true", help="run parts that have run on this commit already, too")
+    parser.add_argument("--again", action="store_true", help="run parts that have run on this code already, too")
+    parser.add_argument("--lanes", type=int, default=2, help="pieces at a time; 2 when not given")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and what was started ends with it
     commit, code = git("rev-parse", "HEAD").strip(), code_digest()
     place = ROOT / "build" / "release-check" / (f"share-{options.share:g}" if options.share < 1 else "whole")
     place.mkdir(parents=True, exist_ok=True)
-    wanted = options.parts or list(PARTS)
-    for name in wanted:
-        kept, verdicts = place / f"{name}.json", place / f"{name}-{code}.jsonl"
-        if options.again:
-            kept.unlink(missing_ok=True)
-            verdicts.unlink(missing_ok=True)
-        if kept.is_file() and json.loads(kept.read_text())["code"] == code:
-            print(f"{name}: has run on this code ({kept.relative_to(ROOT)}); --again runs it anew", flush=True)
-            continue
-        print(f"{name} …", flush=True)
-        record = {
-            "commit": commit,
-            "code": code,
-            "date": time.strftime("%Y-%m-%d %H:%M"),
-            **measured(name, options.share, verdicts),
-        }
-        kept.write_text(json.dumps(record, indent=1) + "\n")
-    records = {name: json.loads(path.read_text()) for name in PARTS if (path := place / f"{name}.json").is_file()}
-    text = table(records)
-    print(text)
-    if len(records) == len(PARTS) and options.share == 1 and {r["code"] for r in records.values()} == {code}:
+    pieces = [
+        Piece(name, number, part, place, code, commit, options.share)
+        for name, part in PARTS.items()
+        for number in range(len(part.pieces))
+    ]
+    wanted = [piece for piece in pieces if piece.part in (options.parts or PARTS)]
+    with only_one(place):
+        for piece in wanted:
+            if options.again:
+                piece.forget()
+            elif piece.record():
+                print(f"{piece.name}: has run on this code ({piece.kept}); --again runs it anew", flush=True)
+        side_by_side([piece for piece in wanted if not piece.record()], options.lanes)
+    records = {piece: record for piece in pieces if (record := piece.record())}
+    by_part = {name: [record for piece, record in records.items() if piece.part == name] for name in PARTS}
+    by_part = {name: found for name, found in by_part.items() if found}
+    print(text := table(by_part))
+    changed = code_digest() != code
+    if len(records) == len(pieces) and options.share == 1 and not changed:
         put_into_page(text)
-    return 0 if all(Row(**row).good for name in wanted for row in records[name]["rows"]) else 1
-
-
-def measured(name: str, share: float, verdicts: Path) -> dict[str, Any]:
-    """What one part of the check found, and what it cost."""
-    began, busy = time.time(), children_seconds()
-    loads = [os.getloadavg()[0]]
-    try:
-        rows = PARTS[name].run(share, PARTS[name].limit, verdicts)
-    except Exception as error:  # one part that cannot run is a failed part, not the end of the others
-        rows = [Row(name, 1, 0, note=f"did not run: {type(error).__name__}: {error}"[:300], failed=True)]
-    loads += os.getloadavg()
-    return {
-        "seconds": round(time.time() - began),
-        "processor_seconds": round(children_seconds() - busy),
-        "load": [round(min(loads), 1), round(max(loads), 1)],
-        "rows": [asdict(row) for row in rows],
-    }
-
-
-def children_seconds() -> float:
-    """Processor time of everything that was started here and is over."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+    missing = [piece.name for piece in wanted if piece not in records]
+    rows = [row for name in dict.fromkeys(piece.part for piece in wanted) for row in rows_of(by_part.get(name, []))]
+    rows += [Row(name, 1, 0, note="did not run", failed=True) for name in missing]
+    if changed:  # some of it ran on other code than it says, and nobody knows what
+        rows.append(Row("the code stayed the same while it ran", 1, 0, failed=True))
+    print(f"\n{summary(rows)}")
+    return 0 if all(row.good for row in rows) else 1
 
 
 def code_digest() -> str:
     """Of every file that a part may run, as it lies there, committed or not."""
     digest = hashlib.sha256()
     for name in sorted(git("ls-files", "--cached", "--others", "--exclude-standard", "-z", "--", *CODE).split("\0")):
-        if name and (ROOT / name).is_file():
+        if name and not name.startswith(WRITTEN) and (ROOT / name).is_file():
             digest.update(f"{name}\0".encode() + hashlib.sha256((ROOT / name).read_bytes()).digest())
     return digest.hexdigest()[:16]
 
 
 def git(*arguments: str) -> str:
     return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-
-
-def table(records: dict[str, dict[str, Any]]) -> str:
-    """Every row that there is, with the day, the commit and the load that it was measured at."""
-    machine = f"{platform.system()} {platform.release()}, {os.cpu_count()} cores, Python {platform.python_version()}"
-    lines = [
-        f"{machine}. Minutes by the clock and of the processor, and the machine's load, are of the whole part.",
-        "",
-        "| | cases | survived | lost | hangs | tracebacks | | measured |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for name, record in records.items():
-        low, high = record["load"]
-        minutes = f"{record['seconds'] / 60:.0f} min, {record['processor_seconds'] / 60:.0f} of the processor"
-        when = f"{name}: {record['date']}, {record['commit'][:8]}, {minutes}, load {low:g} to {high:g}"
-        for row in (Row(**row) for row in record["rows"]):
-            figures = " | ".join(str(n) for n in (row.cases, row.survived, row.lost, row.hangs, row.tracebacks))
-            note = row.note if row.good else f"**failed** {row.note}"
-            lines.append(f"| {row.name} | {figures} | {note} | {when} |")
-            when = name
-    return "\n".join(lines)
 
 
 def put_into_page(text: str) -> None:
@@ -226,4 +178,6 @@ def put_into_page(text: str) -> None:
 
 
 if __name__ == "__main__":
+    for number in (signal.SIGINT, signal.SIGTERM):  # and what was started ends with it
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
     sys.exit(main())

@@ -154,18 +154,22 @@ def holes(tools: str, python: str, place: Path, limit: float) -> dict[str, Any]:
                 "failed": True}  # fmt: skip
     versions = {re.sub(r"[-_.]+", "-", name).lower(): version for name, version in (one.split("==") for one in lines)}
     skipped = {one["name"]: versions[one["name"]] for one in found if "skip_reason" in one}
-    newest = holes_of_newest(tools, skipped, limit)
-    bad = [f"{one['name']} {hole['id']}" for one in found for hole in one.get("vulns", [])]
-    bad += [f"{name} {hole}" for name, ids in newest.items() for hole in ids]
-    unknown = sorted(skipped.keys() - newest.keys())
-    notes = list(bad)
-    if newest:
-        notes.append(f"{len(newest)} are the newest release, of which the index says what is known")
-    if unknown:
-        notes.append(f"could not be looked up: {len(unknown)} ({', '.join(unknown)})")
-    good = len(found) - len(unknown) - len({one.split()[0] for one in bad})
-    return {"name": row, "cases": len(found), "survived": good, "note": "; ".join(notes),
-            "failed": bool(bad or unknown)}  # fmt: skip
+    known = {one["name"]: [hole["id"] for hole in one["vulns"]] for one in found if "vulns" in one}
+    known |= holes_of_newest(tools, skipped, limit)
+    return {"name": row, **said_of_holes(known, sorted(skipped.keys() - known.keys()))}
+
+
+def said_of_holes(known: dict[str, list[str]], unknown: list[str]) -> dict[str, Any]:
+    """The figures of the row: what is known of the packages that were looked up, and those that could not be.
+
+    A package that nobody could be asked about is not one with a hole, nor one without: it is said, and does not fail
+    the row as long as others could be looked up.
+    """
+    bad = {name: ids for name, ids in known.items() if ids}
+    note = f"looked up {len(known)}, of these with a known hole {len(bad)}; not looked up {len(unknown)}"
+    holes = "; ".join(f"{name} {', '.join(ids)}" for name, ids in bad.items())
+    return {"cases": len(known), "survived": len(known) - len(bad), "note": f"{note}; {holes}" if holes else note,
+            "failed": bool(bad) or not known, "unchecked": ", ".join(unknown)}  # fmt: skip
 
 
 def holes_of_newest(tools: str, versions: dict[str, str], limit: float) -> dict[str, list[str]]:

@@ -12,43 +12,31 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import pytest
+import pytest
+from release_lanes import Run
+from release_rows import Row, merged
 
 ROOT = Path(__file__).resolve().parents[1]
 VERDICTS = "ESCOUNTS_RELEASE_VERDICTS"
+SLICE = "ESCOUNTS_RELEASE_SLICE"
 ROW = "RELEASE-ROW "
-
-
-@dataclass
-class Row:
-    """One line of the table. failed: what it asks for was not met, or not looked at, though nothing was lost."""
-
-    name: str
-    cases: int
-    survived: int
-    lost: int = 0
-    hangs: int = 0
-    tracebacks: int = 0
-    note: str = ""
-    failed: bool = False
-
-    @property
-    def good(self) -> bool:
-        return not (self.failed or self.lost or self.hangs or self.tracebacks)
 
 
 @dataclass(frozen=True)
 class Suite:
-    """Tests under some paths: a row for each of their own figures, and one for their verdicts."""
+    """Tests under some paths: a row for each of their own figures, and one for their verdicts.
+
+    slice: (k, n), of the tests as they are collected the k-th, from 0, and every n-th after it.
+    """
 
     paths: tuple[str, ...]
     marker: str = "release"
     without: tuple[str, ...] = ()
+    slice: tuple[int, int] = (0, 1)
 
     def run(self, share: float, limit: float, verdicts: Path) -> list[Row]:
         """verdicts: the file that they are kept in; tests that passed there are not run again."""
@@ -68,7 +56,7 @@ class Suite:
         failed = verdicts.parent / "failed"  # inputs that did, for the corpus
         failed.mkdir(exist_ok=True)
         env = {"ESCOUNTS_RELEASE_SHARE": str(share), VERDICTS: str(verdicts), "PYTHONPATH": path}
-        env["ESCOUNTS_RELEASE_KEEP"] = str(failed)
+        env |= {"ESCOUNTS_RELEASE_KEEP": str(failed), SLICE: json.dumps(self.slice)}
         code, output = bounded(command, limit, env)
         found = kept(verdicts)
         rows = published([row for verdict in found.values() for row in verdict["rows"]])
@@ -81,8 +69,13 @@ class Suite:
         slowest = sorted(found.items(), key=lambda pair: -pair[1]["seconds"])[:5]
         print("".join(f"{one['seconds']:8.0f} s  {test}\n" for test, one in slowest), end="", flush=True)
         name = f"tests of {', '.join(self.paths)}{' but the above' if self.without else ''}, marked {self.marker}"
-        note = f"{skipped} did not run (skipped)" if skipped else ""
-        return [*rows, Row(name, len(found) + hung, len(good), hangs=hung, note=note, failed=not whole)]
+        figures = {"did not run (skipped)": skipped} if skipped else {}
+        return [*rows, Row(name, len(found) + hung, len(good), hangs=hung, figures=figures, failed=not whole)]
+
+
+def split(suite: Suite, pieces: int) -> tuple[Run, ...]:
+    """The suite in so many pieces, which can run side by side: each test is in one of them."""
+    return tuple(replace(suite, slice=(number, pieces)).run for number in range(pieces))
 
 
 def kept(verdicts: Path) -> dict[str, dict[str, Any]]:
@@ -99,20 +92,13 @@ def kept(verdicts: Path) -> dict[str, dict[str, Any]]:
 
 def published(printed: Sequence[Mapping[str, Any]]) -> list[Row]:
     """The rows that suites printed (tests/release_figures.py); those of one name are one row."""
-    rows: dict[str, Row] = {}
-    notes: dict[str, dict[str, int]] = {}
-    for found in printed:
-        row = rows.setdefault(found["name"], Row(found["name"], 0, 0))
-        row.cases += found["cases"]
-        row.survived += found["survived"]
-        row.lost += found["lost"] + found["crash"]
-        row.hangs += found["hang"]
-        row.tracebacks += found["traceback"]
-        told = notes.setdefault(row.name, {})
-        for what, number in found["notes"].items():
-            told[what] = told.get(what, 0) + number
-        row.note = ", ".join(f"{what}: {number}" for what, number in told.items())
-    return list(rows.values())
+    return merged(
+        Row(
+            found["name"], found["cases"], found["survived"], found["lost"] + found["crash"], found["hang"],
+            found["traceback"], figures=found["notes"],
+        )
+        for found in printed
+    )  # fmt: skip
 
 
 def bounded(command: Sequence[str], limit: float, env: Mapping[str, str] | None = None) -> tuple[int | None, str]:
@@ -135,12 +121,15 @@ def bounded(command: Sequence[str], limit: float, env: Mapping[str, str] | None 
 _phases: dict[str, list[Any]] = {}
 
 
+@pytest.hookimpl(trylast=True)  # after the marker has chosen: a slice is one of what is to run
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What has passed in the kept verdicts is left out."""
+    """What belongs to another slice, or has passed in the kept verdicts, is left out."""
+    first, step = json.loads(os.environ.get(SLICE, "[0, 1]"))
     passed = {test for test, one in kept(Path(os.environ[VERDICTS])).items() if one["verdict"] == "passed"}
-    gone = [item for item in items if item.nodeid in passed]
-    config.hook.pytest_deselected(items=gone)
-    items[:] = [item for item in items if item.nodeid not in passed]
+    wanted = [item for item in items[first::step] if item.nodeid not in passed]
+    chosen = set(wanted)
+    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+    items[:] = wanted
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

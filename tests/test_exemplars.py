@@ -50,3 +50,10 @@ def test_outside_the_video() -> None:
     check_exemplar(ExemplarSpan(1.0, 10.02), duration=10.0, slack=0.04)
     with pytest.raises(ExemplarError, match=r"runs past the end of the video, which lasts 10\.00 s"):
         check_exemplar(ExemplarSpan(1.0, 10.5), duration=10.0, slack=0.04)
+
+
+def test_the_error_of_an_endless_exemplar_is_short() -> None:
+    """A video that is piped to `watch` came back as an error of thousands of characters."""
+    with pytest.raises(ExemplarError) as refused:
+        parse_exemplar("\udc97\x1b[2J" * 5000)
+    assert len(str(refused.value)) < 700 and "\x1b" not in str(refused.value)

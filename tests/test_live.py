@@ -99,13 +99,17 @@ def test_an_exemplar_marked_while_it_runs_counts_anew(counter: Counter) -> None:
     assert abs(events[-1].count - expected) <= 1 and expected < 5.2
 
 
-def test_an_exemplar_that_is_forgotten_or_backwards_is_refused(counter: Counter) -> None:
+def test_an_exemplar_that_is_forgotten_backwards_or_hardly_a_frame_is_refused(counter: Counter) -> None:
     watching = escounts.watch(swinging(3.0, start=500.0), model=counter)
     next(iter(watching))
     with pytest.raises(ExemplarError, match="too long ago"):
         watching.mark(1.0, 2.0)
     with pytest.raises(ExemplarError, match="ends before it starts"):
         watching.mark(501.0, 500.5)
+    with pytest.raises(ExemplarError, match="hardly a frame"):
+        watching.mark(501.0, 501.001)
+    with pytest.raises(ExemplarError, match="hardly a frame"):
+        escounts.watch(swinging(3.0), model=counter, exemplars=["1-1.04"])
 
 
 def test_a_model_that_needs_the_whole_video_is_refused() -> None:

@@ -1,10 +1,15 @@
-"""`make release-check`: a suite that was stopped goes on, and what failed or did not run is never a good row."""
+"""`make release-check`: a suite that was stopped goes on, pieces run side by side and add up, and what failed or did
+not run is never a good row."""
 
 from __future__ import annotations
 
 import io
 import json
+import os
+import signal
 import sys
+import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +20,10 @@ if not CI.is_dir():
     pytest.skip("needs a checkout: a package has no .ci", allow_module_level=True)
 sys.path.insert(0, str(CI))
 import release_check  # type: ignore[import-not-found]  # noqa: E402
+import release_lanes  # type: ignore[import-not-found]  # noqa: E402
 import release_packages  # type: ignore[import-not-found]  # noqa: E402
-from release_suites import Suite, kept  # type: ignore[import-not-found]  # noqa: E402
+from release_rows import Row, merged, summary  # type: ignore[import-not-found]  # noqa: E402
+from release_suites import Suite, kept, split  # type: ignore[import-not-found]  # noqa: E402
 
 TESTS = """
 import pathlib, pytest
@@ -38,6 +45,19 @@ def quick_to_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
 
 
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A root with a page and one file of code, where the check finds itself."""
+    (tmp_path / "src").mkdir()
+    (tmp_path / "page.md").write_text(f"before\n{release_check.BEGIN}\nold\n{release_check.END}\nafter\n")
+    monkeypatch.setattr(release_check, "ROOT", tmp_path)
+    monkeypatch.setattr(release_check, "PAGE", tmp_path / "page.md")
+    files = "src/a.py\0benchmarks/results/table.md"
+    monkeypatch.setattr(release_check, "git", lambda *arguments: files if "ls-files" in arguments else "c" * 40)
+    monkeypatch.setattr(sys, "argv", ["release_check.py"])
+    return tmp_path
+
+
 def rows_of(folder: Path) -> list[Any]:
     return Suite((str(folder),)).run(0.5, 60, folder / "verdicts.jsonl")  # type: ignore[no-any-return]
 
@@ -52,7 +72,7 @@ def test_a_stopped_suite_goes_on_with_what_has_not_passed(tmp_path: Path) -> Non
     figures, tests = rows_of(tmp_path)
     assert (tests.cases, tests.survived, tests.good) == (2, 2, True)
     assert (tmp_path / "runs").read_text().split() == ["0", "1", "1"], "what has passed is not run again"
-    assert (figures.name, figures.cases, figures.tracebacks, figures.note) == ("kills", 20, 2, "killed: 16")
+    assert (figures.name, figures.cases, figures.tracebacks, figures.figures) == ("kills", 20, 2, {"killed": 16})
     assert not figures.good and len(kept(verdicts)) == 2
 
 
@@ -61,34 +81,122 @@ def test_what_is_skipped_did_not_run(tmp_path: Path) -> None:
         "import pytest\n@pytest.mark.release\ndef test_it(): pytest.skip('no atheris')\n"
     )
     (row,) = rows_of(tmp_path)
-    assert (row.cases, row.survived, row.good, row.note) == (1, 0, False, "1 did not run (skipped)")
+    assert (row.cases, row.survived, row.good) == (1, 0, False) and "did not run (skipped): 1" in row.said
+
+
+def test_every_test_is_in_one_slice(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(
+        "import pytest\ndef test_other(): pass\n"
+        "@pytest.mark.release\n@pytest.mark.parametrize('n', range(5))\ndef test_it(n): pass\n"
+    )
+    found = [tmp_path / f"{number}.jsonl" for number in range(2)]
+    for run, verdicts in zip(split(Suite((str(tmp_path),)), 2), found, strict=True):
+        (row,) = run(0.5, 60, verdicts)
+        assert row.good
+    assert [len(kept(verdicts)) for verdicts in found] == [3, 2] and not kept(found[0]).keys() & kept(found[1]).keys()
 
 
 def test_other_code_runs_anew_and_the_page_keeps_what_is_around_the_table(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page, shares = tmp_path / "page.md", list[float]()
-    page.write_text(f"before\n{release_check.BEGIN}\nold\n{release_check.END}\nafter\n")
-
     def part(share: float, limit: float, verdicts: Path) -> list[Any]:
-        shares.append(share)
-        return [release_check.Row("the part", 3, 3)]
+        with (checkout / "shares").open("a") as file:
+            file.write(f"{share}\n")
+        (checkout / "benchmarks" / "results").mkdir(parents=True, exist_ok=True)
+        (checkout / "benchmarks" / "results" / "table.md").write_text(f"{verdicts}")  # as relations does: no code
+        return [Row("the part", 3, 3)]
 
-    monkeypatch.setattr(release_check, "ROOT", tmp_path)
-    monkeypatch.setattr(release_check, "PAGE", page)
-    monkeypatch.setattr(release_check, "PARTS", {"part": release_check.Part(part, 60)})
-    monkeypatch.setattr(release_check, "git", lambda *arguments: "src/a.py" if "ls-files" in arguments else "c" * 40)
-    monkeypatch.setattr(sys, "argv", ["release_check.py"])
-    (tmp_path / "src").mkdir()
+    monkeypatch.setattr(release_check, "PARTS", {"part": release_lanes.Part((part,), 60)})
     for code in ("one", "one", "two"):
-        (tmp_path / "src" / "a.py").write_text(code)
+        (checkout / "src" / "a.py").write_text(code)
         assert release_check.main() == 0
-    assert shares == [1.0, 1.0], "once for each code"
-    text = page.read_text()
+    assert (checkout / "shares").read_text().split() == ["1.0", "1.0"], "once for each code"
+    text = (checkout / "page.md").read_text()
     assert text.startswith("before\n") and text.endswith("\nafter\n") and "old" not in text
-    assert "| the part | 3 | 3 | 0 | 0 | 0 |" in text and "cccccccc" in text
-    record = json.loads((tmp_path / "build" / "release-check" / "whole" / "part.json").read_text())
+    assert "| the part | 3 | 3 | 0 | 0 | 0 |" in text and "cccccccc" in text and "min by the clock" in text
+    record = json.loads((checkout / "build" / "release-check" / "whole" / "part.json").read_text())
     assert record["load"][0] <= record["load"][1]
+
+
+def test_figures_of_code_that_changed_under_them_do_not_pass(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def part(share: float, limit: float, verdicts: Path) -> list[Any]:
+        (checkout / "src" / "a.py").write_text("another")
+        return [Row("the part", 3, 3)]
+
+    (checkout / "src" / "a.py").write_text("one")
+    monkeypatch.setattr(release_check, "PARTS", {"part": release_lanes.Part((part,), 60)})
+    assert release_check.main() == 1 and "old" in (checkout / "page.md").read_text()
+    assert "failed: the code stayed the same while it ran" in capsys.readouterr().out
+
+
+def test_pieces_run_side_by_side_and_what_is_measured_alone(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two at a time, each once, their figures in one row; after them, one by one, those that want to be alone."""
+
+    def piece(share: float, limit: float, verdicts: Path) -> list[Any]:
+        began = time.monotonic()
+        time.sleep(0.3)
+        verdicts.write_text(json.dumps([began, time.monotonic()]))
+        return [Row("tests", 2, 2, figures={"seconds": 3})]
+
+    parts = {
+        "beside": release_lanes.Part((piece,) * 3, 60),
+        "alone": release_lanes.Part((piece,) * 2, 60, alone=True),
+    }
+    monkeypatch.setattr(release_check, "PARTS", parts)
+    assert release_check.main() == 0
+    times: dict[str, list[list[float]]] = {}
+    for path in (checkout / "build" / "release-check" / "whole").glob("*.jsonl"):
+        times.setdefault(path.name.partition("-")[0], []).append(json.loads(path.read_text()))
+    beside, alone = sorted(times["beside"]), sorted(times["alone"])
+    assert beside[1][0] < beside[0][1], "two at a time"
+    assert beside[2][0] > min(end for _, end in beside), "and no third"
+    assert all(end <= begin for (_, end), (begin, _) in pairwise([[0.0, max(e for _, e in beside)], *alone]))
+    text = (checkout / "page.md").read_text()
+    assert "| tests | 6 | 6 | 0 | 0 | 0 | seconds: 9 | beside: cccccccc" in text and "3 pieces" in text
+
+
+def test_a_piece_that_is_killed_is_no_verdict_and_runs_again(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def piece(share: float, limit: float, verdicts: Path) -> list[Any]:
+        if not (checkout / "mended").exists():
+            os.kill(os.getpid(), signal.SIGKILL)
+        return [Row("tests", 2, 2)]
+
+    def other(share: float, limit: float, verdicts: Path) -> list[Any]:
+        assert not (checkout / "other").exists(), "has run"
+        (checkout / "other").touch()
+        return [Row("tests", 2, 2)]
+
+    monkeypatch.setattr(release_check, "PARTS", {"part": release_lanes.Part((piece, other), 60)})
+    assert release_check.main() == 1
+    assert "failed: part-1" in capsys.readouterr().out and "old" in (checkout / "page.md").read_text()
+    (checkout / "mended").touch()
+    assert release_check.main() == 0
+    assert "| tests | 4 | 4 | 0 |" in (checkout / "page.md").read_text()
+
+
+def test_two_checks_at_once_do_not_write_into_each_other(tmp_path: Path) -> None:
+    one = release_lanes.only_one
+    with one(tmp_path), pytest.raises(SystemExit, match="still runs"), one(tmp_path):
+        pass
+    with release_lanes.only_one(tmp_path):
+        pass
+
+
+def test_rows_of_pieces_add_up_and_what_was_not_checked_is_said() -> None:
+    whole, holes = merged(
+        [Row("a", 2, 2), Row("a", 3, 2, tracebacks=1), Row("holes", 5, 5, unchecked="torch, av"), Row("a", 1, 1)]
+    )
+    assert (whole.cases, whole.survived, whole.good) == (6, 5, False)
+    assert holes.good and "**not checked**: torch, av" in holes.said
+    assert summary([whole, holes]).splitlines() == [
+        "1 of 2 rows passed",
+        "failed: a",
+        "not checked: holes: torch, av",
+    ]
 
 
 def test_every_stage_of_the_image_begins_with_one_digest(tmp_path: Path) -> None:
@@ -115,3 +223,12 @@ def test_what_is_known_of_the_newest_release_is_said_of_no_older_one(monkeypatch
     assert release_packages.holes_of_newest("python", shipped, 9.0) == {"new": [], "bad": ["CVE-1"]}
     told["pycrypto"] = ("2.6.1", [])
     assert release_packages.holes_of_newest("python", shipped, 9.0) == {}
+
+
+def test_a_package_that_could_not_be_looked_up_is_said_and_is_no_hole() -> None:
+    said = release_packages.said_of_holes({"a": [], "b": []}, ["torch"])
+    row = Row("holes", **said)
+    assert row.good and (row.cases, row.survived) == (2, 2)
+    assert "looked up 2, of these with a known hole 0; not looked up 1; **not checked**: torch" in row.said
+    for worse in (({"a": [], "b": ["CVE-1"]}, ["torch"]), ({}, ["a", "b"]), ({}, [])):
+        assert not Row("holes", **release_packages.said_of_holes(*worse)).good

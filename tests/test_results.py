@@ -19,7 +19,8 @@ from escounts import extras
 from escounts.counter import Counter
 from escounts.errors import EscountsError, ExemplarError, OutputError
 from escounts.output.json import from_dict, to_dict
-from escounts.results import UNIT_GIVEN, CountResult, DensityMap, Estimate, Hypothesis, Repetition
+from escounts.output.text import headline
+from escounts.results import EXEMPLAR_CUT, UNIT_GIVEN, CountResult, DensityMap, Estimate, Hypothesis, Repetition
 from escounts.spans import rest_factor
 from escounts.video import Video
 
@@ -53,6 +54,27 @@ def movie(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def counter(*hypotheses: Hypothesis, **options: object) -> Counter:
     unit = "cycle" if hypotheses else None
     return Counter(Told(Estimate(FOUR_CYCLES, 0.55, unit=unit, hypotheses=hypotheses, **options)))  # type: ignore[arg-type]
+
+
+def test_a_unit_that_the_model_left_out_is_still_the_first_hypothesis(movie: Path) -> None:
+    """It was so improbable that it is not among them; the count is that of the first in every case."""
+    chosen = counter(Hypothesis(4, "cycle", 0.99), NONE).count(movie, unit="side")
+    document = to_dict(chosen)
+    assert (chosen.count, chosen.unit) == (8, "side") and document["hypotheses"][0]["count"] == document["count"] == 8
+    assert [(one.count, one.unit) for one in chosen.hypotheses] == [(8, "side"), (4, "cycle"), (0, None)]
+    assert chosen.in_unit("cycle").hypotheses[0].count == chosen.in_unit("cycle").count == 4
+
+
+def test_a_unit_beside_assumed_repetitions_is_not_called_the_models_fault(movie: Path) -> None:
+    with pytest.raises(EscountsError, match=r"unit 'side' and assume_repeats.*give one of them"):
+        counter().count(movie, unit="side", assume_repeats=True)
+
+
+def test_an_exemplar_across_a_cut_is_said_even_where_the_count_is_sure(movie: Path) -> None:
+    result = counter(details={EXEMPLAR_CUT: 2.0}).count(movie, exemplars=["1.5-2.5"])
+    assert "; the film is cut at 0:02.0, inside the exemplar: mark one repetition on one side" in headline(result)
+    assert "cut" not in headline(counter().count(movie, exemplars=["1.5-2.5"]))
+    assert "cut" not in headline(result.corrected([(0.0, 1.0)]))
 
 
 def spans(result: CountResult) -> list[tuple[float, float]]:

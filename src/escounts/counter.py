@@ -148,7 +148,7 @@ class EncodedVideo:
         )
         result = self._result(estimate, spans, (first, last))
         if unit != "auto" and result.count > 0:
-            result = self._in_unit(result, unit)
+            result = self._in_unit(result, unit, assume_repeats)
         spent = time.perf_counter() - began
         return replace(result, timings={"encode": self._seconds, "count": spent, "total": self._seconds + spent})
 
@@ -195,9 +195,14 @@ class EncodedVideo:
         )
         return result.converted(best.unit) if best is not None and best.unit is not None else result
 
-    def _in_unit(self, result: CountResult, unit: Unit) -> CountResult:
+    def _in_unit(self, result: CountResult, unit: Unit, assumed: bool) -> CountResult:
         if result.exemplars:
             raise ExemplarError(f"unit {unit!r} and an exemplar: the exemplar says what one repetition is; give one")
+        if result.unit is None and assumed:
+            raise EscountsError(
+                f"unit {unit!r} and assume_repeats: what is taken to repeat is not told apart into cycles and sides; "
+                "give one of them"
+            )
         if result.unit is None:
             raise EscountsError(
                 f"model {result.model!r} does not tell cycles from sides; leave the unit at 'auto', or mark "

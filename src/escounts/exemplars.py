@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
+import os
 import re
+from collections.abc import Iterable
+from typing import Any
 
 from escounts.errors import ExemplarError
 from escounts.results import ExemplarSpan
 
 _TIME = r"-?(?:\d+:){0,2}\d*\.?\d+"
 _SPAN = re.compile(rf"\s*({_TIME})\s*-\s*({_TIME})\s*")
+_SHOWN = 60
+"""Characters of a wrong exemplar that its error repeats: what is piped to `watch` may be anything."""
 _FORMS = "write start-end in seconds (3.2-4.8 or 1:03.5-1:05), or video@start-end (other.mp4@1.0-2.5)"
 
 
@@ -27,12 +32,31 @@ def parse_exemplar(text: str) -> ExemplarSpan:
         video, at, times = text.rpartition("@")
         match = _SPAN.fullmatch(times)
         if not at or match is None:
-            raise ExemplarError(f"exemplar {text!r} is not understood; {_FORMS}")
+            raise ExemplarError(f"exemplar {_shown(text)} is not understood; {_FORMS}")
         if not video.strip():
-            raise ExemplarError(f"exemplar {text!r} names no video before the @; {_FORMS}")
+            raise ExemplarError(f"exemplar {_shown(text)} names no video before the @; {_FORMS}")
     span = ExemplarSpan(parse_time(match[1]), parse_time(match[2]), video)
     check_exemplar(span)
     return span
+
+
+def _shown(text: str) -> str:
+    return repr(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]!r}…"
+
+
+def states_of_videos(exemplars: Iterable[str]) -> list[list[Any]]:
+    """[path, size, time of change] of every other video that exemplars are of: another one of the same name is
+    another exemplar. The path alone where there is none; counting says so."""
+    paths = dict.fromkeys(span.video for span in map(parse_exemplar, exemplars) if span.video is not None)
+    return [_state(os.path.realpath(path)) for path in paths]
+
+
+def _state(path: str) -> list[Any]:
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):
+        return [path]
+    return [path, status.st_size, status.st_mtime_ns]
 
 
 def check_exemplar(span: ExemplarSpan, *, duration: float | None = None, slack: float = 0.0) -> None:

@@ -18,7 +18,7 @@ from typing import Any, Literal
 import numpy as np
 
 from escounts.arrays import Image
-from escounts.counter import Counter, load
+from escounts.counter import SHORTEST_EXEMPLAR, Counter, load
 from escounts.errors import ExemplarError, ModelError
 from escounts.exemplars import check_exemplar, parse_exemplar
 from escounts.inference.live import LiveEncoding
@@ -149,10 +149,15 @@ class LiveCounter:
     def mark(self, start: float, end: float) -> None:
         """From now on count what is like the stretch between two times of the source, which may still be to come.
 
-        Raises ExemplarError where it is not remembered any more. From any thread.
+        Raises ExemplarError where it is hardly a frame, or not remembered any more. From any thread.
         """
         span = ExemplarSpan(start, end)
         check_exemplar(span)
+        if end - start < SHORTEST_EXEMPLAR / BASE_RATE:
+            raise ExemplarError(
+                f"exemplar {start:g}-{end:g} s lasts {end - start:.3f} s, hardly a frame ({1 / BASE_RATE:.3f} s); "
+                "mark one whole repetition"
+            )
         encoding = self._encoding
         if encoding is not None and start < encoding.start:
             raise ExemplarError(

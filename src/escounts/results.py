@@ -97,6 +97,8 @@ class DensityMap:
 
 UNIT_GIVEN = "unit_given"
 """In the details of an estimate: its confidence before the doubt about the unit."""
+EXEMPLAR_CUT = "exemplar_cut"
+"""In the details of an estimate: seconds at which the film is cut inside an exemplar, of which one side was taken."""
 LIVE = 0.15
 """A hypothesis at least this probable is live: people are told of it, and a count is not sure while another is."""
 
@@ -303,6 +305,8 @@ class CountResult:
             known = () if self.phase == "arbitrary" else tuple(one.start for one in self.repetitions)
             again = density.repetitions(count, anchors=known)
             found = _scored([(one.start, one.end) for one in again], self.repetitions)
+        if self.hypotheses and not held:  # so improbable that the model left it out; the first is still the count
+            held = [Hypothesis(count, unit, 0.0)]
         return replace(
             self,
             count=count,

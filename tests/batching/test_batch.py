@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +19,8 @@ from itertools import count as counting_up
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from command import finish, run, spawn
@@ -72,7 +75,7 @@ def test_rows_are_gathered_once_whoever_is_killed_when(tmp_path: Path) -> None:
     folder.write(row("z"))
     assert ResultFolder(str(tmp_path / "out")).finished() == {"x": "counted", "y": "error", "z": "counted"}
     assert folder.table()["id"].to_pylist() == ["x", "y", "z"]
-    folder.forget(["y"])
+    folder.forget_errors(["y"])
     assert folder.table()["id"].to_pylist() == ["x", "z"]
 
 
@@ -140,6 +143,50 @@ def test_two_runs_gather_on_one_folder(tmp_path: Path) -> None:
     }
 
 
+def test_errors_are_forgotten_beside_a_second_run(tmp_path: Path) -> None:
+    """What it has counted of them meanwhile stays, and a file that it took away while this one reads is no error."""
+    mine, other = ResultFolder(str(tmp_path)), ResultFolder(str(tmp_path))
+    for name in ("a", "b"):
+        mine.write(row(name, "error"))
+    mine.write(row("c"))
+    mine.gather()
+    errors = [id_ for id_, status in mine.finished().items() if status == "error"]
+    other.forget_errors(errors)
+    other.write(row("a"))
+    mine.forget_errors(errors)
+    assert mine.finished() == {"a": "counted", "c": "counted"}
+    mine.write(row("d", "error"))
+    mine.gather()
+    cat = mine._storage.cat_file
+    taken: list[str] = []
+
+    class TakenMeanwhile:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(other._storage, name)
+
+        def cat_file(self, name: str) -> bytes:
+            if not taken:
+                taken.append(name)
+                other.forget_errors(["d"])
+                other._storage.mv(name, f"{tmp_path}/part-{'0' * 16}.parquet")
+            return bytes(cat(name))
+
+    mine._storage = TakenMeanwhile()
+    assert mine.finished() == {"a": "counted", "c": "counted"} and taken
+
+
+def test_of_a_video_that_two_runs_have_tried_the_count_goes_before_the_error(tmp_path: Path) -> None:
+    """Whichever file comes first: they are called by chance."""
+    folder = ResultFolder(str(tmp_path))
+    for name, status in (("0", "error"), ("1", "counted"), ("2", "error")):
+        folder._write_part([row("a", status)])
+        (new,) = tmp_path.glob("part-*.parquet")
+        new.rename(tmp_path / f"part-{name * 16}.parquet.x")
+    for path in tmp_path.glob("*.x"):
+        path.rename(path.with_suffix(""))
+    assert folder.finished() == {"a": "counted"} and folder.table()["status"].to_pylist() == ["counted"]
+
+
 def test_a_row_that_is_gathered_while_it_is_looked_up_is_one_that_lies_no_longer_about(tmp_path: Path) -> None:
     """An actor looks while the driver gathers; Ray retries no actor's exception."""
     folder = ResultFolder(str(tmp_path))
@@ -165,12 +212,42 @@ def test_parquet_files_of_others_are_left_alone_and_a_damaged_one_is_one_line(tm
     folder.gather()
     (part,) = tmp_path.glob("part-*.parquet")
     (tmp_path / "part-00000.parquet").write_bytes(b"of Spark")
-    folder.forget(["a"])
+    folder.forget_errors(["a"])
     assert folder.finished() == {} and not part.exists()
     assert (tmp_path / "part-00000.parquet").read_bytes() == b"of Spark"
     part.write_bytes(b"PAR1 torn")
     with pytest.raises(EscountsError, match=r"part-\w+\.parquet cannot be read .* move it away"):
         folder.finished()
+
+
+def test_a_file_of_another_version_is_read_and_one_that_makes_no_sense_is_one_line(tmp_path: Path) -> None:
+    """A column more or less than today's was a traceback, and so was every folder of the version before."""
+    folder = ResultFolder(str(tmp_path))
+    folder.write({**row("a"), "count": 3})
+    folder.gather()
+    (part,) = tmp_path.glob("part-*.parquet")
+    table = pq.read_table(part)
+    others = table.drop_columns(["unit"]).append_column("colour", pa.array(["blue"]))
+    pq.write_table(others.set_column(3, "count", pa.array([3], pa.int32())), part)
+    folder.write(row("b"))
+    assert folder.finished() == {"a": "counted", "b": "counted"}
+    assert folder.table().select(["id", "count", "unit"]).to_pylist()[0] == {"id": "a", "count": 3, "unit": None}
+    for strange in (
+        table.drop_columns(["status"]),
+        table.set_column(2, "status", pa.array([None], pa.string())),
+        table.set_column(3, "count", pa.array(["many"])),
+    ):
+        pq.write_table(strange, part)
+        with pytest.raises(EscountsError, match=r"part-\w+\.parquet cannot be read .* move it away"):
+            folder.table()
+
+
+@pytest.mark.parametrize("values", [{"count": "many"}, {"starts": "abc"}, {"confidence": {}}])
+def test_a_row_that_fits_no_column_is_not_a_row(tmp_path: Path, values: dict[str, Any]) -> None:
+    folder = ResultFolder(str(tmp_path))
+    folder.write({**row("a"), **values})
+    folder.write(row("b"))
+    assert folder.finished() == {"b": "counted"} and folder.table()["id"].to_pylist() == ["b"]
 
 
 def test_an_id_changes_with_the_file_and_the_settings_only(videos: Path) -> None:
@@ -183,6 +260,40 @@ def test_an_id_changes_with_the_file_and_the_settings_only(videos: Path) -> None
     assert not set(before) & set(ids(Settings(model="lite")))
     os.utime(videos / "damaged.mp4", (1, 1))
     assert sum(a != b for a, b in zip(before, ids(SPECTRAL), strict=True)) == 1
+
+
+def test_an_id_changes_with_the_video_that_an_exemplar_is_of(videos: Path, tmp_path: Path) -> None:
+    mark = tmp_path / "mark.mp4"
+    settings = Settings(model="spectral", exemplars=(f"{mark}@0-1",))
+
+    def ids() -> list[str]:
+        return [task.id for task in find_tasks([videos], settings)]
+
+    mark.write_bytes(b"one")
+    before = ids()
+    assert before == ids()
+    mark.write_bytes(b"another")
+    assert not set(before) & set(ids())
+
+
+def test_a_video_that_is_given_twice_is_one_task(videos: Path, tmp_path: Path) -> None:
+    """Beside its folder, and by a link: it was "no videos there"."""
+    (tmp_path / "link.mp4").symlink_to(videos / "a" / "v.mp4")
+    given = [tmp_path / "link.mp4", videos, videos / "a" / "v.mp4", videos]
+    assert {task.id for task in find_tasks(given, SPECTRAL)} == {task.id for task in find_tasks([videos], SPECTRAL)}
+
+
+def test_rows_that_somebody_removed_meanwhile_are_missed(videos: Path, tmp_path: Path) -> None:
+    """It ended well, and its table had the rows that came after."""
+    out = tmp_path / "out"
+
+    def removed(done: int, whole: int, video: str) -> None:
+        if done == 2:
+            shutil.rmtree(out)
+
+    with pytest.raises(EscountsError, match=r"[1-4] of 4 rows are not there.*run it again"):
+        escounts.batch([videos], out=out, settings=SPECTRAL, jobs=1, report=removed)
+    assert len(escounts.batch([videos], out=out, settings=SPECTRAL, jobs=1)) == 4
 
 
 def test_one_row_per_video_and_the_second_run_counts_nothing(

@@ -161,6 +161,18 @@ def test_an_example_of_most_of_the_video_is_said_to_be_the_reason(page: Page, sa
     expect(page.locator("#unsure")).to_contain_text("most of what was counted. Mark one repetition only.")
 
 
+@pytest.mark.parametrize("unsure", [False, True])
+def test_an_example_across_a_cut_is_told_of_however_sure_the_count_is(page: Page, sample: Path, unsure: bool) -> None:
+    example, confidence = {"start": 2.0, "end": 4.0, "video": None}, 0.5 if unsure else 0.95
+    told = {"exemplars": [example], "details": {"exemplar_cut": 3.2}}
+    answer_with(page, confidence_kind="probability", confidence=confidence, unsure=unsure, **told)
+    choose(page, sample)
+    expect(page.locator("#unsure")).to_be_visible()
+    expect(page.locator("#unsure")).to_contain_text(
+        "across a cut of the film at 0:03.2. Mark one repetition on one side"
+    )
+
+
 def test_a_hundred_repetitions_stay_inside_their_card(page: Page, sample: Path) -> None:
     many = [{"start": 0.18 * i, "end": 0.18 * (i + 1)} for i in range(100)]
     answer_with(page, count=100, repetitions=many)

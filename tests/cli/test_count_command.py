@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import sys
 import time
@@ -97,6 +98,22 @@ def test_a_retrained_model_counts_again(escounts: partial, folder: Path, tmp_pat
     assert "finished already" in escounts(*asked).out
     save_network(checkpoint, Network(LITE_TINY))
     assert "wrote" in escounts(*asked).err
+
+
+def test_another_video_under_the_exemplars_name_counts_again(
+    escounts: partial,  # type: ignore[type-arg]
+    folder: Path,
+    tmp_path: Path,
+) -> None:
+    mark = tmp_path / "mark.mp4"
+    asked = (*COUNT, folder / "a.mp4", "-o", tmp_path / "out", "--exemplar", f"{mark}@1-2")
+    shutil.copy(folder / "a.mp4", mark)
+    assert "wrote" in escounts(*asked).err and "finished already" in escounts(*asked).out
+    shutil.copy(folder / "b" / "a.mp4", mark)
+    assert "wrote" in escounts(*asked).err
+    mark.unlink()
+    gone = escounts(*asked)
+    assert gone.code == 1 and "mark.mp4: no such file" in gone.err
 
 
 def test_exemplars_and_ranges(escounts: partial, folder: Path) -> None:  # type: ignore[type-arg]

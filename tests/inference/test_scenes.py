@@ -11,6 +11,7 @@ from escounts.inference.multi_rate import MultiRateModel
 from escounts.inference.scenes import GRID, SHORTEST, by_scenes
 from escounts.inference.views import View, best_window
 from escounts.nn.network import LITE_TINY, Network
+from escounts.results import EXEMPLAR_CUT
 
 
 def filmed(frames: int, *, level: int = 40, period: float = 30.0) -> list[Image]:
@@ -122,3 +123,13 @@ def test_an_exemplar_right_after_a_cut_is_not_looked_for_before_it(model: MultiR
 def test_an_exemplar_right_after_a_still_title_moves(model: MultiRateModel) -> None:
     title = [np.full((64, 64, 3), 200, np.uint8)] * 144
     assert model.encode_images(title + filmed(600)).encode_exemplar(5.0, 6.0).moves
+
+
+def test_an_exemplar_across_a_cut_says_so(model: MultiRateModel) -> None:
+    """One side of it is taken, which nobody was told. Cuts lie on a grid: one at an end of it is not inside."""
+    encoding = model.encode_images(filmed(300) + filmed(420, level=120), start=2.0)
+    assert encoding.encode_exemplar(11.2, 12.9).cuts == (12.0,)
+    assert encoding.encode_exemplar(11.0, 12.1).cuts == encoding.encode_exemplar(11.9, 13.0).cuts == ()
+    across = encoding.estimate([encoding.encode_exemplar(13.0, 14.0), encoding.encode_exemplar(11.2, 12.9)])
+    assert across.details[EXEMPLAR_CUT] == 12.0
+    assert EXEMPLAR_CUT not in encoding.estimate([encoding.encode_exemplar(13.0, 14.0)]).details

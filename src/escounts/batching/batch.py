@@ -20,7 +20,7 @@ from escounts.batching.processes import TaskError, Worker, answers
 from escounts.batching.read_ahead import images_folder, read_ahead_workers
 from escounts.batching.rows import GATHERED, ResultFolder
 from escounts.batching.tasks import CountingProcess, Row, Settings, Task, find_tasks
-from escounts.errors import EscountsError
+from escounts.errors import EscountsError, OutputError
 from escounts.extras import install_command
 from escounts.nvdec import missing as nvdec_missing
 
@@ -81,7 +81,7 @@ def batch(
     status = folder.finished()
     if retry_errors:
         errors = {task.id for task in tasks if status.get(task.id) == "error"}
-        folder.forget(errors)
+        folder.forget_errors(errors)
         status = {id_: kind for id_, kind in status.items() if id_ not in errors}
     left = [task for task in tasks if task.id not in status]
     engine = (
@@ -94,7 +94,13 @@ def batch(
             report(done, len(tasks), row["video"])
         if done % GATHERED == 0:
             folder.gather(least=GATHERED)
-    return folder.table(task.id for task in tasks)
+    table = folder.table(task.id for task in tasks)
+    if missing := len(tasks) - len(table):
+        raise OutputError(
+            f"{out}: {missing} of {len(tasks)} rows are not there: somebody removed them, or counts them again at "
+            "this moment; run it again, and only these are counted"
+        )
+    return table
 
 
 def local_rows(

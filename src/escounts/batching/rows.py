@@ -30,6 +30,8 @@ try:
 except ImportError as error:
     raise EscountsError(f"this needs {error.name}: {install_command('batch')}") from error
 
+ATTEMPTS = 20
+"""Times that the files are listed anew where one of them is gone when it is read."""
 GATHERED = 1000
 """Rows in a Parquet file."""
 PART = re.compile(r"part-[0-9a-f]{16}\.parquet")
@@ -79,8 +81,9 @@ class ResultFolder:
     def finished(self) -> dict[str, str]:
         """The status of every video that has a row, by its id."""
         table = self._gathered(columns=["id", "status"])
-        known = dict(zip(table["id"].to_pylist(), table["status"].to_pylist(), strict=True))
-        return known | {row["id"]: row["status"] for row in self._loose()}
+        found = list(zip(table["id"].to_pylist(), table["status"].to_pylist(), strict=True))
+        found += [(row["id"], row["status"]) for row in self._loose()]
+        return dict(sorted(found, key=lambda pair: pair[1], reverse=True))  # "counted" is the last word
 
     def gather(self, *, least: int = 1) -> None:
         """Put the rows that lie about into Parquet files, where there are at least `least`."""
@@ -96,22 +99,26 @@ class ResultFolder:
                 with suppress(FileNotFoundError):  # a second run on this folder has gathered it, too
                     self._storage.rm_file(f"{self._path}/rows/{row['id']}.json")
 
-    def forget(self, ids: Iterable[str]) -> None:
-        """Take rows out: these videos will be counted again."""
-        unwanted = set(ids)
+    def forget_errors(self, ids: Iterable[str]) -> None:
+        """Take these error rows out: their videos will be counted again. What a second run on this folder has counted
+        of them meanwhile stays, and so does a file that it is taking rows out of."""
+        unwanted = pa.array(sorted(set(ids)), pa.string())
         self.gather()
         for name in self._parts():
-            table = self._read(name)
-            kept = table.filter(pc.invert(pc.is_in(table["id"], value_set=pa.array(sorted(unwanted), pa.string()))))
-            if len(kept) < len(table):
-                if len(kept):
-                    self._write_part(kept.to_pylist())
-                self._storage.rm_file(name)
+            with suppress(FileNotFoundError):
+                table = self._read(name)
+                gone = pc.and_(pc.is_in(table["id"], value_set=unwanted), pc.equal(table["status"], "error"))
+                kept = table.filter(pc.invert(gone))
+                if len(kept) < len(table):
+                    if len(kept):
+                        self._write_part(kept.to_pylist())
+                    self._storage.rm_file(name)
 
     def table(self, ids: Iterable[str] | None = None) -> pa.Table:
-        """The rows with these ids (None: all), each once, in the order of their videos' addresses."""
+        """The rows with these ids (None: all), each once, in the order of their videos' addresses. Of a video that
+        two runs have tried, a row that was counted goes before an error."""
         self.gather()
-        table = self._gathered()
+        table = self._gathered().sort_by("status")  # "counted" comes before "error"
         wanted = set(table["id"].to_pylist() if ids is None else ids)
         first = [id_ in wanted and wanted.discard(id_) is None for id_ in table["id"].to_pylist()]  # type: ignore[func-returns-value]
         return table.filter(pa.array(first, pa.bool_())).sort_by("video")
@@ -129,8 +136,9 @@ class ResultFolder:
         gathered since it was listed."""
         try:
             row = json.loads(self._storage.cat_file(name))
+            pa.Table.from_pylist([row], schema=row_schema())  # else all of them could not be gathered
             return row if row["id"] == Path(name).stem and isinstance(row["status"], str) else None
-        except (ValueError, KeyError, TypeError, RecursionError, FileNotFoundError):
+        except (pa.ArrowException, ValueError, KeyError, TypeError, RecursionError, FileNotFoundError):
             return None
 
     def _parts(self) -> list[str]:
@@ -143,20 +151,47 @@ class ResultFolder:
             # Whole, and by this thread alone: one of pyarrow's own that lets go of Python's bytes while Python ends
             # aborts the process (seen twice in some hundred batches).
             whole = pa.BufferReader(self._storage.cat_file(name))
-            return pq.ParquetFile(whole, pre_buffer=False).read(columns=columns, use_threads=False)
-        except (pa.ArrowException, OSError) as error:
+            return _conformed(
+                pq.ParquetFile(whole, pre_buffer=False).read(columns=columns, use_threads=False), columns
+            )
+        except FileNotFoundError:  # a second run on this folder has put its rows elsewhere
+            raise
+        except (pa.ArrowException, OSError, KeyError, ValueError) as error:
             reason = " ".join(str(error).split())[:200]
             raise OutputError(f"{name} cannot be read ({reason}); move it away to count its videos again") from error
 
     def _gathered(self, columns: list[str] | None = None) -> pa.Table:
-        wanted = pa.schema([field for field in row_schema() if columns is None or field.name in columns])
-        tables = [wanted.empty_table(), *(self._read(name, columns) for name in self._parts())]
-        return pa.concat_tables(tables)
+        for left in reversed(range(ATTEMPTS)):
+            try:
+                parts = [self._read(name, columns) for name in self._parts()]
+                return pa.concat_tables([_schema(columns).empty_table(), *parts])
+            except FileNotFoundError as error:
+                if not left:
+                    raise OutputError(f"{self.address}: others are changing it all the time; try again") from error
+        raise AssertionError
 
     def _write_part(self, rows: list[Row]) -> None:
         data = io.BytesIO()
         pq.write_table(pa.Table.from_pylist(rows, schema=row_schema()), data)
         self._put(f"{self._path}/part-{secrets.token_hex(8)}.parquet", data.getvalue())
+
+
+def _schema(columns: list[str] | None) -> pa.Schema:
+    return pa.schema([field for field in row_schema() if columns is None or field.name in columns])
+
+
+def _conformed(table: pa.Table, columns: list[str] | None) -> pa.Table:
+    """A table in today's columns (None: all). Another version may have written fewer, which are empty then, or more;
+    without an id or a status it is none of ours, and raises ValueError."""
+    wanted = _schema(columns)
+    empty = [name for name in ("id", "status") if name in wanted.names and table[name].null_count]
+    if empty:
+        raise ValueError(f"rows without {empty[0]}")
+    there = [
+        table[one.name].cast(one.type) if one.name in table.column_names else pa.nulls(len(table), one.type)
+        for one in wanted
+    ]
+    return pa.Table.from_arrays(there, schema=wanted)
 
 
 def row_schema() -> pa.Schema:

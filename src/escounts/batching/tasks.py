@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from escounts import __version__
 from escounts.batching.processes import TaskError, TaskProcess
 from escounts.errors import VideoError
+from escounts.exemplars import states_of_videos
 from escounts.file_kinds import VIDEO_SUFFIXES
 from escounts.video import video_files
 from escounts.zoo import catalogue
@@ -45,7 +46,9 @@ class Settings:
         """What a result depends on."""
         values = asdict(self)
         del values["device"], values["limit"]
-        return {**values, "weights": catalogue.weights_sha256(self.model)}
+        videos = states_of_videos(self.exemplars)
+        shown = {"exemplar_videos": videos} if videos else {}
+        return {**values, **shown, "weights": catalogue.weights_sha256(self.model)}
 
 
 @dataclass(frozen=True)
@@ -68,11 +71,12 @@ def find_tasks(inputs: Iterable[str | os.PathLike[str]], settings: Settings) -> 
     found: dict[str, Task] = {}
     fingerprint = settings.fingerprint()
     for given in inputs:
-        before = len(found)
+        there = False
         for video, state in _in_storage(str(given)) if is_address(given) else _in_folder(Path(given)):
+            there = True  # though it may have been given before, by another name
             text = json.dumps([video, state, fingerprint], sort_keys=True)
             found.setdefault(video, Task(hashlib.sha256(text.encode()).hexdigest()[:24], video))
-        if len(found) == before:
+        if not there:
             raise VideoError(f"{given}: no videos there; give videos, folders of videos, or addresses of either")
     return list(found.values())
 

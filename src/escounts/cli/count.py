@@ -39,7 +39,7 @@ from escounts.cli.display import (
     write_summary,
 )
 from escounts.errors import EscountsError, OutputError, one_line
-from escounts.exemplars import parse_exemplar, parse_time
+from escounts.exemplars import parse_exemplar, parse_time, states_of_videos
 from escounts.output import Ledger, stamp
 from escounts.zoo import catalogue
 from escounts.zoo.store import stored_path
@@ -76,6 +76,8 @@ class Job:
         names = {"start": "from", "end": "to"}
         counting = {names.get(name, name): value for name, value in self.counting.items()}
         counting["exemplars"] = list(counting["exemplars"])
+        if videos := states_of_videos(counting["exemplars"]):
+            counting["exemplar_videos"] = videos
         return {"escounts": __version__, "model": self.model, "weights": self.weights, **counting}
 
 

@@ -28,7 +28,7 @@ from escounts.hypotheses import (
     unit_certainty,
 )
 from escounts.inference.pool import InferencePool
-from escounts.inference.scenes import SceneEncoder, by_scenes
+from escounts.inference.scenes import SceneEncoder, by_scenes, cuts_within
 from escounts.inference.stillness import MotionMeter
 from escounts.inference.views import (
     BASE_RATE,
@@ -43,7 +43,7 @@ from escounts.inference.views import (
 from escounts.nn.decoder import ExemplarKeysValues
 from escounts.nn.heads import ONE_PERIOD, HeadOutput, RateHeadConfig, read_periods
 from escounts.nn.network import exemplar_cells
-from escounts.results import UNIT_GIVEN, ConfidenceKind, DensityMap, Estimate
+from escounts.results import EXEMPLAR_CUT, UNIT_GIVEN, ConfidenceKind, DensityMap, Estimate
 from escounts.spans import rest_factor
 from escounts.windows import Stitcher, triangle
 
@@ -63,13 +63,14 @@ class MultiRateExemplar:
     """An exemplar: its tokens at every view where it fits, (16, H, W, C), and how long it lasts in seconds.
 
     video: what it was cut from; its length counts only there, another video has its own tempo. moves: by more than
-    compression does.
+    compression does. cuts: seconds at which the film is cut inside it: its tokens are of one side alone.
     """
 
     tokens: dict[View, Tensor]
     seconds: float
     video: object
     moves: bool = True
+    cuts: tuple[float, ...] = ()
 
 
 class MultiRateEncoding:
@@ -159,15 +160,14 @@ class MultiRateEncoding:
                 continue
             window = best_window(windows, first, last)
             if window.offset is None:
-                raise ExemplarError(
-                    f"exemplar {start:g}-{end:g} s: the picture stands still there; mark a repetition"
-                )
+                raise ExemplarError(f"exemplar {start:g}-{end:g} s: the picture stands still; mark a repetition")
             cells = torch.from_numpy(self._cells(view, window, start, end))
             tokens[view] = self.store.read([window], self.model.device).tokens_BTHWC[0, cells]
         if not tokens:
             raise ExemplarError(f"exemplar {start:g}-{end:g} s is too long; mark one repetition only")
-        moves = bool(self.meter.moving(*self._frames(start, end)).any())
-        return MultiRateExemplar(tokens, end - start, self.video, moves)
+        frames = self._frames(start, end)
+        cuts = tuple(self.start + frame / BASE_RATE for frame in cuts_within(self._scenes, *frames))
+        return MultiRateExemplar(tokens, end - start, self.video, bool(self.meter.moving(*frames).any()), cuts)
 
     @torch.inference_mode()
     def estimate(
@@ -196,6 +196,7 @@ class MultiRateEncoding:
         confidence, details = calibration.confidence(
             evidence, density, chosen, BASE_RATE, zero_shot_count=zero_shot_count
         )
+        details = {**dict((EXEMPLAR_CUT, round(cut, 2)) for one in exemplars for cut in one.cuts), **details}
         map_ = DensityMap(density, self.start + first / BASE_RATE, 1 / BASE_RATE, "rate")
         main = max(set(chosen), key=list(chosen).count)
         judge = partial(self._scores, self._select_views(exemplars)[main], evidence[main], first, exemplars)

@@ -64,6 +64,11 @@ def on_grid(frame: int) -> int:
     return GRID * round(frame / GRID)
 
 
+def cuts_within(begins: Iterable[int], first: int, last: int) -> list[int]:
+    """The begins of scenes between two frames; not one just at either of them, where the grid may have put it."""
+    return [frame for frame in begins if first + GRID / 2 < frame < last - GRID / 2]
+
+
 def _change(before: Image, after: Image) -> float:
     """Levels by which pixels differ, on average; a still costs nothing."""
     if before is after:

@@ -16,7 +16,7 @@ from escounts.atomic_files import printable, write_text
 from escounts.csv_text import csv_text
 from escounts.errors import one_line
 from escounts.hypotheses import LONG_EXEMPLAR
-from escounts.results import READABLE, CountResult, Repetition, two_digits
+from escounts.results import EXEMPLAR_CUT, READABLE, CountResult, Repetition, two_digits
 
 _BARS = " ▁▂▃▄▅▆▇█"
 
@@ -45,6 +45,7 @@ def headline(result: CountResult) -> str:
     unsure = f", {doubt(result)}" if doubt(result) else ""
     if unsure and (result.confidence_kind == "probability" or not result.count):
         unsure += f": {_advice(result)}"
+    unsure += across_a_cut(result)
     seconds = result.timings.get("total")
     took = f", {seconds:.1f} s" if seconds is not None else ""
     name = one_line(printable(Path(result.video).name))
@@ -91,6 +92,14 @@ def _advice(result: CountResult) -> str:
         return "look at it, or try --assume-repeats"
     sides = " (or --unit side)" if result.unit == "cycle" and other_unit(result) else ""
     return f"look at it, or mark one with --exemplar{sides}"
+
+
+def across_a_cut(result: CountResult) -> str:
+    """`; the film is cut at 0:04.4, inside the exemplar: …`, or nothing. One side of it was taken, sure or not."""
+    cut = result.details.get(EXEMPLAR_CUT)
+    if cut is None or result.machine is not None:
+        return ""
+    return f"; the film is cut at {clock(cut)}, inside the exemplar: mark one repetition on one side of it"
 
 
 def clock(seconds: float) -> str:

@@ -35,6 +35,8 @@ TORN = re.compile(r"\.[0-9a-f]{32}\..*\.partial|[0-9a-f]{32}(\.[a-z0-9]{1,5})?\.
 """What a kill leaves of an upload or a drawing; ".part" was its ending in the first version."""
 TRASH_ENTRY = re.compile(r"(\d{10,})-[\w.-]+")
 LABELS_FILE = "labels.csv"
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+"""The disk is full, or what the account may keep on it."""
 DISK_RESERVE = 256 * MEBIBYTE
 LEAST_ROOM = MEBIBYTE
 """Bytes without which no database can be opened: its log and what is shared about it are files, too."""
@@ -143,7 +145,7 @@ class DataFolder:
                 try:
                     shutil.move(path, entry / path.name)
                 except OSError as error:
-                    if error.errno != errno.ENOSPC:
+                    if error.errno not in NO_ROOM:
                         raise
                     (entry / path.name).unlink(missing_ok=True)  # what of a copy had room
                     path.unlink()

@@ -71,9 +71,14 @@ export function showTotal(count, result, corrected) {
   byId("by-hand").textContent = `${count === result.count ? "Labelled" : "Corrected"} by you. The model counted ${result.count}.`;
   const known = (result.confidence_kind ?? "probability") === "probability";
   byId("confidence-box").hidden = corrected || !known;
-  byId("unsure").hidden = corrected || !result.unsure;
+  const cut = result.details?.exemplar_cut;
+  byId("unsure").hidden = corrected || !(result.unsure || cut !== undefined);
   byId("unsure").replaceChildren(
-    element("b", {}, "Not sure. "), known ? "" : "This model cannot say how sure it is. ", advice(result),
+    element("b", {}, result.unsure ? "Not sure. " : "Look at it. "),
+    known ? "" : "This model cannot say how sure it is. ",
+    cut === undefined
+      ? advice(result)
+      : `Your example lies across a cut of the film at ${clock(cut)}. Mark one repetition on one side of it.`,
   );
   showConfidence(result);
 }
