@@ -20,7 +20,9 @@ from typing import NamedTuple
 import numpy as np
 
 from escounts.arrays import Array, Array32
-from escounts.results import Hypothesis
+from escounts.confidence import Evidence
+from escounts.results import LIVE, Hypothesis, Unit
+from escounts.spans import rest_factor
 
 SIDES = 0.5
 """Of the people who count a motion that alternates, the share who count sides: public labels do about as often."""
@@ -33,6 +35,11 @@ BETWEEN_UNITS = 0.15
 """… and a count this far, in log, from half, once and twice the one without it follows the mark, not the motion …"""
 SEEN_WITHOUT, FEW = 0.4, 3.0
 """… if that count is at least this certain, and this large."""
+MARK_FRAMES, MARK_TEMPO = 1.1, 0.12
+"""Typical error of a mark's length in frames of 1/30 s, both borders together; and how far a repetition's own length,
+in log, is from the others'."""
+MARK_VOTE = 1.0
+"""What the network's word for a unit, given the mark, weighs beside the mark's length: odds of e to 1."""
 
 LONG_EXEMPLAR = 0.5
 """Share of what is counted above which a mark leaves no room for another like it, …"""
@@ -78,16 +85,53 @@ def mark_certainty(counted: float, without: float, *, share: float) -> float:
     return UNCHECKED if share > LONG_EXEMPLAR and abs(counted - without) > 1 else 1.0
 
 
-def known_unit(counted: float, without: float, *, certainty: float) -> float:
-    """The count with a SHORT_EXEMPLAR, put to half, once or twice the count without it where it lies between them.
+def known_unit(
+    counted: float, without: float, *, lengths: float, frames: float, certainty: float
+) -> list[tuple[float, float]]:
+    """Counts with a SHORT_EXEMPLAR in the units that may be meant, each with its probability, the likeliest first.
 
-    certainty: of the count without. A mark that is a frame off makes a repetition of seven frames a seventh longer:
-    its length alone must not decide.
+    counted: the count with the exemplar, without: the one without it, which says how often the motion comes, in
+    cycles or sides; certainty: of that. lengths: how often the exemplar's length fits into what repeats; frames: that
+    length at 30 a second. The unit is half, once or twice the count without the exemplar: a mark that is a frame off
+    makes a repetition of six frames a sixth longer, and may make the network count cycles where a side was marked.
+    Neither decides alone. A count that lies between units is put to the one that is meant.
     """
-    if certainty < SEEN_WITHOUT or without < FEW or counted <= 0:
-        return counted
-    nearest = min((0.5 * without, without, 2 * without), key=lambda unit: abs(math.log(counted / unit)))
-    return nearest if abs(math.log(counted / nearest)) > BETWEEN_UNITS else counted
+    if certainty < SEEN_WITHOUT or without < FEW or counted <= 0 or lengths <= 0:
+        return [(counted, 1.0)]
+    units = [0.5 * without, without, 2 * without]
+    spread = math.hypot(MARK_FRAMES / frames, MARK_TEMPO)
+    said = min(units, key=lambda unit: abs(math.log(counted / unit)))
+    odds = [math.exp(MARK_VOTE * (unit == said) - (math.log(lengths / unit) / spread) ** 2 / 2) for unit in units]
+    first, *others = sorted(zip(units, odds, strict=True), key=lambda pair: -pair[1])
+    meant = counted if abs(math.log(counted / first[0])) <= BETWEEN_UNITS else first[0]
+    whole = max(sum(odds), 1e-300)
+    return [(meant, first[1] / whole), *((unit, odd / whole) for unit, odd in others)]
+
+
+def in_known_unit(
+    density: Array32, without: Sequence[Evidence], zero_shot_count: float, marked: Sequence[float]
+) -> tuple[Array32, float, tuple[Hypothesis, ...]]:
+    """A density that short exemplars asked for in the unit that is meant, how probable that is, and both units where
+    a second one is live: the larger count is then of sides.
+
+    without: what the views say without them, and zero_shot_count: their count. marked: frames that each mark lasts.
+    """
+    best = max(without, key=lambda view: view.certainty())
+    frames, counted = float(np.exp(np.mean(np.log(marked)))), max(float(density.sum()), 1e-6)
+    lengths = float(best.gate.sum()) / frames
+    possible = known_unit(counted, zero_shot_count, lengths=lengths, frames=frames, certainty=best.certainty())
+    (meant, p), (other, also) = [*possible, (counted, 0.0)][:2]
+    density = density * np.float32(meant / counted)
+    if also < LIVE:
+        return density, p, ()
+    rest = rest_factor(density)
+    names: tuple[Unit, Unit] = ("side", "cycle") if meant > other else ("cycle", "side")
+    counts = (max(1, round(rest * float(density.sum()))), max(1, round(other)))
+    return (
+        density,
+        p,
+        tuple(Hypothesis(*one) for one in zip(counts, names, (round(p, 4), round(also, 4)), strict=True)),
+    )
 
 
 Looks = Array32

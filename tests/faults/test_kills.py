@@ -251,7 +251,7 @@ def watch_storm(kills: int, seed: int, videos: Path, zygote: Zygote) -> Tally:
 
 def test_a_command_that_ends_just_before_its_kill_has_ended(zygote: Zygote, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once in 700 kills: the answer stayed unread, and every command after it got that of the one before."""
-    waited = select.select
+    waited: Any = select.select
 
     def too_late(*arguments: Any) -> tuple[list[Any], list[Any], list[Any]]:
         waited(*arguments[:3], LIMIT)

@@ -21,7 +21,7 @@ from escounts.errors import ExemplarError
 from escounts.hypotheses import (
     SHORT_EXEMPLAR,
     SpanEvidence,
-    known_unit,
+    in_known_unit,
     mark_certainty,
     possible_counts,
     score,
@@ -38,12 +38,13 @@ from escounts.inference.views import (
     WindowStore,
     best_view,
     best_window,
+    look_of,
     on_base_frames,
 )
 from escounts.nn.decoder import ExemplarKeysValues
 from escounts.nn.heads import ONE_PERIOD, HeadOutput, RateHeadConfig, read_periods
 from escounts.nn.network import exemplar_cells
-from escounts.results import EXEMPLAR_CUT, UNIT_GIVEN, ConfidenceKind, DensityMap, Estimate
+from escounts.results import EXEMPLAR_CUT, UNIT_GIVEN, ConfidenceKind, DensityMap, Estimate, Hypothesis
 from escounts.spans import rest_factor
 from escounts.windows import Stitcher, triangle
 
@@ -185,23 +186,26 @@ class MultiRateEncoding:
         calibration = self.model.calibration
         density, chosen = choose_views(evidence, BASE_RATE, calibration, repeats=bool(exemplars) or assume_repeats)
         zero_shot_count, at_most = None, 1.0
+        units: tuple[Hypothesis, ...] = ()
         if exemplars:
             without = self.evidence(first=first, last=last)
             zero_shot_count = float(choose_views(without, BASE_RATE, calibration, repeats=assume_repeats)[0].sum())
-            if all(self._same_video(one) and one.seconds < SHORT_EXEMPLAR for one in exemplars):
-                seen, counted = max(view.certainty() for view in without), max(float(density.sum()), 1e-6)
-                density *= np.float32(known_unit(counted, zero_shot_count, certainty=seen) / counted)
-            share = max((one.seconds for one in exemplars if self._same_video(one)), default=0.0) * BASE_RATE
-            at_most = mark_certainty(float(density.sum()), zero_shot_count, share=share / max(last - first, 1))
+            marked = [one.seconds * BASE_RATE for one in exemplars if self._same_video(one)]
+            if len(marked) == len(exemplars) and max(marked) < SHORT_EXEMPLAR * BASE_RATE:
+                density, at_most, units = in_known_unit(density, without, zero_shot_count, marked)
+            share = max(marked, default=0.0) / max(last - first, 1)
+            at_most = min(at_most, mark_certainty(float(density.sum()), zero_shot_count, share=share))
         confidence, details = calibration.confidence(
             evidence, density, chosen, BASE_RATE, zero_shot_count=zero_shot_count
         )
-        details = {**dict((EXEMPLAR_CUT, round(cut, 2)) for one in exemplars for cut in one.cuts), **details}
+        details |= {UNIT_GIVEN: round(confidence, 4)} if units else {}
+        details |= dict((EXEMPLAR_CUT, round(cut, 2)) for one in exemplars for cut in one.cuts)
         map_ = DensityMap(density, self.start + first / BASE_RATE, 1 / BASE_RATE, "rate")
         main = max(set(chosen), key=list(chosen).count)
         judge = partial(self._scores, self._select_views(exemplars)[main], evidence[main], first, exemplars)
         kind: ConfidenceKind = "probability" if calibration.calibrated else "agreement"
-        estimate = Estimate(map_, min(confidence, at_most), details, confidence_kind=kind, score_spans=judge)
+        unit = units[0].unit if units else None
+        estimate = Estimate(map_, min(confidence, at_most), details, kind, unit, units, judge)
         if exemplars or assume_repeats or not calibration.repeats:
             return estimate
         return self._with_hypotheses(estimate, evidence)
@@ -256,8 +260,8 @@ class MultiRateEncoding:
             held = best_window(moving, self._cell(view, start), self._cell(view, end))
             if held != window:  # neighbours share theirs, and hours of them lie in a file
                 window, tokens = held, self.store.read([held], self.model.device).tokens_BTHWC[0]
-            looks.append(_look(tokens[torch.from_numpy(self._cells(view, held, start, end))]))
-        own = [_look(exemplar.tokens[view]) for exemplar in exemplars if self._same_video(exemplar)]
+            looks.append(look_of(tokens[torch.from_numpy(self._cells(view, held, start, end))]))
+        own = [look_of(exemplar.tokens[view]) for exemplar in exemplars if self._same_video(exemplar)]
         return SpanEvidence(spans, gate, sharpness, np.stack(looks), np.stack(own) if own else None)
 
     def _cells(self, view: View, window: Window, start: float, end: float) -> IntArray:
@@ -391,9 +395,3 @@ class MultiRateEncoding:
 
     def _cell(self, view: View, time: float) -> float:
         return ((time - self.start) * BASE_RATE - view.phase) / view.divisor
-
-
-def _look(tokens_THWC: Tensor) -> Array32:
-    """What a repetition shows: every other cell, averaged over space, (T / 2, C)."""
-    look: Array32 = tokens_THWC[::2].mean((1, 2)).float().cpu().numpy()
-    return look

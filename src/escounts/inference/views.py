@@ -274,6 +274,12 @@ class Cut(NamedTuple):
         return features_TCHW[self.start - first : self.end - first]
 
 
+def look_of(tokens_THWC: Tensor) -> Array32:
+    """What a repetition shows: every other cell, averaged over space, (T / 2, C)."""
+    look: Array32 = tokens_THWC[::2].mean((1, 2)).float().cpu().numpy()
+    return look
+
+
 TOKENS_IN_MEMORY = 32 * 2**20
 """Bytes of one sequence kept in memory before it goes to a file, which vanishes with its owner."""
 
