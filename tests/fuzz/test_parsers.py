@@ -69,6 +69,12 @@ def test_everything_a_parser_ever_failed_on(whole: dict[str, bytes]) -> None:
         fed(path.parent.name, path.read_bytes())
 
 
+def processor_seconds() -> float:
+    """Of everything that was started here and is over."""
+    used = os.times()
+    return used.children_user + used.children_system
+
+
 @pytest.mark.release
 @pytest.mark.parametrize("name", PARSERS)
 def test_guided_by_coverage(name: str, whole: dict[str, bytes], tmp_path: Path) -> None:
@@ -85,6 +91,7 @@ def test_guided_by_coverage(name: str, whole: dict[str, bytes], tmp_path: Path) 
         f"-artifact_prefix={KEEP or tmp_path}/{name}-",
     ]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    before = processor_seconds()
     ended = subprocess.run([*command, *limits], capture_output=True, text=True, env=env, errors="replace")
     runs = re.findall(r"^#(\d+)", ended.stderr, re.M)
     reached = re.findall(r"cov: (\d+)", ended.stderr)
@@ -93,6 +100,7 @@ def test_guided_by_coverage(name: str, whole: dict[str, bytes], tmp_path: Path) 
         hung = "libFuzzer: timeout" in ended.stderr
         tally.failures.append(("hang" if hung else "traceback", ended.stderr[-4000:]))
     tally.note("seconds", seconds)
+    tally.note("of the processor", round(processor_seconds() - before))  # on a busy machine they are worth less
     tally.note("branches reached", int(reached[-1]) if reached else 0)
     tally.publish(f"{name} parser, guided by coverage")
     assert tally.failures == [] and tally.cases > 0, f"{ended.stderr[-4000:]}\nkept in {KEEP or tmp_path}"
