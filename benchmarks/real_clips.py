@@ -24,6 +24,7 @@ from clip_tables import (
     Answers,
     Clip,
     confidence_table,
+    hypotheses_table,
     nothing_table,
     other_exemplars_table,
     rules_table,
@@ -98,6 +99,8 @@ def tables_of(
             yield other_exemplars_table(f"{name}, {kind}", part, answers)
     elif name != "spectral":
         yield confidence_table(name, clips, answers)
+        if {"countix", "rope"} <= {clip.set for clip in clips}:
+            yield hypotheses_table(name, clips, answers)
         yield times_table(name, clips, answers)
         yield other_exemplars_table(name, clips, answers)
     if not options.held_out:
