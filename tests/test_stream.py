@@ -77,6 +77,18 @@ def test_rtsp_goes_over_tcp() -> None:
     assert source.live and source.options == {"rtsp_transport": "tcp"}
 
 
+def test_a_file_may_be_named_by_its_address(tmp_path: Path) -> None:
+    path = write_movie(tmp_path / "a b.mp4", levels(20), rate=20)
+    assert not find_source(path.as_uri()).live
+    assert len(list(watched(path.as_uri(), speed=math.inf))) == len(list(watched(path, speed=math.inf)))
+
+
+@pytest.mark.parametrize("kind", ["concat", "data", "subfile,,start,0,end,0,,:http", "crypto+file", "ftp", "gopher"])
+def test_an_address_that_is_none_of_a_stream_is_refused(kind: str) -> None:
+    with pytest.raises(VideoError, match=r"addresses begin with rtsp://, .*http://"):
+        find_source(f"{kind}://127.0.0.1/v.mp4")
+
+
 @contextmanager
 def serving(data: bytes, *, hang_first: bool = False) -> Iterator[tuple[str, list[float]]]:
     """A server that sends the same second of video to whoever connects, and then drops the connection; or one

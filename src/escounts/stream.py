@@ -19,12 +19,23 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 import av
 import av.error
 from av.device import enumerate_input_devices
 
-from escounts.decoding import MAX_PIXELS, FrameClock, RawFrame, frame_rate, picture_stream, pictures
+from escounts.decoding import (
+    CONTAINERS,
+    MAX_PIXELS,
+    OPEN_OPTIONS,
+    FrameClock,
+    RawFrame,
+    frame_rate,
+    picture_stream,
+    pictures,
+)
 from escounts.errors import VideoError
 from escounts.video import Frame, FrameConverter, Video, sampled
 
@@ -37,6 +48,16 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 """Seconds between attempts to open a source again: twice as long after each that fails."""
 CAMERA_FORMATS = {"linux": "v4l2", "darwin": "avfoundation", "win32": "dshow"}
 """What FFmpeg calls the cameras of a system, by `sys.platform`."""
+ADDRESSES = ("rtsp", "rtsps", "http", "https", "rtmp", "rtmps", "rtp", "udp", "tcp", "tls")
+"""What an address may begin with."""
+STREAM_OPTIONS = {
+    **OPEN_OPTIONS,
+    # hls is how servers stream; concat, dash and sdp stay out: a server could hand them out as a video.
+    "format_whitelist": ",".join((*CONTAINERS, "rtsp", "rtp", "hls")),
+    # What addresses need, and none that reads this machine: no file, concat, subfile, data, pipe or unix.
+    "protocol_whitelist": "http,https,httpproxy,tcp,tls,udp,rtp,srtp,rtmp,rtmps,crypto",
+}
+"""FFmpeg's options for addresses. What a live playlist names is opened with the same two lists."""
 
 
 @dataclass(frozen=True)
@@ -51,14 +72,19 @@ class StreamSource:
 
     def opened(self) -> AbstractContextManager[Any]:
         """The container; raises VideoError that says what is there where the source is not."""
+        allowed = STREAM_OPTIONS if self.live else OPEN_OPTIONS
+        if self.format is not None:  # a camera: the format is given, and what it opens is a device
+            allowed = {"max_pixels": str(MAX_PIXELS)}
         try:
             container: AbstractContextManager[Any] = av.open(
-                self.path, format=self.format, options={**self.options, "max_pixels": str(MAX_PIXELS)}
+                self.path, format=self.format, options={**self.options, **allowed}
             )
         except (av.error.FFmpegError, OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             if self.format is not None:
                 raise VideoError(f"{self.name}: no such camera ({reason}); {_cameras_here(self.format)}") from error
+            if isinstance(error, av.error.ArgumentError):
+                reason = "a list of other files, or another kind of stream that is not opened"
             raise VideoError(f"{self.name}: cannot be opened: {reason}") from error
         return container
 
@@ -70,7 +96,12 @@ def find_source(source: str | os.PathLike[str] | int) -> StreamSource:
         return _camera(int(text))
     if text.startswith("/dev/video"):
         return StreamSource(text, text, live=True, format="v4l2")
+    if text.startswith("file://"):
+        return StreamSource(text, url2pathname(urlsplit(text).path), live=False)
     if "://" in text:
+        if text.partition("://")[0] not in ADDRESSES:
+            known = ", ".join(f"{name}://" for name in ADDRESSES)
+            raise VideoError(f"{text}: addresses begin with {known}; a file is given by its name")
         options = {"rtsp_transport": "tcp"} if text.startswith(("rtsp://", "rtsps://")) else {}
         return StreamSource(text, text, live=True, options=options)
     return StreamSource(text, text, live=False)

@@ -248,14 +248,14 @@ def test_quva_is_a_dataset(escounts: Escounts, tmp_path: Path, monkeypatch: pyte
     assert any(problem.name == "002_bad" and problem.unusable for problem in dataset.problems)
     said = escounts("evaluate", "spectral", "--data", "quva", "--root", root)
     assert said.code == 0, said.err
-    assert "quva test: 1 of 2 videos scored; missing: 001_absent (not here)" in said.out
+    assert "quva test: 1 of 3 videos scored\n" in said.out and "missing: 001_absent (not here)" in said.out
+    assert "missing: 002_bad (002_bad.npy cannot be read" in said.out
     both = escounts(
         "evaluate", "spectral", "--data", "quva", "--root", root, "--shots", "0,1,9", "--exemplars", "same,other"
     )
     assert both.code == 0, both.err
-    nothing = (
-        "quva test: 0 of 2 videos scored; missing: 000_bounce (no exemplar of another video of its action to take)"
-    )
+    nothing = "missing: 000_bounce (no exemplar of another video of its action to take)"
+    assert both.out.count("quva test: 0 of 3 videos scored") == 2
     assert both.out.count(nothing) == 2, "zero-shot counts are not printed as those of 1 and 9 exemplars"
     assert "1 of 1 videos had fewer than 9 exemplars to take, 0 none: counted zero-shot" in both.out
     assert "fewer than 1 " not in both.out
@@ -532,3 +532,57 @@ def test_what_a_killed_evaluation_left_behind_goes(tmp_path: Path) -> None:
     left.write_text("half")
     PredictionFile(tmp_path / "test.csv", {}).finish([], Coverage("folder", "test", 0, 0, {}))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["test.csv", "test.csv.json"]
+
+
+def own_folder(root: Path, table: str, clip: Path) -> Path:
+    """A folder of own videos, a.mp4 and b.mp4, with a table of labels."""
+    root.mkdir()
+    for name in ("a.mp4", "b.mp4"):
+        shutil.copy(clip, root / name)
+    (root / "labels.csv").write_text(table)
+    return root
+
+
+def test_every_row_that_is_left_out_is_named_and_counted(
+    escounts: Escounts, tmp_path: Path, four_bounces: Path
+) -> None:
+    long = "x" * 5000 + ".mp4"
+    table = f"file,count\na.mp4,1e12\nmissing.mp4,4\n{long},3\n,2\nb.mp4,4\n"
+    root = own_folder(tmp_path / "mine", table, four_bounces)
+    evaluate = ("evaluate", "spectral", "--data", "folder", "--out", tmp_path / "out", "--device", "cpu")
+    said = escounts(*evaluate, "--root", root / "labels.csv", "--json", tmp_path / "report.json")
+    assert said.code == 0, said.err
+    assert "folder all: 1 of 5 videos scored\n" in said.out
+    lines = [line.strip() for line in said.out.splitlines() if line.strip().startswith("missing: ")]
+    assert lines[0] == "missing: a.mp4 (count '1e12' is not a whole number)"
+    assert lines[1] == "missing: missing.mp4 (no such video)"
+    assert lines[2].startswith("missing: xxx") and len(lines[2]) < 120
+    assert lines[3].startswith("missing: a row without a name (") and len(lines) == 4
+    (evaluation,) = json.loads((tmp_path / "report.json").read_text())["evaluations"]
+    assert list(evaluation["coverage"]["missing"]) == ["a.mp4", "missing.mp4", long, ""]
+    assert evaluation["coverage"]["videos"] == 5 and evaluation["coverage"]["scored"] == 1
+    first = escounts(*evaluate, "--root", root, "--limit-videos", 1)
+    assert "folder all: 1 of 5 videos scored\n" in first.out, "the limit cuts nothing off"
+
+
+def test_rows_of_videos_that_are_scored_by_their_others_are_named(
+    escounts: Escounts, tmp_path: Path, four_bounces: Path
+) -> None:
+    table = "file,start_s,end_s\na.mp4,0,1\na.mp4,2,1.5\nb.mp4,0,1\nb.mp4,1,2\nc.mp4,x,1\n"
+    root = own_folder(tmp_path / "mine", table, four_bounces)
+    evaluate = ("evaluate", "spectral", "--data", "folder", "--root", root, "--device", "cpu")
+    said = escounts(*evaluate, "--out", tmp_path / "out")
+    assert "folder all: 2 of 3 videos scored\n" in said.out
+    assert "    missing: c.mp4 (start 'x', end '1' are not numbers)\n" in said.out
+    assert "    labels left out: a.mp4 (end 1.5 s is not after start 2 s)\n" in said.out
+    first = escounts(*evaluate, "--out", tmp_path / "first", "--limit-videos", 1)
+    assert "folder all: 1 of 1 videos scored (the first of 3)\n" in first.out
+    assert "    labels left out: c.mp4 (start 'x', end '1' are not numbers)\n" in first.out
+
+
+def test_what_was_not_scored_is_ten_lines_at_most() -> None:
+    absent = {f"{k}.mp4": "not\nhere\x1b[2J" for k in range(12)}
+    lines = Coverage("folder", "all", 13, 1, absent, None, {"b": "odd"}).not_scored()
+    assert lines[0] == "missing: 0.mp4 (not here\\u001b[2J)" and lines[9].startswith("missing: 9.mp4")
+    assert lines[10:] == ["… and 3 more"]
+    assert Coverage("folder", "all", 1, 1, {}).not_scored() == []

@@ -124,7 +124,8 @@ def evaluate_command(
 
     Videos are read one by one, or their stored tokens where there are any (`escounts encode` stores them). One row
     per video is kept as soon as it is counted: a stopped evaluation goes on when the same command is given again, and
-    any number can be recomputed. What could not be scored is named. `escounts data check DATASET --root FOLDER` says
+    any number can be recomputed. What could not be scored is named, rows of the labels that cannot be used too (the
+    first ten; --json names all). `escounts data check DATASET --root FOLDER` says
     beforehand what is there and what is missing; `escounts table` prints published numbers beside these.
     """
     if released and (shots != "0" or shifts != 4):
@@ -150,7 +151,9 @@ def evaluate_command(
         given = f"{some}, {spec.exemplars} video" if spec.shots else "zero-shot"
         how = ", the released code's arithmetic" if released else ""
         click.echo(f"{model}, {given}{how} → {evaluation.path}")
-        click.echo(f"  {evaluation.coverage.text()}")
+        click.echo(f"  {evaluation.coverage.scored_text}")
+        for line in evaluation.coverage.not_scored():
+            click.echo(f"    {line}")
         if lacking := exemplar_report(evaluation.rows, spec.shots):
             click.echo(f"  {lacking}")
         if evaluation.rows:

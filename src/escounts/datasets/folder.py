@@ -95,18 +95,18 @@ def _timed(file: str, rows: list[Row], split: str) -> Iterable[VideoAnnotation |
         if start is None and end is None and not row["start_s"].strip():
             continue
         if start is None or end is None:
-            problems.append(f"start {row['start_s']!r}, end {row['end_s']!r} are not numbers: row left out")
+            problems.append(f"start {row['start_s']!r}, end {row['end_s']!r} are not numbers")
         elif end <= start:
-            problems.append(f"end {end:g} s is not after start {start:g} s: row left out")
+            problems.append(f"end {end:g} s is not after start {start:g} s")
         else:
             spans.append((start, end))
+    yield from (Problem(split, file, what, unusable=True) for what in problems)
     if problems and not spans:
-        yield from (Problem(split, file, what, unusable=True) for what in problems)
         return
     if (overlap := overlap_problem(spans)) is not None:
         yield Problem(split, file, overlap, unusable=True)
         return
-    yield _video(file, rows, split, len(spans), tuple(sorted(spans)), problems=tuple(problems))
+    yield _video(file, rows, split, len(spans), tuple(sorted(spans)))
 
 
 def _counted(
@@ -150,7 +150,6 @@ def _video(
     seconds: float | None = None,
     pseudo: bool = False,
     marked: tuple[Span, ...] = (),
-    problems: tuple[str, ...] = (),
 ) -> VideoAnnotation:
     action = (rows[0].get("class") or rows[0].get("set") or "").strip() or "mine"
     return VideoAnnotation(
@@ -164,7 +163,6 @@ def _video(
         split=split,
         pseudo=pseudo,
         marked=marked,
-        problems=problems,
     )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from escounts.batching.processes import TaskError, Worker, answers, divided
-from escounts.datasets.annotations import Dataset, VideoAnnotation
+from escounts.datasets.annotations import ALL, Dataset, VideoAnnotation
 from escounts.datasets.registry import dataset_entry, load_dataset
 from escounts.datasets.stores import LABELS, encode_command, label_path, load_labels
 from escounts.datasets.tokens import LAYOUT
@@ -69,8 +69,8 @@ def evaluate_model(
     processes: that share the videos, each with the model (see evaluation_work); none: it is done here.
 
     A video is opened once for all evaluations. What was counted before and is not stale is not counted again; a video
-    that is not there or cannot be read is named in the coverage, and the rest go on. An evaluation with exemplars for
-    which no video has any scores nothing: its rows would be the zero-shot ones under another name.
+    that is not there, cannot be read or has unusable labels is named in the coverage, and the rest go on. With
+    exemplars of which no video has any, nothing is scored: the rows would be the zero-shot ones under another name.
     """
     videos = dataset.split(split)[:limit_videos]
     if not videos:
@@ -84,7 +84,10 @@ def evaluate_model(
         file.keep_others()
     known = [file.known() for file in files]
     rows: list[list[tuple[str, Prediction]]] = [[] for _ in specs]
-    missing: list[dict[str, str]] = [{} for _ in specs]
+    limited = len(dataset.split(split)) > len(videos)
+    unlabelled, left_out = unusable_rows(dataset, split)
+    whole = len(dataset.split(split)) + len(unlabelled)
+    missing: list[dict[str, str]] = [{} if limited else dict(unlabelled) for _ in specs]
     tasks: list[EvaluationTask] = []
     prints: dict[str, str] = {}
     here = {video.name: model.fingerprint(video) for video in videos}
@@ -117,16 +120,31 @@ def evaluate_model(
             else:
                 files[place].add(prints[video.name], outcome)
                 rows[place].append((prints[video.name], outcome))
-    whole = len(dataset.split(split)) if len(dataset.split(split)) > len(videos) else None
+    if limited:
+        left_out = {**unlabelled, **left_out}
+    of, in_all = (len(videos), whole) if limited else (whole, None)
     order = {video.name: index for index, video in enumerate(videos)}
     for mine in rows:
         mine.sort(key=lambda kept: order[kept[1].name])
     found = []
     for spec, file, mine, absent in zip(specs, files, rows, missing, strict=True):
-        coverage = Coverage(dataset.name, split, len(videos), len(mine), absent, whole)
+        coverage = Coverage(dataset.name, split, of, len(mine), absent, in_all, left_out)
         file.finish(mine, coverage)
         found.append(Evaluation(spec, tuple(row for _, row in mine), coverage, file.path, model.identity))
     return found
+
+
+def unusable_rows(dataset: Dataset, split: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Rows of a split that cannot be used, name → why: of videos that have no other row, and of videos that are
+    counted by their other rows."""
+    usable = {video.name for video in dataset.split(split)}
+    reasons: dict[str, list[str]] = {}
+    for problem in dataset.problems:
+        if problem.unusable and split in (ALL, problem.split):
+            reasons.setdefault(problem.name, []).append(problem.what)
+    told = {name: "; ".join(dict.fromkeys(what)) for name, what in reasons.items()}
+    without = {name: what for name, what in told.items() if name not in usable}
+    return without, {name: what for name, what in told.items() if name in usable}
 
 
 def labels_digest(videos: Sequence[VideoAnnotation]) -> str:

@@ -9,19 +9,21 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from escounts.atomic_files import remove_partials, write_text
-from escounts.errors import DataError
+from escounts.atomic_files import printable, remove_partials, write_text
+from escounts.errors import DataError, one_line
 from escounts.training.predictions import Prediction, flat_row, load_predictions, row_from, save_predictions
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """What of a split was scored. videos: usable videos of the split, or as many of its first as were asked for.
-    missing: name → why it has no count. whole: usable videos of the split, where only its first were asked for."""
+    """What of a split was scored. videos: of the split, those with unusable labels too, or as many of its first
+    usable ones as were asked for. missing: name → why it has no count. whole: videos of the split, where only its
+    first were asked for. left_out: name → why rows of the labels were left out that are not among `missing`: of a
+    video that was scored by its other rows or, where only the first were asked for, of any other."""
 
     dataset: str
     split: str
@@ -29,22 +31,44 @@ class Coverage:
     scored: int
     missing: Mapping[str, str]
     whole: int | None = None
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def short(self) -> str:
         """For a table's cell."""
         return f"{self.scored}/{self.videos}" + (f" of {self.whole}" if self.whole else "")
 
-    def text(self, shown: int = 5) -> str:
-        """For a person: how many, and which are missing by name."""
+    @property
+    def scored_text(self) -> str:
+        """`folder all: 1 of 3 videos scored`."""
         line = f"{self.dataset} {self.split}: {self.scored} of {self.videos} videos scored"
-        if self.whole:
-            line += f" (the first of {self.whole})"
+        return f"{line} (the first of {self.whole})" if self.whole else line
+
+    def text(self, shown: int = 5) -> str:
+        """For a table's notes, in one line: how many, and which are missing by name."""
         if not self.missing:
-            return line
-        named = [f"{name} ({why})" for name, why in list(self.missing.items())[:shown]]
+            return self.scored_text
+        named = [_named(name, why) for name, why in list(self.missing.items())[:shown]]
         more = f" and {len(self.missing) - shown} more" if len(self.missing) > shown else ""
-        return f"{line}; missing: {', '.join(named)}{more}"
+        return f"{self.scored_text}; missing: {', '.join(named)}{more}"
+
+    def not_scored(self, shown: int = 10) -> list[str]:
+        """What was not scored, a line for each: the first videos and rows, and how many more there are."""
+        lines = [f"missing: {_named(name, why)}" for name, why in list(self.missing.items())[:shown]]
+        left = max(0, shown - len(self.missing))
+        lines += [f"labels left out: {_named(name, why)}" for name, why in list(self.left_out.items())[:left]]
+        more = len(self.missing) + len(self.left_out) - len(lines)
+        return [*lines, f"… and {more} more"] if more else lines
+
+
+def _named(name: str, why: str) -> str:
+    """A name with the reason, as a line can hold them: tables have names of thousands of characters."""
+    return f"{_shortened(name, 80) or 'a row without a name'} ({_shortened(why, 200)})"
+
+
+def _shortened(text: str, most: int) -> str:
+    text = one_line(printable(text))
+    return text if len(text) <= most else f"{text[: most // 2]}…{text[-most // 2 + 1 :]}"
 
 
 class PredictionFile:
