@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -63,12 +64,23 @@ def test_what_cannot_be_opened_at_first_is_a_mistake_not_an_outage(source: str) 
         list(watched(source))
 
 
-def test_a_missing_camera_names_those_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    from escounts import stream
+def device(name: str, description: str, *media_types: str) -> SimpleNamespace:
+    """As `av.device` lists one."""
+    return SimpleNamespace(name=name, description=description, media_types=list(media_types))
 
+
+def test_a_missing_camera_names_those_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """FFmpeg's list of v4l2 devices leaves their media types empty."""
+    listed = [
+        device("/dev/video4", "Integrated Camera"),
+        device("eye", "Second Camera", "video", "audio"),
+        device("mic", "Microphone", "audio"),
+    ]
     monkeypatch.setattr(sys, "platform", "linux")
-    monkeypatch.setattr(stream, "_cameras", lambda kind: [("/dev/video4", "Integrated Camera")])
-    with pytest.raises(VideoError, match=r"no such camera.*/dev/video4 \(Integrated Camera\)"):
+    monkeypatch.setattr(streams, "enumerate_input_devices", lambda kind: listed)
+    with pytest.raises(
+        VideoError, match=r"no such camera.*/dev/video4 \(Integrated Camera\), eye \(Second Camera\)$"
+    ):
         list(watched("93"))
 
 

@@ -91,12 +91,12 @@ def _camera(number: int) -> StreamSource:
 
 
 def _cameras(format_: str) -> list[tuple[str, str]]:
-    """(name, description) of each camera that is connected."""
+    """(name, description) of each camera that is connected; v4l2's list says of none what it brings."""
     try:
         devices = enumerate_input_devices(format_)
     except (av.error.FFmpegError, OSError, ValueError):
         return []
-    return [(device.name, device.description) for device in devices if "video" in device.media_types]
+    return [(device.name, device.description) for device in devices if "video" in (device.media_types or ("video",))]
 
 
 def _cameras_here(format_: str) -> str:
