@@ -97,6 +97,28 @@ def test_an_exemplar_marked_while_it_runs_counts_anew(counter: Counter) -> None:
     (marked,) = [event for event in events if event.kind == "exemplar"]
     assert (marked.start, marked.end) == (1.5, 3.9)
     assert abs(events[-1].count - expected) <= 1 and expected < 5.2
+    after = events[events.index(marked) + 1 :]
+    found = [event for event in after if event.kind == "repetition"]
+    assert marked.count == 0 and [event.count for event in found] == list(range(1, events[-1].count + 1))
+    lengths = [event.end - event.start for event in found]  # type: ignore[operator]
+    assert max(lengths) < 1.5 * float(np.median(lengths)) and min(lengths) > 0.6 * float(np.median(lengths)), lengths
+    assert all(abs(a.end - b.start) < 0.3 for a, b in pairwise(found)), "without a hole"  # type: ignore[operator]
+    counts = [event.count for event in after]
+    assert counts == sorted(counts)
+
+
+def test_an_exemplar_of_what_is_counted_anyway_takes_back_the_open_repetition_at_most(counter: Counter) -> None:
+    watching = escounts.watch(swinging(9.6), model=counter)
+    events: list[LiveEvent] = []
+    for event in watching:
+        if event.count == 4 and all(before.count < 4 for before in events):
+            watching.mark(1.5, 2.7)
+        events.append(event)
+    at = next(index for index, event in enumerate(events) if event.kind == "exemplar")
+    again = [event for event in events[at:] if event.kind == "repetition"]
+    assert [event.count for event in again] == list(range(events[at].count + 1, events[-1].count + 1))
+    assert sum(event.time == events[at].time for event in again) >= events[at - 1].count - 1
+    assert all(0.7 < event.end - event.start < 1.8 for event in again), again  # type: ignore[operator]
 
 
 def test_an_exemplar_that_is_forgotten_backwards_or_hardly_a_frame_is_refused(counter: Counter) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -63,12 +64,23 @@ def test_what_cannot_be_opened_at_first_is_a_mistake_not_an_outage(source: str) 
         list(watched(source))
 
 
-def test_a_missing_camera_names_those_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    from escounts import stream
+def device(name: str, description: str, *media_types: str) -> SimpleNamespace:
+    """As `av.device` lists one."""
+    return SimpleNamespace(name=name, description=description, media_types=list(media_types))
 
+
+def test_a_missing_camera_names_those_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """FFmpeg's list of v4l2 devices leaves their media types empty."""
+    listed = [
+        device("/dev/video4", "Integrated Camera"),
+        device("eye", "Second Camera", "video", "audio"),
+        device("mic", "Microphone", "audio"),
+    ]
     monkeypatch.setattr(sys, "platform", "linux")
-    monkeypatch.setattr(stream, "_cameras", lambda kind: [("/dev/video4", "Integrated Camera")])
-    with pytest.raises(VideoError, match=r"no such camera.*/dev/video4 \(Integrated Camera\)"):
+    monkeypatch.setattr(streams, "enumerate_input_devices", lambda kind: listed)
+    with pytest.raises(
+        VideoError, match=r"no such camera.*/dev/video4 \(Integrated Camera\), eye \(Second Camera\)$"
+    ):
         list(watched("93"))
 
 
@@ -160,3 +172,52 @@ def test_a_reader_that_hangs_is_left_and_another_opened(second: bytes) -> None:
         after = next(iter(stream))
         assert isinstance(after, Frame) and after.time >= gap.end
         stream.close()
+
+
+@pytest.mark.usefixtures("hasty")
+def test_readers_that_hang_do_not_become_ever_more_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "FIRST_PAUSE", 0.05)
+    monkeypatch.setattr(streams, "STALLED", 0.2)
+    opened: list[threading.Thread] = []
+    release = threading.Event()
+
+    class Hanging(FrameStream):
+        """Each connection brings three frames and hangs."""
+
+        def _sampled(self) -> Iterator[Frame]:
+            opened.append(threading.current_thread())
+            begin = self._offset()
+            for index in range(3):
+                yield Frame(begin + index / 30, np.zeros((*SIZE, 3), np.uint8))
+            release.wait(60)
+
+    stream = Hanging("rtsp://camera.local/1", size=SIZE, rate=30.0)
+    items = iter(stream)
+    try:
+        gaps: list[Gap] = []
+        while len(opened) < 8 and not any("hang" in gap.reason for gap in gaps):
+            item = next(items)
+            gaps += [item] if isinstance(item, Gap) else []
+        assert gaps[-1].reason == "3 connections hang; it is opened again when one of them has ended"
+        time.sleep(1.0)
+        assert len(opened) == streams.MOST_HANGING == 3, "it waits"
+        release.set()
+        after = [next(items), next(items)]
+        assert len(opened) > 3 and isinstance(after[0], Gap) and isinstance(after[1], Frame), "and goes on"
+        assert gaps[-1].end == after[0].start and after[0].end <= after[1].time
+    finally:
+        release.set()
+        stream.close()
+
+
+@pytest.mark.usefixtures("hasty")
+def test_a_reader_that_was_left_ends_by_itself(second: bytes) -> None:
+    others = set(threading.enumerate())
+    with serving(second, hang_first=True) as (address, _):
+        stream = watched(address)
+        next(iter(stream))
+        (left,) = [each for each in threading.enumerate() if each not in others and each.name == "escounts-reader"]
+        next(item for item in stream if isinstance(item, Gap))
+        left.join(10)  # the server keeps the connection for 20 s
+        stream.close()
+        assert not left.is_alive()

@@ -49,8 +49,8 @@ EventKind = Literal["repetition", "update", "gap", "exemplar", "end"]
 class LiveEvent:
     """Something that happened while watching; times in seconds since the source was opened.
 
-    kind: "repetition" one more is counted; "update" none is; "gap" nothing was seen from start to end; "exemplar" the
-    repetitions that are remembered were counted anew with it; "end" the source is over.
+    kind: "repetition" one more is counted; "update" none is; "gap" nothing was seen from start to end;
+    "exemplar" repetitions above `count` are void, those that are counted anew follow; "end" the source is over.
     time: how far the source has been seen. open: share of the repetition that is going on, 0..1. rate: repetitions
     a second, now. start, end: of the repetition, the gap or the exemplar. delay: seconds from the repetition's end to
     this event. dropped: frames that came too fast to be looked at, in all.
@@ -197,16 +197,16 @@ class LiveCounter:
         with self._lock:
             seen = [span for span in self._marked if span.end <= self.time]
             self._marked = [span for span in self._marked if span.end > self.time]
-        events = []
-        for span in seen:
-            if span.start < encoding.start:
-                continue  # a gap came between
-            self._estimated()  # the newest frames are encoded
-            self._exemplars.append(encoding.encode_exemplar(span.start, span.end))
-            encoding.forget_exemplars()
-            self.count.restart(self._estimated().density)
-            events.append(self._event("exemplar", start=span.start, end=span.end))
-        return events
+        seen = [span for span in seen if span.start >= encoding.start]  # otherwise a gap came between
+        if not seen:
+            return []
+        self._estimated()  # the newest frames are encoded
+        self._exemplars += [encoding.encode_exemplar(span.start, span.end) for span in seen]
+        encoding.forget_exemplars()
+        found = self.count.restart(self._estimated().density)
+        kept = self.count.count - len(found)
+        marked = [replace(self._event("exemplar", start=span.start, end=span.end), count=kept) for span in seen]
+        return [*marked, *(self._counted(repetition, n) for n, repetition in enumerate(found, start=kept + 1))]
 
     def _counted(self, repetition: Repetition, number: int) -> LiveEvent:
         delay = (self.now() if self.now else self.time) - repetition.end

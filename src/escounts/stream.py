@@ -1,8 +1,8 @@
 """Frames as they come: a camera, a network stream, or a file at its own speed; and how each is found and opened.
 
 One thread reads, a second one watches it. FFmpeg can hang in a read for ever, whatever timeout it is given (RTSP): a
-reader that has brought nothing for a while is left to itself and another one opened. Frames that nobody takes in time
-are dropped, not queued.
+reader that has brought nothing for a while is left to itself and another one opened, unless too many hang. Frames
+that nobody takes in time are dropped, not queued.
 """
 
 from __future__ import annotations
@@ -46,6 +46,10 @@ OPENING, STALLED = 15.0, 5.0
 opened anew."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 """Seconds between attempts to open a source again: twice as long after each that fails."""
+MOST_HANGING = 3
+"""Readers that hang at a time, each with a thread and a connection; while it is so many, no further one is opened."""
+PATIENCE = 2.0
+"""How many times as long as we wait for it FFmpeg waits for data: most readers that were left end by themselves."""
 CAMERA_FORMATS = {"linux": "v4l2", "darwin": "avfoundation", "win32": "dshow"}
 """What FFmpeg calls the cameras of a system, by `sys.platform`."""
 ADDRESSES = ("rtsp", "rtsps", "http", "https", "rtmp", "rtmps", "rtp", "udp", "tcp", "tls")
@@ -77,7 +81,10 @@ class StreamSource:
             allowed = {"max_pixels": str(MAX_PIXELS)}
         try:
             container: AbstractContextManager[Any] = av.open(
-                self.path, format=self.format, options={**self.options, **allowed}
+                self.path,
+                format=self.format,
+                options={**self.options, **allowed},
+                timeout=(PATIENCE * OPENING, PATIENCE * STALLED),
             )
         except (av.error.FFmpegError, OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
@@ -122,12 +129,12 @@ def _camera(number: int) -> StreamSource:
 
 
 def _cameras(format_: str) -> list[tuple[str, str]]:
-    """(name, description) of each camera that is connected."""
+    """(name, description) of each camera that is connected; v4l2's list says of none what it brings."""
     try:
         devices = enumerate_input_devices(format_)
     except (av.error.FFmpegError, OSError, ValueError):
         return []
-    return [(device.name, device.description) for device in devices if "video" in device.media_types]
+    return [(device.name, device.description) for device in devices if "video" in (device.media_types or ("video",))]
 
 
 def _cameras_here(format_: str) -> str:
@@ -223,6 +230,7 @@ class FrameStream:
         self._last = 0.0  # time of the newest frame
         self._failure: BaseException | None = None
         self._reason = ""
+        self._hanging: list[threading.Thread] = []  # readers that were given up
         self._ends_at: float | None = None  # of an address that is a file after all
         self._watchdog = threading.Thread(target=self._watch, name="escounts-watchdog", daemon=True)
         self._watchdog.start()
@@ -264,6 +272,8 @@ class FrameStream:
             reader = threading.Thread(target=self._read, args=(self._attempt,), name="escounts-reader", daemon=True)
             reader.start()
             hung = self._wait_for(reader, before)
+            if hung:
+                self._hanging.append(reader)
             reason = "no frames came" if hung else str(self._failure or "the stream ended")
             if not hung and (not self.source.live or self._complete()):
                 self._put(self._failure)
@@ -276,6 +286,24 @@ class FrameStream:
             with self._changed:
                 self._attempt += 1  # a reader that hangs is not listened to any more
                 self._changed.wait_for(lambda: self._closed, timeout=pause)
+            self._wait_for_room()
+
+    def _wait_for_room(self) -> None:
+        """Until fewer readers hang, looked at ever less often; whoever waits for frames is told at once."""
+        pause, told = FIRST_PAUSE, False
+        while not self._closed:
+            self._hanging = [reader for reader in self._hanging if reader.is_alive()]
+            if len(self._hanging) < MOST_HANGING:
+                return
+            with self._changed:
+                if not told:
+                    hang = f"{len(self._hanging)} connections hang; it is opened again when one of them has ended"
+                    gap = Gap(self._last, max(self._last, self.now()), hang)
+                    self._last, told = gap.end, True
+                    self._items.append(gap)
+                    self._changed.notify_all()
+                self._changed.wait_for(lambda: self._closed, timeout=pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
 
     def _wait_for(self, reader: threading.Thread, before: int) -> bool:
         """Until the reader is done (False), or has brought nothing for too long (True)."""

@@ -138,6 +138,7 @@ def test_the_count_rises_while_frames_come_and_never_goes_back(client: Client) -
     last = client.delete(f"/api/live/{session}").json()
     assert last["state"] == "ended" and last["error"] is None and abs(last["count"] - 8) <= 1
     assert last["exemplars"] == [{"start": 1.2, "end": 2.4}]
+    assert len(last["repetitions"]) == last["count"], "each once, though they were counted anew"
     again = client.post(f"/api/live/{session}/frames", content=body(frames[:1]), headers=BYTES)
     assert again.status_code == 409 and "has ended" in again.json()["detail"]
 

@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from escounts.batching.cluster import fitting_actors, machines_of
 from escounts.batching.processes import TaskError, Worker, answers
 from escounts.batching.read_ahead import images_folder, read_ahead_workers
 from escounts.batching.rows import GATHERED, ResultFolder
@@ -151,7 +152,7 @@ class RayCounter:
 
 
 def ray_rows(tasks: Sequence[Task], settings: Settings, out: str, *, jobs: int | None, address: str) -> Iterator[Row]:
-    """Rows (id, video, status) as they are written. jobs: actors, one for two cores of the cluster when None."""
+    """Rows (id, video, status) as they are written. jobs: actors; when None, as `fitting_actors` says."""
     import ray.data  # noqa: PLC0415 - the extra [ray]
 
     if not ray.is_initialized():
@@ -164,20 +165,20 @@ def ray_rows(tasks: Sequence[Task], settings: Settings, out: str, *, jobs: int |
             ) from error
     if not tasks:
         return
-    cores = int(ray.cluster_resources().get("CPU", 1))  # type: ignore[no-untyped-call]
-    actors = max(1, min(jobs or cores // 2, len(tasks)))
-    threads = max(1, min(cores // actors, 4))
+    on_gpu = settings.device.startswith("cuda")
+    machines = machines_of(ray.nodes())  # type: ignore[no-untyped-call]
+    actors = fitting_actors(machines, videos=len(tasks), jobs=jobs, on_gpu=on_gpu, cluster=address)
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
-    blocks = max(actors, -(-len(tasks) // BLOCK))
+    blocks = max(actors.number, -(-len(tasks) // BLOCK))
     dataset = ray.data.from_items(
         [{"id": task.id, "video": task.video} for task in tasks], override_num_blocks=blocks
     )
     counted = dataset.map(
         RayCounter,  # type: ignore[arg-type]  # Ray's types know functions only
-        fn_constructor_args=(settings, out, threads),
-        compute=ray.data.ActorPoolStrategy(min_size=1, max_size=actors),
-        num_cpus=threads,
-        num_gpus=1 if settings.device.startswith("cuda") else None,
+        fn_constructor_args=(settings, out, actors.threads),
+        compute=ray.data.ActorPoolStrategy(min_size=1, max_size=actors.number),
+        num_cpus=actors.threads,
+        num_gpus=1 if on_gpu else None,
     )
     yield from counted.iter_rows()

@@ -95,6 +95,9 @@ class _Session:
         kind = "state"
         try:
             for event in self._watch:
+                if event.kind == "exemplar":  # those after it are counted anew, and follow
+                    known = self._spans["repetition"]
+                    self._spans["repetition"] = deque(each for each in known if each.count <= event.count)
                 if event.kind in self._spans:
                     self._spans[event.kind].append(event)
                 kind = "ended" if event.kind == "end" else "state"

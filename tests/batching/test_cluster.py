@@ -1,0 +1,99 @@
+"""Actors that fit the machines of a cluster: Ray waits for ever for one that does not. Needs no Ray."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from escounts.batching.batch import ray_rows
+from escounts.batching.cluster import Actors, Machine, fitting_actors, machines_of
+from escounts.batching.tasks import Settings, Task
+from escounts.errors import EscountsError
+
+
+def fitting(*cores: int, videos: int = 100, jobs: int | None = None) -> tuple[int, int]:
+    found = fitting_actors([Machine(n) for n in cores], videos=videos, jobs=jobs, on_gpu=False, cluster="auto")
+    return found.number, found.threads
+
+
+def test_no_actor_asks_for_more_cores_than_a_machine_has() -> None:
+    assert fitting(1, 1, videos=3) == (2, 1), "two machines of one core: not one actor of two"
+    assert fitting(0, 1, 1, videos=1) == (1, 1)
+    assert fitting(3, 3) == (2, 3)
+    assert fitting(1, 8) == (4, 2)
+
+
+def test_one_actor_for_two_cores_and_more_of_them_where_videos_are_few() -> None:
+    assert fitting(17) == (8, 2), "not seventeen models for the seventeenth core"
+    assert fitting(16) == (8, 2) and fitting(8, 8) == (8, 2)
+    assert fitting(16, videos=3) == (3, 4)
+    assert fitting(2, videos=1) == (1, 2)
+
+
+def test_as_many_as_asked_for_where_they_fit_and_no_more_than_fit() -> None:
+    assert fitting(8, 8, jobs=4) == (4, 4)
+    assert fitting(3, 3, jobs=3) == (3, 1)
+    assert fitting(1, 1, jobs=8) == (2, 1)
+
+
+def test_on_gpus_one_actor_each_on_the_machine_that_has_it() -> None:
+    machines = [Machine(16, 0), Machine(8, 8)]
+    assert fitting_actors(machines, videos=99, jobs=None, on_gpu=True, cluster="auto") == Actors(8, 1)
+    with pytest.raises(EscountsError, match=r"no machine with a core and a GPU .*16 cores and 0 GPUs"):
+        fitting_actors(machines[:1], videos=99, jobs=None, on_gpu=True, cluster="auto")
+
+
+@pytest.mark.parametrize("cores", [(), (0,)])
+def test_where_nothing_fits_it_is_said_in_one_line(cores: tuple[int, ...]) -> None:
+    with pytest.raises(
+        EscountsError, match=r"^the Ray cluster 'auto' has no machine with a core .*`ray start"
+    ) as said:
+        fitting(*cores)
+    assert "\n" not in str(said.value)
+
+
+def node(*, alive: bool = True, **resources: float) -> dict[str, Any]:
+    return {"Alive": alive, "Resources": resources}
+
+
+def test_machines_that_are_gone_lend_nothing() -> None:
+    assert machines_of([node(alive=False, CPU=64.0), node(CPU=1.0, memory=2e9), node(CPU=8.0, GPU=2.0), node()]) == [
+        Machine(1),
+        Machine(8, 2),
+        Machine(0),
+    ]
+
+
+def test_ray_is_asked_for_actors_that_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two workers of one core and three videos, which had waited for ever for an actor of two cores."""
+    asked: dict[str, Any] = {}
+
+    class Dataset:
+        def map(self, actor: object, **options: Any) -> Dataset:
+            asked.update(options)
+            return self
+
+        def iter_rows(self) -> list[dict[str, Any]]:
+            return []
+
+    data, ray = ModuleType("ray.data"), ModuleType("ray")
+    vars(data).update(
+        DataContext=SimpleNamespace(get_current=lambda: SimpleNamespace(enable_progress_bars=True)),
+        from_items=lambda items, override_num_blocks: Dataset(),
+        ActorPoolStrategy=lambda **sizes: sizes,
+    )
+    vars(ray).update(
+        data=data,
+        is_initialized=lambda: True,
+        cluster_resources=lambda: {"CPU": 2.0},
+        nodes=lambda: [node(), node(CPU=1.0), node(CPU=1.0)],
+    )
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.setitem(sys.modules, "ray.data", data)
+    tasks = [Task(str(number), f"{number}.mp4") for number in range(3)]
+    assert list(ray_rows(tasks, Settings(device="cpu"), "out", jobs=None, address="auto")) == []
+    assert asked["num_cpus"] == 1 and asked["compute"] == {"min_size": 1, "max_size": 2}
+    assert asked["fn_constructor_args"][2] == 1
