@@ -4,7 +4,8 @@
 
 Inputs are the constants below and the costs of real clips (benchmarks/results/clip_costs.json, by clip_costs.py).
 What counting costs, and how it differs from clip to clip, is measured; the others are assumptions to be changed.
-Prints a table of how long it takes, what it costs, and what is full first.
+Videos are taken as `batch` takes them, in the order of their paths, which says nothing of their length. Prints a
+table of how long it takes, what it costs, and what is full first; and the hours of a GPU (results/gpu_nvdec.json).
 """
 
 from __future__ import annotations
@@ -20,11 +21,18 @@ HOURS = 1_000_000
 SECONDS_PER_VIDEO = 300.0
 SPREAD = 0.9
 """Lengths of videos are log-normal around the mean with this sigma."""
-COST = 0.15
-"""Processor seconds per second of 720p30 with `lite`: between slow (0.10) and fast motion (0.21), measured, without
-the second that loading takes (docs/models/lite.md)."""
+SLOW_MOTION, FAST_MOTION = 3.7, 7.2
+"""Processor seconds of a minute of 720p30 with `lite` in float32, in which a batch counts on every CPU; measured,
+loading included (docs/models/lite.md), which a batch does once per process: rather too much than too little."""
+COST = (SLOW_MOTION + FAST_MOTION) / 2 / 60
+"""Processor seconds per second of video: half of the videos of slow motion, half of fast."""
 CLIPS = Path(__file__).resolve().parent / "results" / "clip_costs.json"
-"""Of real clips, each with its processor seconds: how a video's cost differs from the mean."""
+"""Of real clips, each with its processor seconds: how a video's cost differs from the mean. Of 16 November, the
+weights and the speed of that day, when the mean was 0.15: only the spread around it is used."""
+GPU = CLIPS.with_name("gpu_nvdec.json")
+"""Mixes of readers on an H200 with 16 cores, with its video engines."""
+WITHOUT_ENGINES = 215.0
+"""Times real time of the same where the processor alone reads (docs/speed.md)."""
 CORES = 16
 MEGABITS = 3.0
 """Of a video: what has to be fetched."""
@@ -59,7 +67,7 @@ def simulate(nodes: int, *, seed: int = 0) -> tuple[float, float, dict[str, floa
     free = [(0.0, slot) for slot in range(slots)]
     heapq.heapify(free)
     spent = 0.0
-    for video in np.argsort(-work):  # longest first: the last one to end is a short one
+    for video in range(videos):  # by path: a long one may be the last
         begin, slot = heapq.heappop(free)
         takes = work[video] * slow[slot % nodes] + fetch[video]
         lost = 0.0
@@ -75,6 +83,14 @@ def simulate(nodes: int, *, seed: int = 0) -> tuple[float, float, dict[str, floa
     return hours, spent * scale / 3600, {**full, "rows": rows / PUTS}
 
 
+def gpu_hours() -> tuple[float, float]:
+    """Hours of an H200 with 16 cores: with its video engines (the best mix that was measured), and without."""
+    measured = json.loads(GPU.read_text())
+    mixes = [mix for part in ("first", "second") for mix in measured[part]["nvdec"]["mixes"]]
+    best = max(mix["times_real_time"] for mix in mixes)
+    return HOURS / best, HOURS / WITHOUT_ENGINES
+
+
 def main() -> None:
     """Print the table."""
     print("| machines | hours | core-hours | waiting for the store | store's bandwidth | rows written |")
@@ -85,6 +101,8 @@ def main() -> None:
             f"| {nodes:,} | {hours:,.0f} | {cores:,.0f} | {1 - full['cores']:.0%} | {full['store']:.0%} "
             f"| {full['rows']:.0%} |"
         )
+    engines, processor = gpu_hours()
+    print(f"\nGPU-hours: {engines:,.0f} with the GPU's video engines, {processor:,.0f} without")
 
 
 if __name__ == "__main__":
