@@ -4,8 +4,8 @@
 
 Inputs are the constants below and the costs of real clips (benchmarks/results/clip_costs.json, by clip_costs.py).
 What counting costs, and how it differs from clip to clip, is measured; the others are assumptions to be changed.
-Videos are taken as `batch` takes them, in the order of their paths, which says nothing of their length. Prints a table
-of how long it takes, what it costs, and what is full first; and the hours of a GPU (benchmarks/results/gpu_nvdec.json).
+Videos are taken as `batch` takes them, in the order of their paths, which says nothing of their length. Prints a
+table of how long it takes, what it costs, and what is full first; and the hours of a GPU (results/gpu_nvdec.json).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ loading included (docs/models/lite.md), which a batch does once per process: rat
 COST = (SLOW_MOTION + FAST_MOTION) / 2 / 60
 """Processor seconds per second of video: half of the videos of slow motion, half of fast."""
 CLIPS = Path(__file__).resolve().parent / "results" / "clip_costs.json"
-"""Of real clips, each with its processor seconds: how a video's cost differs from the mean. Of 16 November and the weights
-and the speed of that day, when the mean was 0.15: only the spread around it is used."""
+"""Of real clips, each with its processor seconds: how a video's cost differs from the mean. Of 16 November, the
+weights and the speed of that day, when the mean was 0.15: only the spread around it is used."""
 GPU = CLIPS.with_name("gpu_nvdec.json")
 """Mixes of readers on an H200 with 16 cores, with its video engines."""
 WITHOUT_ENGINES = 215.0

@@ -773,3 +773,31 @@ def prepare_counting_calls() -> Callable[[None], int]:
     """In a process: how often it was asked."""
     calls = counting_up(1)
     return lambda _: next(calls)
+
+
+@pytest.mark.parametrize(("address", "driver"), [("s3://bucket/videos", "s3fs"), ("gs://bucket/videos", "gcsfs")])
+@pytest.mark.parametrize("as_output", [False, True])
+def test_a_missing_driver_of_object_storage_says_what_to_install(
+    address: str,
+    driver: str,
+    as_output: bool,
+    videos: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, driver, None)
+    given = (videos, "--out", address) if as_output else (address,)
+    done = run(capsys, monkeypatch, "batch", *given, "--model", "spectral", "--device", "cpu")
+    assert done.code == 2 and done.err == f"escounts: {address}: this needs {driver}: pip install {driver}\n"
+
+
+def test_without_out_the_command_writes_to_results(
+    videos: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = run(capsys, monkeypatch, "batch", videos / "a", "--model", "spectral", "--device", "cpu", "--jobs", "1")
+    assert done.code == 0 and done.out == "results: 1 videos, 0 of them errors\n", done.err
+    assert len(list((tmp_path / "results").glob("part-*.parquet"))) == 1
+    assert "[default: results]" in " ".join(run(capsys, monkeypatch, "batch", "--help").out.split())

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from importlib.machinery import ModuleSpec
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from movies import levels, write_movie
 
+import escounts
 from escounts.batching.batch import ray_rows
 from escounts.batching.cluster import Actors, Machine, fitting_actors, machines_of
+from escounts.batching.rows import ResultFolder
 from escounts.batching.tasks import Settings, Task
 from escounts.errors import EscountsError
 
@@ -67,33 +73,59 @@ def test_machines_that_are_gone_lend_nothing() -> None:
     ]
 
 
-def test_ray_is_asked_for_actors_that_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two workers of one core and three videos, which had waited for ever for an actor of two cores."""
+@pytest.fixture
+def fake_ray(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Two workers of one core, and what they are asked for; actors run here, with the folder `elsewhere`."""
     asked: dict[str, Any] = {}
 
     class Dataset:
-        def map(self, actor: object, **options: Any) -> Dataset:
-            asked.update(options)
+        def __init__(self, items: list[dict[str, Any]]) -> None:
+            self.items = items
+
+        def map(self, actor: type, **options: Any) -> Dataset:
+            asked.update(options, actor=actor)
             return self
 
-        def iter_rows(self) -> list[dict[str, Any]]:
-            return []
+        def iter_rows(self) -> Iterator[dict[str, Any]]:
+            if "elsewhere" in asked:
+                settings, _, threads = asked["fn_constructor_args"]
+                yield from map(asked["actor"](settings, asked["elsewhere"], threads), self.items)
 
     data, ray = ModuleType("ray.data"), ModuleType("ray")
     vars(data).update(
         DataContext=SimpleNamespace(get_current=lambda: SimpleNamespace(enable_progress_bars=True)),
-        from_items=lambda items, override_num_blocks: Dataset(),
+        from_items=lambda items, override_num_blocks: Dataset(items),
         ActorPoolStrategy=lambda **sizes: sizes,
     )
     vars(ray).update(
         data=data,
+        __spec__=ModuleSpec("ray", None),
         is_initialized=lambda: True,
         cluster_resources=lambda: {"CPU": 2.0},
         nodes=lambda: [node(), node(CPU=1.0), node(CPU=1.0)],
     )
     monkeypatch.setitem(sys.modules, "ray", ray)
     monkeypatch.setitem(sys.modules, "ray.data", data)
+    return asked
+
+
+def test_ray_is_asked_for_actors_that_fit(fake_ray: dict[str, Any], tmp_path: Path) -> None:
+    """Two workers of one core and three videos, which had waited for ever for an actor of two cores."""
     tasks = [Task(str(number), f"{number}.mp4") for number in range(3)]
-    assert list(ray_rows(tasks, Settings(device="cpu"), "out", jobs=None, address="auto")) == []
-    assert asked["num_cpus"] == 1 and asked["compute"] == {"min_size": 1, "max_size": 2}
-    assert asked["fn_constructor_args"][2] == 1
+    folder = ResultFolder(str(tmp_path / "out"))
+    assert list(ray_rows(tasks, Settings(device="cpu"), folder, jobs=None, address="auto")) == []
+    assert fake_ray["num_cpus"] == 1 and fake_ray["compute"] == {"min_size": 1, "max_size": 2}
+    assert fake_ray["fn_constructor_args"][2] == 1
+
+
+def test_a_folder_that_other_machines_do_not_have_gets_their_rows(
+    fake_ray: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command's own default, `results`, is one."""
+    monkeypatch.chdir(tmp_path)
+    write_movie(tmp_path / "a.mp4", levels(40, step=40))
+    (tmp_path / "damaged.mp4").write_bytes(b"not a video")
+    fake_ray["elsewhere"] = str(tmp_path / "not" / "here")
+    table = escounts.batch([tmp_path], out="results", settings=Settings(model="spectral", device="cpu"), ray="auto")
+    assert table["status"].to_pylist() == ["counted", "error"] and not (tmp_path / "not").exists()
+    assert fake_ray["fn_constructor_args"][1] == str(tmp_path / "results"), "on each machine the same folder"

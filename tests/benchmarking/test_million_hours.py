@@ -32,7 +32,7 @@ def test_costs_are_those_of_the_model_card(script: ModuleType) -> None:
     slow, fast = script.SLOW_MOTION, script.FAST_MOTION
     assert f"processor seconds in bf16 and {slow} in float32" in card
     assert re.search(rf"where motion is fast [\d.]+ and {fast},", card)
-    assert script.COST == pytest.approx((slow + fast) / 2 / 60)
+    assert pytest.approx((slow + fast) / 2 / 60) == script.COST
     assert f"{slow} processor seconds a minute of slow motion, {fast} of fast motion" in " ".join(PAGE.split())
 
 

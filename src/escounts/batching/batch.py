@@ -3,11 +3,13 @@
 On Ray, rows of addresses go through Ray Data and are decoded and counted inside a pool of actors. An actor holds one
 CountingProcess, so that what a video does (hang, exhaust memory, crash a decoder) ends in an error row and not in the
 actor: Ray does not retry an actor's exceptions, and retries a dying actor for ever. Each row is written by the actor
-that has it; a killed driver loses none, and a block that Ray runs again skips what is written.
+that has it; a killed driver loses none, and a block that Ray runs again skips what is written. An actor on a machine
+that does not have the folder hands its rows to the driver, which writes them.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,11 +18,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from escounts.atomic_files import printable
 from escounts.batching.cluster import fitting_actors, machines_of
 from escounts.batching.processes import TaskError, Worker, answers
 from escounts.batching.read_ahead import images_folder, read_ahead_workers
 from escounts.batching.rows import GATHERED, ResultFolder
-from escounts.batching.tasks import CountingProcess, Row, Settings, Task, find_tasks
+from escounts.batching.tasks import CountingProcess, Row, Settings, Task, find_tasks, is_address
 from escounts.errors import EscountsError, OutputError
 from escounts.extras import install_command
 from escounts.nvdec import missing as nvdec_missing
@@ -86,7 +89,7 @@ def batch(
         status = {id_: kind for id_, kind in status.items() if id_ not in errors}
     left = [task for task in tasks if task.id not in status]
     engine = (
-        ray_rows(left, settings, str(out), jobs=jobs, address=ray)
+        ray_rows(left, settings, folder, jobs=jobs, address=ray)
         if ray
         else local_rows(left, settings, folder, jobs, readers, nvdec)
     )
@@ -137,21 +140,27 @@ def local_rows(
 
 
 class RayCounter:
-    """The actor: a row with an id and a video in, the same with a status out."""
+    """The actor: a row with an id and a video in, the same with a status out; and what was counted, as JSON, where
+    the results' folder is not on this machine."""
 
     def __init__(self, settings: Settings, out: str, threads: int) -> None:
-        self._folder = ResultFolder(out)
+        shared = is_address(out) or Path(out, "rows").is_dir()  # the driver has made it
+        self._folder = ResultFolder(out) if shared else None
         self._process = CountingProcess(settings, threads=threads)
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
-        if not self._folder.has(row["id"]):
-            counted = self._process.ask(Task(row["id"], row["video"]))
-            self._folder.write(counted)
-            return {**row, "status": counted["status"]}
-        return {**row, "status": "written before"}
+        if self._folder is not None and self._folder.has(row["id"]):
+            return {**row, "status": "written before", "counted": ""}
+        counted = self._process.ask(Task(row["id"], row["video"]))
+        if self._folder is None:
+            return {**row, "status": counted["status"], "counted": printable(json.dumps(counted))}
+        self._folder.write(counted)
+        return {**row, "status": counted["status"], "counted": ""}
 
 
-def ray_rows(tasks: Sequence[Task], settings: Settings, out: str, *, jobs: int | None, address: str) -> Iterator[Row]:
+def ray_rows(
+    tasks: Sequence[Task], settings: Settings, folder: ResultFolder, *, jobs: int | None, address: str
+) -> Iterator[Row]:
     """Rows (id, video, status) as they are written. jobs: actors; when None, as `fitting_actors` says."""
     import ray.data  # noqa: PLC0415 - the extra [ray]
 
@@ -168,6 +177,7 @@ def ray_rows(tasks: Sequence[Task], settings: Settings, out: str, *, jobs: int |
     on_gpu = settings.device.startswith("cuda")
     machines = machines_of(ray.nodes())  # type: ignore[no-untyped-call]
     actors = fitting_actors(machines, videos=len(tasks), jobs=jobs, on_gpu=on_gpu, cluster=address)
+    out = folder.address if is_address(folder.address) else os.path.abspath(folder.address)
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
     blocks = max(actors.number, -(-len(tasks) // BLOCK))
@@ -181,4 +191,7 @@ def ray_rows(tasks: Sequence[Task], settings: Settings, out: str, *, jobs: int |
         num_cpus=actors.threads,
         num_gpus=1 if on_gpu else None,
     )
-    yield from counted.iter_rows()
+    for row in counted.iter_rows():
+        if row["counted"]:
+            folder.write(json.loads(row["counted"]))
+        yield row

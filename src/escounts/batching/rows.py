@@ -17,12 +17,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from escounts.atomic_files import printable, remove_partials, write_bytes
-from escounts.batching.tasks import Row
+from escounts.batching.tasks import Row, storage_of
 from escounts.errors import EscountsError, OutputError
 from escounts.extras import install_command
 
 try:
-    import fsspec
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
@@ -44,9 +43,9 @@ class ResultFolder:
     def __init__(self, address: str) -> None:
         self.address = address
         try:
-            self._storage, self._path = fsspec.core.url_to_fs(address)
+            self._storage, self._path = storage_of(address)
             self._storage.makedirs(f"{self._path}/rows", exist_ok=True)
-        except (ImportError, OSError, ValueError) as error:
+        except (OSError, ValueError) as error:
             raise OutputError(f"{address}: cannot be written to: {error}") from error
         self._gathering = threading.Lock()
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from escounts import __version__
 from escounts.batching.processes import TaskError, TaskProcess
-from escounts.errors import VideoError
+from escounts.errors import EscountsError, VideoError
 from escounts.exemplars import states_of_videos
 from escounts.file_kinds import VIDEO_SUFFIXES
 from escounts.video import video_files
@@ -93,13 +93,27 @@ def _in_folder(path: Path) -> Iterator[tuple[str, list[Any]]]:
         yield os.path.realpath(video), state
 
 
-def _in_storage(address: str) -> Iterator[tuple[str, list[Any]]]:
+def storage_of(address: str) -> tuple[Any, str]:
+    """The file system of an address, and the path on it. Raises EscountsError that names the driver that is missing;
+    OSError and ValueError are fsspec's."""
     import fsspec  # noqa: PLC0415 - the extra [batch]
 
     try:
         storage, path = fsspec.core.url_to_fs(address)
+    except ImportError as error:
+        missing = error.__cause__ if isinstance(error.__cause__, ImportError) else error
+        if not missing.name:
+            raise EscountsError(f"{address}: {' '.join(str(error).split())}") from error
+        package = missing.name.partition(".")[0]  # of fsspec's drivers the package has the module's name
+        raise EscountsError(f"{address}: this needs {package}: pip install {package}") from error
+    return storage, str(path)
+
+
+def _in_storage(address: str) -> Iterator[tuple[str, list[Any]]]:
+    try:
+        storage, path = storage_of(address)
         entries = storage.find(path, detail=True)
-    except (ImportError, OSError, ValueError) as error:
+    except (OSError, ValueError) as error:
         raise VideoError(f"{address}: cannot be listed: {error}") from error
     for name, entry in sorted(entries.items()):
         if Path(name).suffix.lower() in VIDEO_SUFFIXES:
@@ -187,9 +201,7 @@ def row_of(counter: Any, task: Task, settings: Settings, *, video: Any = None) -
 
 def fetched(address: str, folder: Path) -> str:
     """A copy of a stored video: decoders jump about in a file, which object storage answers slowly."""
-    import fsspec  # noqa: PLC0415 - not needed for local files
-
     target = str(folder / os.path.basename(address))
-    storage, path = fsspec.core.url_to_fs(address)
+    storage, path = storage_of(address)
     storage.get_file(path, target)
     return target

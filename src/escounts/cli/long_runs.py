@@ -131,7 +131,8 @@ def _read_marks(watching: Watch) -> None:
 
 @click.command()
 @click.argument("inputs", nargs=-1, required=True, metavar="VIDEO|FOLDER|ADDRESS...")
-@click.option("--out", required=True, metavar="FOLDER|ADDRESS", help="Where the Parquet files go.")
+@click.option("--out", default="results", show_default=True, metavar="FOLDER|ADDRESS",
+              help="Where the Parquet files go.")  # fmt: skip
 @click.option("--jobs", type=click.IntRange(min=1), help="Videos at a time (default: one for two cores).")
 @click.option("--readers", type=click.IntRange(min=0),
               help="Processes that read ahead of those that count, not --jobs; default on cuda.")  # fmt: skip
@@ -165,13 +166,14 @@ def batch_command(
     """Count thousands of videos: files, folders, or addresses of object storage (s3://bucket/videos).
 
     \b
-    escounts batch videos/ --out results/              on this machine
-    escounts batch videos/ --out results/ --ray auto   on the Ray cluster that this machine belongs to
+    escounts batch videos/                        on this machine
+    escounts batch s3://bucket/videos --ray auto  on the Ray cluster that this machine belongs to
     python -c 'import pandas; print(pandas.read_parquet("results"))'
 
     The results are Parquet files, one row per video: count, confidence, start and end of every repetition, or why it
     could not be counted. Stopped and started again, it goes on where it was; a video that has a row is not counted
-    again. To try it out, give one video and --model spectral.
+    again. To try it out, give one video and --model spectral. Addresses need a driver: s3fs for s3://, gcsfs for
+    gs://.
 
     Exit code 0: all counted; 1: some rows are errors; 2: wrong use.
     """
