@@ -5,10 +5,8 @@ from __future__ import annotations
 
 import io
 import json
-import os
-import signal
+import subprocess
 import sys
-import time
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -45,17 +43,51 @@ def quick_to_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
 
 
-@pytest.fixture
-def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+CHECK = """
+import json, os, signal, sys, time
+from pathlib import Path
+sys.path.insert(0, {ci!r})
+import release_check
+from release_lanes import Part
+from release_rows import Row
+
+HERE = release_check.ROOT = Path({root!r})
+release_check.PAGE = HERE / "page.md"
+files = "src/a.py\\0benchmarks/results/table.md"
+release_check.git = lambda *arguments: files if "ls-files" in arguments else "c" * 40
+
+{parts}
+
+release_check.PARTS = PARTS
+sys.argv = ["release_check.py"]
+sys.exit(release_check.main())
+"""
+
+
+class Checkout:
     """A root with a page and one file of code, where the check finds itself."""
-    (tmp_path / "src").mkdir()
-    (tmp_path / "page.md").write_text(f"before\n{release_check.BEGIN}\nold\n{release_check.END}\nafter\n")
-    monkeypatch.setattr(release_check, "ROOT", tmp_path)
-    monkeypatch.setattr(release_check, "PAGE", tmp_path / "page.md")
-    files = "src/a.py\0benchmarks/results/table.md"
-    monkeypatch.setattr(release_check, "git", lambda *arguments: files if "ls-files" in arguments else "c" * 40)
-    monkeypatch.setattr(sys, "argv", ["release_check.py"])
-    return tmp_path
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.code = root, root / "src" / "a.py"
+        self.code.parent.mkdir()
+        self.code.write_text("one")
+        (root / "page.md").write_text(f"before\n{release_check.BEGIN}\nold\n{release_check.END}\nafter\n")
+
+    @property
+    def page(self) -> str:
+        return (self.root / "page.md").read_text()
+
+    def check(self, parts: str) -> tuple[int, str]:
+        """Exit code and output of a check with other PARTS: in a fresh process, as ever. It forks, and a process that
+        has run other tests has threads, which a fork does not survive."""
+        program = CHECK.format(ci=str(CI), root=str(self.root), parts=parts)
+        ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+        return ended.returncode, ended.stdout + ended.stderr
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    return Checkout(tmp_path)
 
 
 def rows_of(folder: Path) -> list[Any]:
@@ -96,86 +128,78 @@ def test_every_test_is_in_one_slice(tmp_path: Path) -> None:
     assert [len(kept(verdicts)) for verdicts in found] == [3, 2] and not kept(found[0]).keys() & kept(found[1]).keys()
 
 
-def test_other_code_runs_anew_and_the_page_keeps_what_is_around_the_table(
-    checkout: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def part(share: float, limit: float, verdicts: Path) -> list[Any]:
-        with (checkout / "shares").open("a") as file:
-            file.write(f"{share}\n")
-        (checkout / "benchmarks" / "results").mkdir(parents=True, exist_ok=True)
-        (checkout / "benchmarks" / "results" / "table.md").write_text(f"{verdicts}")  # as relations does: no code
-        return [Row("the part", 3, 3)]
-
-    monkeypatch.setattr(release_check, "PARTS", {"part": release_lanes.Part((part,), 60)})
+def test_other_code_runs_anew_and_the_page_keeps_what_is_around_the_table(checkout: Checkout) -> None:
+    part = """
+def part(share, limit, verdicts):
+    with (HERE / "shares").open("a") as file:
+        file.write(f"{share}\\n")
+    (HERE / "benchmarks" / "results").mkdir(parents=True, exist_ok=True)
+    (HERE / "benchmarks" / "results" / "table.md").write_text(str(verdicts))  # as relations does: no code
+    return [Row("the part", 3, 3)]
+PARTS = {"part": Part((part,), 60)}
+"""
     for code in ("one", "one", "two"):
-        (checkout / "src" / "a.py").write_text(code)
-        assert release_check.main() == 0
-    assert (checkout / "shares").read_text().split() == ["1.0", "1.0"], "once for each code"
-    text = (checkout / "page.md").read_text()
+        checkout.code.write_text(code)
+        assert checkout.check(part)[0] == 0
+    assert (checkout.root / "shares").read_text().split() == ["1.0", "1.0"], "once for each code"
+    text = checkout.page
     assert text.startswith("before\n") and text.endswith("\nafter\n") and "old" not in text
     assert "| the part | 3 | 3 | 0 | 0 | 0 |" in text and "cccccccc" in text and "min by the clock" in text
-    record = json.loads((checkout / "build" / "release-check" / "whole" / "part.json").read_text())
+    record = json.loads((checkout.root / "build" / "release-check" / "whole" / "part.json").read_text())
     assert record["load"][0] <= record["load"][1]
 
 
-def test_figures_of_code_that_changed_under_them_do_not_pass(
-    checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def part(share: float, limit: float, verdicts: Path) -> list[Any]:
-        (checkout / "src" / "a.py").write_text("another")
-        return [Row("the part", 3, 3)]
-
-    (checkout / "src" / "a.py").write_text("one")
-    monkeypatch.setattr(release_check, "PARTS", {"part": release_lanes.Part((part,), 60)})
-    assert release_check.main() == 1 and "old" in (checkout / "page.md").read_text()
-    assert "failed: the code stayed the same while it ran" in capsys.readouterr().out
+def test_figures_of_code_that_changed_under_them_do_not_pass(checkout: Checkout) -> None:
+    code, output = checkout.check("""
+def part(share, limit, verdicts):
+    (HERE / "src" / "a.py").write_text("another")
+    return [Row("the part", 3, 3)]
+PARTS = {"part": Part((part,), 60)}
+""")
+    assert code == 1 and "old" in checkout.page and "failed: the code stayed the same while it ran" in output
 
 
-def test_pieces_run_side_by_side_and_what_is_measured_alone(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pieces_run_side_by_side_and_what_is_measured_alone(checkout: Checkout) -> None:
     """Two at a time, each once, their figures in one row; after them, one by one, those that want to be alone."""
-
-    def piece(share: float, limit: float, verdicts: Path) -> list[Any]:
-        began = time.monotonic()
-        time.sleep(0.3)
-        verdicts.write_text(json.dumps([began, time.monotonic()]))
-        return [Row("tests", 2, 2, figures={"seconds": 3})]
-
-    parts = {
-        "beside": release_lanes.Part((piece,) * 3, 60),
-        "alone": release_lanes.Part((piece,) * 2, 60, alone=True),
-    }
-    monkeypatch.setattr(release_check, "PARTS", parts)
-    assert release_check.main() == 0
+    code, output = checkout.check("""
+def piece(share, limit, verdicts):
+    began = time.monotonic()
+    time.sleep(0.5)
+    verdicts.write_text(json.dumps([began, time.monotonic()]))
+    return [Row("tests", 2, 2, figures={"seconds": 3})]
+PARTS = {"beside": Part((piece,) * 3, 60), "alone": Part((piece,) * 2, 60, alone=True)}
+""")
+    assert code == 0, output
     times: dict[str, list[list[float]]] = {}
-    for path in (checkout / "build" / "release-check" / "whole").glob("*.jsonl"):
+    for path in (checkout.root / "build" / "release-check" / "whole").glob("*.jsonl"):
         times.setdefault(path.name.partition("-")[0], []).append(json.loads(path.read_text()))
     beside, alone = sorted(times["beside"]), sorted(times["alone"])
     assert beside[1][0] < beside[0][1], "two at a time"
     assert beside[2][0] > min(end for _, end in beside), "and no third"
     assert all(end <= begin for (_, end), (begin, _) in pairwise([[0.0, max(e for _, e in beside)], *alone]))
-    text = (checkout / "page.md").read_text()
-    assert "| tests | 6 | 6 | 0 | 0 | 0 | seconds: 9 | beside: cccccccc" in text and "3 pieces" in text
+    assert (
+        "| tests | 6 | 6 | 0 | 0 | 0 | seconds: 9 | beside: cccccccc" in checkout.page and "3 pieces" in checkout.page
+    )
 
 
-def test_a_piece_that_is_killed_is_no_verdict_and_runs_again(
-    checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def piece(share: float, limit: float, verdicts: Path) -> list[Any]:
-        if not (checkout / "mended").exists():
-            os.kill(os.getpid(), signal.SIGKILL)
-        return [Row("tests", 2, 2)]
+def test_a_piece_that_is_killed_is_no_verdict_and_runs_again(checkout: Checkout) -> None:
+    parts = """
+def piece(share, limit, verdicts):
+    if not (HERE / "mended").exists():
+        os.kill(os.getpid(), signal.SIGKILL)
+    return [Row("tests", 2, 2)]
 
-    def other(share: float, limit: float, verdicts: Path) -> list[Any]:
-        assert not (checkout / "other").exists(), "has run"
-        (checkout / "other").touch()
-        return [Row("tests", 2, 2)]
-
-    monkeypatch.setattr(release_check, "PARTS", {"part": release_lanes.Part((piece, other), 60)})
-    assert release_check.main() == 1
-    assert "failed: part-1" in capsys.readouterr().out and "old" in (checkout / "page.md").read_text()
-    (checkout / "mended").touch()
-    assert release_check.main() == 0
-    assert "| tests | 4 | 4 | 0 |" in (checkout / "page.md").read_text()
+def other(share, limit, verdicts):
+    assert not (HERE / "other").exists(), "has run"
+    (HERE / "other").touch()
+    return [Row("tests", 2, 2)]
+PARTS = {"part": Part((piece, other), 60)}
+"""
+    code, output = checkout.check(parts)
+    assert code == 1 and "failed: part-1" in output and "old" in checkout.page
+    (checkout.root / "mended").touch()
+    assert checkout.check(parts)[0] == 0
+    assert "| tests | 4 | 4 | 0 |" in checkout.page
 
 
 def test_two_checks_at_once_do_not_write_into_each_other(tmp_path: Path) -> None:

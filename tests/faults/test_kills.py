@@ -253,8 +253,8 @@ def test_a_command_that_ends_just_before_its_kill_has_ended(zygote: Zygote, monk
     """Once in 700 kills: the answer stayed unread, and every command after it got that of the one before."""
     waited: Any = select.select
 
-    def too_late(*arguments: Any) -> tuple[list[Any], list[Any], list[Any]]:
-        waited(*arguments[:3], LIMIT)
+    def too_late(readable: list[Any], *_: object) -> tuple[list[Any], list[Any], list[Any]]:
+        waited(readable, [], [], LIMIT)
         return [], [], []
 
     monkeypatch.setattr(select, "select", too_late)
