@@ -158,8 +158,10 @@ def test_json_keeps_what_version_1_1_added_and_reads_1_0(movie: Path) -> None:
 
 def test_a_repetition_without_evidence_has_no_score() -> None:
     data = to_dict(CountResult("v", "m", 1, 1.0, (Repetition(0.0, 1.0),), FOUR_CYCLES, 0.5, True, 4.0, (0.0, 4.0)))
-    assert data["repetitions"] == [{"start": 0.0, "end": 1.0}]
+    assert data["repetitions"] == [{"start": 0.0, "end": 1.0, "score": None}]
     assert from_dict(data).repetitions[0].score is None
+    early = data | {"repetitions": [{"start": 0.0, "end": 1.0}]}
+    assert from_dict(early).repetitions[0].score is None
 
 
 def counted(values: np.ndarray, kind: str = "rate", seconds: float = 4.0) -> CountResult:

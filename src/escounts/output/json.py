@@ -61,16 +61,17 @@ def to_dict(result: CountResult) -> dict[str, Any]:
     }
 
 
-def _repetition(repetition: Repetition) -> dict[str, float]:
-    """Without a score where the model says nothing of single repetitions."""
-    span = {"start": round(repetition.start, 4), "end": round(repetition.end, 4)}
-    return span if repetition.score is None else {**span, "score": round(repetition.score, 4)}
+def _repetition(repetition: Repetition) -> dict[str, float | None]:
+    """The score is null where nobody judged single repetitions: readers of 1.0 look for the key."""
+    score = None if repetition.score is None else round(repetition.score, 4)
+    return {"start": round(repetition.start, 4), "end": round(repetition.end, 4), "score": score}
 
 
 def from_dict(data: dict[str, Any]) -> CountResult:
     """A result read back; raises OutputError for another schema or a newer major version.
 
-    What version 1.0 did not have yet takes the values that were true of it.
+    What version 1.0 did not have yet takes the values that were true of it. Early files of 1.1 have no score where it
+    is null now.
     """
     version = str(data.get("version", ""))
     if data.get("schema") != SCHEMA or version.split(".")[0] != VERSION.split(".")[0]:

@@ -61,5 +61,5 @@ export function chooseRepetition(video, repetitions) {
 /** The one with the highest score; without scores the middle one, which is cut off least often. */
 function clearest(repetitions) {
   const best = repetitions.reduce((a, b, i) => ((b.score ?? 0) > (repetitions[a].score ?? 0) ? i : a), 0);
-  return repetitions[best].score === undefined ? Math.floor(repetitions.length / 2) : best;
+  return (repetitions[best].score ?? null) === null ? Math.floor(repetitions.length / 2) : best;
 }
