@@ -76,9 +76,8 @@ class StreamSource:
 
     def opened(self) -> AbstractContextManager[Any]:
         """The container; raises VideoError that says what is there where the source is not."""
-        allowed = STREAM_OPTIONS if self.live else OPEN_OPTIONS
-        if self.format is not None:  # a camera: the format is given, and what it opens is a device
-            allowed = {"max_pixels": str(MAX_PIXELS)}
+        camera = {"max_pixels": str(MAX_PIXELS)}  # its format is given, and what it opens is a device
+        allowed = camera if self.format is not None else STREAM_OPTIONS if self.live else OPEN_OPTIONS
         try:
             container: AbstractContextManager[Any] = av.open(
                 self.path,
