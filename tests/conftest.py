@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     ranks = {path: rank(item) for path, item in {item.path: item for item in items}.items()}
     items.sort(key=lambda item: ranks[item.path])
+
+
+@pytest.fixture(autouse=True)
+def ordinary_scheduling() -> Iterator[None]:
+    """SVT-AV1, run by root, leaves the thread that encoded at real-time priority, and processes that are forked later
+    inherit it: on two cores their threads that wait for one another spin for ever, and nothing else runs."""
+    yield
+    if hasattr(os, "sched_setscheduler") and os.sched_getscheduler(0) != os.SCHED_OTHER:
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
 
 
 @pytest.fixture(scope="session")
