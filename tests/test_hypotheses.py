@@ -70,6 +70,11 @@ def test_a_mark_between_two_units_leaves_both_of_them_open() -> None:
     assert p < 0.9 and also > LIVE
 
 
+def test_a_mark_as_long_as_none_of_the_units_does_not_decide() -> None:
+    (count, p), *_ = known_unit(139.0, 94.0, lengths=27.0, frames=9.0, certainty=0.8)
+    assert count == 188.0 and p < 0.9, "the network's word is left, and that is not enough to be sure"
+
+
 def test_without_a_count_to_compare_with_the_exemplar_decides() -> None:
     marked = {"lengths": 94.0, "frames": 6.0}
     assert known_unit(12.0, 0.0, certainty=0.8, **marked) == [(12.0, 1.0)]

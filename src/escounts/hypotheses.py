@@ -99,9 +99,11 @@ def known_unit(
     if certainty < SEEN_WITHOUT or without < FEW or counted <= 0 or lengths <= 0:
         return [(counted, 1.0)]
     units = [0.5 * without, without, 2 * without]
-    spread = math.hypot(MARK_FRAMES / frames, MARK_TEMPO)
     said = min(units, key=lambda unit: abs(math.log(counted / unit)))
-    odds = [math.exp(MARK_VOTE * (unit == said) - (math.log(lengths / unit) / spread) ** 2 / 2) for unit in units]
+    away = [math.log(lengths / unit) / math.hypot(MARK_FRAMES / frames, MARK_TEMPO) for unit in units]
+    if min(abs(math.log(lengths / unit)) for unit in units) > math.log(2) / 2:  # a mark of none of them says nothing
+        away = [0.0] * len(units)
+    odds = [math.exp(MARK_VOTE * (unit == said) - far**2 / 2) for unit, far in zip(units, away, strict=True)]
     first, *others = sorted(zip(units, odds, strict=True), key=lambda pair: -pair[1])
     meant = counted if abs(math.log(counted / first[0])) <= BETWEEN_UNITS else first[0]
     whole = max(sum(odds), 1e-300)

@@ -288,8 +288,8 @@ def test_rows_that_somebody_removed_meanwhile_are_missed(videos: Path, tmp_path:
     out = tmp_path / "out"
 
     def removed(done: int, whole: int, video: str) -> None:
-        if done == 2:
-            shutil.rmtree(out)
+        if done == 2:  # a row that is just being written may be gone before it is removed
+            shutil.rmtree(out, ignore_errors=True)
 
     with pytest.raises(EscountsError, match=r"[1-4] of 4 rows are not there.*run it again"):
         escounts.batch([videos], out=out, settings=SPECTRAL, jobs=1, report=removed)

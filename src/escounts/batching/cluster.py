@@ -54,7 +54,7 @@ def fitting_actors(
         there = ", ".join(f"{m.cores} cores and {m.gpus} GPUs" for m in machines) or "none is alive"
         raise EscountsError(
             f"the Ray cluster {cluster!r} has no machine with a core{' and a GPU' if on_gpu else ''} for an actor "
-            f"({there}); add one with `ray start --address=…`, or leave Ray out and count on this machine"
+            f"({there}); add one (`ray start`), or leave Ray out and count on this machine"
         )
     if jobs or on_gpu:
         return max(choices, key=lambda actors: (actors.number, actors.threads))
