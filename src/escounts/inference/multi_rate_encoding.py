@@ -204,8 +204,9 @@ class MultiRateEncoding:
         main = max(set(chosen), key=list(chosen).count)
         judge = partial(self._scores, self._select_views(exemplars)[main], evidence[main], first, exemplars)
         kind: ConfidenceKind = "probability" if calibration.calibrated else "agreement"
-        unit = units[0].unit if units else None
-        estimate = Estimate(map_, min(confidence, at_most), details, kind, unit, units, judge)
+        estimate = Estimate(map_, min(confidence, at_most), details, confidence_kind=kind, score_spans=judge)
+        if units:
+            estimate = replace(estimate, unit=units[0].unit, hypotheses=units)
         if exemplars or assume_repeats or not calibration.repeats:
             return estimate
         return self._with_hypotheses(estimate, evidence)
