@@ -22,7 +22,7 @@ from footage import replace_section
 from real_clips import read_dev
 
 import escounts
-from escounts.inference.multi_rate import MultiRateModel
+from escounts.counting.multi_rate import MultiRateModel
 from escounts.nn.device import counting_precision
 
 HERE = Path(__file__).resolve().parent

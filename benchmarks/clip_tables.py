@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 
 import escounts
-from escounts.confidence import UNITS
+from escounts.counting.confidence import UNITS
 from escounts.errors import EscountsError
-from escounts.metrics import Score, auc, evaluate
+from escounts.research.metrics import Score, auc, evaluate
 from escounts.results import CountResult, Hypothesis
 
 HERE = Path(__file__).resolve().parent

@@ -55,8 +55,8 @@ def main() -> None:
         else:
             answer(counting(video, model, options.device, thorough=setting == THOROUGH))
         return
+    from escounts.models import catalogue
     from escounts.nn.device import cpu_has_bf16
-    from escounts.zoo import catalogue
 
     models = options.models or list(dict.fromkeys(["spectral", catalogue.default_name()]))
     folder = Path(tempfile.gettempdir()) / "escounts-benchmarks"

@@ -13,16 +13,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from escounts.arrays import Array
-from escounts.evaluation.ablation_tables import ABLATIONS
-from escounts.evaluation.generated_tables import GeneratedBench, GeneratedExperiment
-from escounts.evaluation.prediction_files import digest_of
-from escounts.evaluation.rendering import SeedSpread, compare, interval
-from escounts.evaluation.table_runner import Measured
-from escounts.evaluation.table_spec import Cells, EvalSpec, Table, TableRow
-from escounts.evaluation.tables import TABLE_RIVALS
-from escounts.metrics import mae, obo, obz, rmse
-from escounts.training.recipes import Recipe
+from escounts.research.evaluation.ablation_tables import ABLATIONS
+from escounts.research.evaluation.generated_tables import GeneratedBench, GeneratedExperiment
+from escounts.research.evaluation.prediction_files import digest_of
+from escounts.research.evaluation.rendering import SeedSpread, compare, interval
+from escounts.research.evaluation.table_runner import Measured
+from escounts.research.evaluation.table_spec import Cells, EvalSpec, Table, TableRow
+from escounts.research.evaluation.tables import TABLE_RIVALS
+from escounts.research.metrics import mae, obo, obz, rmse
+from escounts.research.training.recipes import Recipe
+from escounts.system.arrays import Array
 
 RATES = (1e-4, 3e-4, 1e-3)
 """Learning rates that every method tries, for batches of BATCH videos; others are tried at rates that grow with the

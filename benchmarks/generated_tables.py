@@ -35,14 +35,14 @@ import numpy as np
 import torch
 from generated_runs import RATES, Job, Results, Which, chosen_rates, jobs_of, report, tables, trials, untrained_rows
 
-from escounts.atomic_files import write_text
-from escounts.datasets.stores import OWN_EVERY
-from escounts.evaluation.generated_tables import FULL_EXPERIMENT, GeneratedBench, GeneratedExperiment
-from escounts.evaluation.generated_tables import RATES as SAMPLED
-from escounts.evaluation.table_runner import Source, TableRunner
-from escounts.evaluation.tables import TABLE_RIVALS
-from escounts.training.batches import TokenCache
-from escounts.training.recipes import Recipe
+from escounts.research.datasets.stores import OWN_EVERY
+from escounts.research.evaluation.generated_tables import FULL_EXPERIMENT, GeneratedBench, GeneratedExperiment
+from escounts.research.evaluation.generated_tables import RATES as SAMPLED
+from escounts.research.evaluation.table_runner import Source, TableRunner
+from escounts.research.evaluation.tables import TABLE_RIVALS
+from escounts.research.training.batches import TokenCache
+from escounts.research.training.recipes import Recipe
+from escounts.system.atomic_files import write_text
 
 MPS_FOLDERS = ("CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY")
 BATCHES, TINY_BATCHES = (24, 48, 96), (2, 4)

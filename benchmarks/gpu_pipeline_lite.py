@@ -22,8 +22,6 @@ import torch
 from torch.autograd import DeviceType
 
 import escounts
-from escounts import nvdec
-from escounts.batching.processes import TaskProcess, answers
 from escounts.batching.read_ahead import (
     GPU_COUNTERS,
     MOST_BYTES,
@@ -36,8 +34,10 @@ from escounts.batching.read_ahead import (
     reading_told,
 )
 from escounts.batching.tasks import Settings, Task, find_tasks
-from escounts.inference.multi_rate import MultiRateModel
-from escounts.inference.multi_rate_encoding import MultiRateEncoding
+from escounts.counting.multi_rate import MultiRateModel
+from escounts.counting.multi_rate_encoding import MultiRateEncoding
+from escounts.system.worker_processes import TaskProcess, answers
+from escounts.video import nvdec
 
 Keep = Callable[[str, Any], None]
 

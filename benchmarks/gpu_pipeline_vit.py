@@ -15,9 +15,9 @@ from encoders import operations
 from torch.autograd import DeviceType
 
 from escounts.benchmarking.engines import Engine, paper_model
-from escounts.inference.paper_windows import PAPER_WINDOWS, PaperWindowModel
+from escounts.counting.paper_windows import PAPER_WINDOWS, PaperWindowModel
 from escounts.nn.encoders.registry import build_encoder
-from escounts.video import Frame, Video
+from escounts.video.files import Frame, Video
 
 Keep = Callable[[str, Any], None]
 

@@ -30,8 +30,8 @@ from real_clips import read_dev
 from transformed import Pictures, VideoInMemory
 
 import escounts
-from escounts.atomic_files import write_text
-from escounts.training.run_folder import PREDICTING, code_digest
+from escounts.research.training.run_folder import PREDICTING, code_digest
+from escounts.system.atomic_files import write_text
 
 TOLERANCE = 1
 WANTED = 0.90

@@ -21,8 +21,8 @@ from statistics import median
 from typing import Any
 
 import escounts
-from escounts.density import pseudo_spans
-from escounts.training.own_action import FEWEST, LabelledVideo, Score, learn_action
+from escounts.counting.density import pseudo_spans
+from escounts.teach.own_action import FEWEST, LabelledVideo, Score, learn_action
 
 HERE = Path(__file__).resolve().parent
 GROUPS = {

@@ -19,14 +19,14 @@ import numpy as np
 import numpy.typing as npt
 
 import escounts
-from escounts.confidence import UNITS, choose_views
-from escounts.hypotheses import SCORE_FEATURES, SCORE_WEIGHTS, features
-from escounts.inference.multi_rate import MultiRateModel
-from escounts.inference.multi_rate_encoding import MultiRateEncoding, MultiRateExemplar
-from escounts.inference.views import BASE_RATE
+from escounts.counting.confidence import UNITS, choose_views
+from escounts.counting.hypotheses import SCORE_FEATURES, SCORE_WEIGHTS, features
+from escounts.counting.multi_rate import MultiRateModel
+from escounts.counting.multi_rate_encoding import MultiRateEncoding, MultiRateExemplar
+from escounts.counting.views import BASE_RATE
+from escounts.research.training.calibration import logistic
 from escounts.results import DensityMap
 from escounts.synthetic import Generator, GeneratorConfig
-from escounts.training.calibration import logistic
 
 COVERED = 0.8
 """Part of a span that must lie inside true repetitions."""

@@ -27,10 +27,10 @@ from training import _decoder, _frames, _store, _wait, _warm
 from escounts.nn import packing
 from escounts.nn.decoder import PAPER, Decoder
 from escounts.nn.window_attention import WindowAttention
-from escounts.training.objective import DensityObjectiveConfig, Objective
-from escounts.training.optimisation import TrainConfig
-from escounts.training.stored_tokens import StoredTokensConfig, StoredTokensTask
-from escounts.training.trainer import Trainer
+from escounts.research.training.objective import DensityObjectiveConfig, Objective
+from escounts.research.training.optimisation import TrainConfig
+from escounts.research.training.stored_tokens import StoredTokensConfig, StoredTokensTask
+from escounts.research.training.trainer import Trainer
 
 Variant = Callable[[], Any]
 """A context in which a trick is off."""

@@ -34,15 +34,15 @@ from torch.utils.flop_counter import FlopCounterMode
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
-from escounts.datasets.annotations import Dataset, VideoAnnotation
-from escounts.datasets.tokens import TokenLayout, TokenStore, TokenWriter, VideoTokens
 from escounts.nn.attention import attend
 from escounts.nn.decoder import PAPER, Decoder
 from escounts.nn.packing import Packing
-from escounts.training.objective import DensityObjectiveConfig, Objective
-from escounts.training.optimisation import TrainConfig
-from escounts.training.stored_tokens import StoredTokensConfig, StoredTokensTask
-from escounts.training.trainer import KERNELS, Trainer
+from escounts.research.datasets.annotations import Dataset, VideoAnnotation
+from escounts.research.datasets.tokens import TokenLayout, TokenStore, TokenWriter, VideoTokens
+from escounts.research.training.objective import DensityObjectiveConfig, Objective
+from escounts.research.training.optimisation import TrainConfig
+from escounts.research.training.stored_tokens import StoredTokensConfig, StoredTokensTask
+from escounts.research.training.trainer import KERNELS, Trainer
 
 FPS, CELL_FRAMES = 30.0, 8
 QUARTILES = (60, 315, 796, 1200, 2550)
@@ -339,7 +339,7 @@ def _frames(path: Path | None, videos: int) -> list[int]:
 
 
 def _write_lengths(annotations: Path, out: Path) -> None:
-    from escounts.datasets.timed import load_repcount
+    from escounts.research.datasets.timed import load_repcount
 
     videos = load_repcount(annotations).split("train")
     out.parent.mkdir(parents=True, exist_ok=True)

@@ -13,9 +13,9 @@ import av
 import numpy as np
 import numpy.typing as npt
 
-from escounts.atomic_files import atomic_file
-from escounts.decoding import Probe, RawFrame
-from escounts.video import Video, VideoInfo
+from escounts.system.atomic_files import atomic_file
+from escounts.video.decoding import Probe, RawFrame
+from escounts.video.files import Video, VideoInfo
 
 Images = npt.NDArray[np.uint8]
 

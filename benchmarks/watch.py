@@ -27,11 +27,11 @@ import torch
 
 import escounts
 from escounts import live
-from escounts.inference.multi_rate import MultiRateModel
-from escounts.inference.views import BASE_RATE, View
+from escounts.counting.multi_rate import MultiRateModel
+from escounts.counting.views import BASE_RATE, View
 from escounts.live import LiveCounter
 from escounts.nn.network import LITE_TINY, Network
-from escounts.video import Frame
+from escounts.video.files import Frame
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "watch.json"

@@ -60,7 +60,7 @@ def as_nobody() -> str:
         return ""
     # Import first: the checkout may lie where nobody may look.
     return (
-        "import difflib, tempfile, escounts.counter, escounts.video, escounts.baselines.spectral\n"
+        "import difflib, tempfile, escounts.counter, escounts.video.files, escounts.counting.spectral\n"
         "import escounts.output, escounts.cli.count, escounts.cli.count_jobs\n"
         f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})\n"
     )

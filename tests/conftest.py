@@ -22,7 +22,7 @@ TESTS = Path(__file__).resolve().parent  # the release check tests packages with
 REPOSITORY = TESTS.parent
 
 
-LONG = ("zoo", "batching", "evaluation", "browser", "serve", "faults", "fuzz", "cli", "training", "nn", "tests")
+LONG = ("models", "batching", "research", "browser", "serve", "faults", "fuzz", "cli", "nn", "counting", "tests")
 """Folders with the longest files. They begin, so that no core is left with a long file at the end: pytest-xdist gives
 out whole files, and by itself those with the most tests first, whatever they take."""
 
@@ -62,9 +62,9 @@ def shared() -> Path:
 @pytest.fixture(scope="session")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny network of random weights (seed 0) as ONNX files: half a minute, once for both processes."""
-    from escounts.inference.multi_rate import MultiRateModel
+    from escounts.counting.multi_rate import MultiRateModel
+    from escounts.models.onnx_export import export_onnx
     from escounts.nn.network import LITE_TINY, Network
-    from escounts.zoo.onnx_export import export_onnx
 
     place = tmp_path_factory.getbasetemp()
     folder = (place.parent if "PYTEST_XDIST_WORKER" in os.environ else place) / "exported"

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from escounts.datasets.annotations import Dataset, VideoAnnotation, assemble
-from escounts.datasets.stores import save_labels
-from escounts.datasets.tokens import TokenLayout, TokenStore, TokenWriter, VideoTokens
+from escounts.research.datasets.annotations import Dataset, VideoAnnotation, assemble
+from escounts.research.datasets.stores import save_labels
+from escounts.research.datasets.tokens import TokenLayout, TokenStore, TokenWriter, VideoTokens
 
 LAYOUT = TokenLayout(
     encoder="patches",

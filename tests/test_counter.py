@@ -12,9 +12,9 @@ from movies import bouncing, noise, write_movie
 
 import escounts
 from escounts.counter import REFERENCES, Counter
+from escounts.counting.multi_rate import MultiRateModel
+from escounts.counting.views import View
 from escounts.errors import EscountsError, ExemplarError, ModelError, VideoError
-from escounts.inference.multi_rate import MultiRateModel
-from escounts.inference.views import View
 from escounts.nn.decoder import ExemplarKeysValues
 from escounts.nn.network import LITE_TINY, Network
 from escounts.results import ExemplarSpan
@@ -58,7 +58,7 @@ def test_nothing_repeats(tmp_path: Path, counter: Counter) -> None:
 
 def test_encode_once_count_many(eight: Path, counter: Counter, monkeypatch: pytest.MonkeyPatch) -> None:
     encoded = counter.encode(eight)
-    monkeypatch.setattr("escounts.video.Video.frames", None)  # from here on nothing may be decoded
+    monkeypatch.setattr("escounts.video.files.Video.frames", None)  # from here on nothing may be decoded
     whole = encoded.count()
     assert np.array_equal(encoded.count().density.values, whole.density.values)
     for exemplar in [(3.0, 4.5), "3-4.5", "0:03.0-0:04.5", ExemplarSpan(3.0, 4.5), (encoded, 3.0, 4.5)]:

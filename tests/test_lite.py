@@ -11,14 +11,14 @@ from safetensors import safe_open
 
 import escounts
 from escounts.counter import Counter
-from escounts.hypotheses import LEAST, unit_certainty
-from escounts.inference.multi_rate import MultiRateModel
+from escounts.counting.hypotheses import LEAST, unit_certainty
+from escounts.counting.multi_rate import MultiRateModel
+from escounts.models import catalogue
 from escounts.nn.device import cpu_has_bf16
 from escounts.results import UNIT_GIVEN
 from escounts.synthetic import Generator, GeneratorConfig
 from escounts.synthetic.coded import StillRecipe, coded_still
-from escounts.video import Video
-from escounts.zoo import catalogue
+from escounts.video.files import Video
 
 CALM = GeneratorConfig(
     clips=0.0,

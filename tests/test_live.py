@@ -19,14 +19,15 @@ from movies import write_movie
 from release_figures import share_of
 
 import escounts
-from escounts import live, stream
+from escounts import live
 from escounts.counter import Counter
+from escounts.counting.multi_rate import MultiRateModel
+from escounts.counting.views import View
 from escounts.errors import ExemplarError, ModelError
-from escounts.inference.multi_rate import MultiRateModel
-from escounts.inference.views import View
 from escounts.live import LiveCounter, LiveEvent
 from escounts.nn.network import LITE_TINY, Network
-from escounts.video import Frame
+from escounts.video import streams as stream
+from escounts.video.files import Frame
 
 
 @pytest.fixture(autouse=True, scope="module")

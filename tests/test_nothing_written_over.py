@@ -14,17 +14,17 @@ from movies import bouncing, write_movie
 from stores import LAYOUT, video
 from stores import tokens as made_tokens
 
-from escounts.datasets import folder
-from escounts.datasets.tokens import TokenWriter
+from escounts.counting.multi_rate import MultiRateModel
 from escounts.errors import DataError, OutputError
-from escounts.evaluation.prediction_files import Coverage, PredictionFile
-from escounts.inference.multi_rate import MultiRateModel
+from escounts.models.catalogue import TAUGHT
+from escounts.models.checkpoint import save_network
+from escounts.models.onnx_export import export_onnx
+from escounts.models.store import stored_path
 from escounts.nn.network import LITE_TINY, Network
-from escounts.training.run_folder import OWN_FILES, reserve_run_folder
-from escounts.zoo.catalogue import TAUGHT
-from escounts.zoo.checkpoint import save_network
-from escounts.zoo.onnx_export import export_onnx
-from escounts.zoo.store import stored_path
+from escounts.research.datasets import folder
+from escounts.research.datasets.tokens import TokenWriter
+from escounts.research.evaluation.prediction_files import Coverage, PredictionFile
+from escounts.research.training.run_folder import OWN_FILES, reserve_run_folder
 
 Command = Callable[..., Outcome]
 
@@ -161,7 +161,7 @@ def test_tokens_that_cannot_be_read_just_now_are_not_deleted(tmp_path: Path, mon
             raise OSError(24, "Too many open files")
 
         with monkeypatch.context() as patch:
-            patch.setattr("escounts.datasets.tokens.safe_open", stumbles)
+            patch.setattr("escounts.research.datasets.tokens.safe_open", stumbles)
             with pytest.raises(DataError, match="Too many open files"):
                 writer.has("a")
         assert stored.exists() and writer.has("a")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from escounts.zoo import catalogue, store
+from escounts.models import catalogue, store
 
 ROOT = Path(__file__).resolve().parents[1]
 SETS = {"gym": "exercise", "QUVA": "quva52", "Countix": "countix", "speed": "rope", "web": None}

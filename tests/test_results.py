@@ -15,14 +15,14 @@ import pytest
 from movies import bouncing, write_movie
 
 import escounts
-from escounts import extras
 from escounts.counter import Counter
+from escounts.counting.spans import rest_factor
 from escounts.errors import EscountsError, ExemplarError, OutputError
 from escounts.output.json import from_dict, to_dict
 from escounts.output.text import headline
 from escounts.results import EXEMPLAR_CUT, UNIT_GIVEN, CountResult, DensityMap, Estimate, Hypothesis, Repetition
-from escounts.spans import rest_factor
-from escounts.video import Video
+from escounts.system import extras
+from escounts.video.files import Video
 
 FOUR_CYCLES = DensityMap(np.full(40, 0.1, np.float32), 0.0, 0.1, "rate")
 CYCLE, SIDE, NONE = Hypothesis(4, "cycle", 0.55), Hypothesis(8, "side", 0.40), Hypothesis(0, None, 0.05)

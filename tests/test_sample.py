@@ -10,7 +10,7 @@ import pytest
 import escounts
 from escounts.output.text import headline
 from escounts.synthetic.generator import SAMPLE_RATE, sample_plan
-from escounts.video import Video
+from escounts.video.files import Video
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 

@@ -14,10 +14,10 @@ from multiprocessing.context import BaseContext, ForkServerContext, ForkServerPr
 from typing import Any
 from unittest.mock import patch
 
-from escounts import child_processes
+from escounts.system import child_processes
 
-IMPORTED = ["torch", "av", "pytest", "httpx", "escounts.counter", "escounts.zoo.building", "escounts.output"]
-IMPORTED += ["escounts.baselines.spectral", "escounts.serve.app"]
+IMPORTED = ["torch", "av", "pytest", "httpx", "escounts.counter", "escounts.models.building", "escounts.output"]
+IMPORTED += ["escounts.counting.spectral", "escounts.serve.app"]
 
 
 def _as_spawned(environment: dict[str, str], folder: str, target: Callable[..., None], arguments: Any) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from escounts.batching.batch import batch
     from escounts.counter import Counter, EncodedVideo, count, load
     from escounts.live import watch
-    from escounts.video import Video
+    from escounts.video.files import Video
 
 __version__ = "0.1.0"
 __all__ = [
@@ -43,7 +43,7 @@ _LATER = {
     "EncodedVideo": "escounts.counter",
     "count": "escounts.counter",
     "load": "escounts.counter",
-    "Video": "escounts.video",
+    "Video": "escounts.video.files",
     "watch": "escounts.live",
 }
 

@@ -10,15 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from escounts.counting_model import CountingModel, EncodedExemplar, Encoding, Progress
+from escounts.counting.protocols import CountingModel, EncodedExemplar, Encoding, Progress
+from escounts.counting.spans import rest_factor
 from escounts.errors import EscountsError, ExemplarError, VideoError
 from escounts.exemplars import check_exemplar, parse_exemplar
+from escounts.models import catalogue
 from escounts.results import CountResult, Estimate, ExemplarSpan, Unit, is_unsure
-from escounts.spans import rest_factor
-from escounts.zoo import catalogue
 
 if TYPE_CHECKING:
-    from escounts.video import Video, VideoInfo
+    from escounts.video.files import Video, VideoInfo
 
 Exemplar = Any
 """(start, end) · "3.2-4.8" · "other.mp4@1.0-2.5" · ExemplarSpan · (EncodedVideo, start, end)."""
@@ -275,7 +275,7 @@ def count(
 
 
 def _opened(video: str | os.PathLike[str] | Video) -> Video:
-    from escounts.video import Video  # noqa: PLC0415 - PyAV: a machine that only trains need not have it
+    from escounts.video.files import Video  # noqa: PLC0415 - PyAV: a machine that only trains need not have it
 
     return video if isinstance(video, Video) else Video(video)
 

@@ -17,18 +17,18 @@ from typing import Any, Literal
 
 import numpy as np
 
-from escounts.arrays import Image
 from escounts.counter import SHORTEST_EXEMPLAR, Counter, load
+from escounts.counting.live import LiveEncoding
+from escounts.counting.multi_rate import MultiRateModel
+from escounts.counting.multi_rate_encoding import MultiRateExemplar
+from escounts.counting.running_count import RunningCount
+from escounts.counting.views import BASE_RATE
 from escounts.errors import ExemplarError, ModelError
 from escounts.exemplars import check_exemplar, parse_exemplar
-from escounts.inference.live import LiveEncoding
-from escounts.inference.multi_rate import MultiRateModel
-from escounts.inference.multi_rate_encoding import MultiRateExemplar
-from escounts.inference.running_count import RunningCount
-from escounts.inference.views import BASE_RATE
 from escounts.results import DensityMap, Estimate, ExemplarSpan, Repetition
-from escounts.stream import FrameStream, Gap, PushedFrames
-from escounts.video import Frame
+from escounts.system.arrays import Image
+from escounts.video.files import Frame
+from escounts.video.streams import FrameStream, Gap, PushedFrames
 
 INTERVAL = 0.5
 """Seconds between estimates …"""

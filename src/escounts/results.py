@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from escounts.arrays import Array, Array32
+from escounts.counting.spans import align, spans_from_peaks, spans_from_rate
 from escounts.errors import EscountsError
-from escounts.spans import align, spans_from_peaks, spans_from_rate
+from escounts.system.arrays import Array, Array32
 
 DensityKind = Literal["peaks", "rate"]
 Unit = Literal["cycle", "side"]

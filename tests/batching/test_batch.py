@@ -29,17 +29,18 @@ from warm_processes import warm_processes
 
 import escounts
 from escounts.batching import batch as batch_module
-from escounts.batching import processes, read_ahead
+from escounts.batching import read_ahead
 from escounts.batching.rows import ResultFolder
 from escounts.batching.tasks import CountingProcess, Settings, Task, find_tasks, same_on_every_machine
-from escounts.child_processes import spawn_context
 from escounts.counter import Counter
+from escounts.counting.multi_rate import MultiRateModel
 from escounts.errors import EscountsError, VideoError
-from escounts.inference.multi_rate import MultiRateModel
+from escounts.models.checkpoint import save_network
 from escounts.nn.device import PRECISION_VARIABLE
 from escounts.nn.network import LITE_TINY, Network
-from escounts.video import Video
-from escounts.zoo.checkpoint import save_network
+from escounts.system import worker_processes as processes
+from escounts.system.child_processes import spawn_context
+from escounts.video.files import Video
 
 SPECTRAL = Settings(model="spectral", device="cpu", limit=60.0)
 

@@ -15,9 +15,9 @@ from escounts.benchmarking import table
 from escounts.benchmarking.engines import DECODING, NUMPY, ONNX, PLAIN, Engine, Speed, _plainly, measure
 from escounts.benchmarking.measuring import segment
 from escounts.cli import app
+from escounts.counting import multi_rate_encoding
+from escounts.counting.multi_rate import MultiRateModel
 from escounts.errors import EscountsError
-from escounts.inference import multi_rate_encoding
-from escounts.inference.multi_rate import MultiRateModel
 from escounts.nn.device import counting_precision
 from escounts.nn.network import LITE_TINY, Network
 

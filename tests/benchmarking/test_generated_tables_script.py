@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from escounts.evaluation.generated_tables import FULL_EXPERIMENT
-from escounts.evaluation.table_spec import EvalSpec
+from escounts.research.evaluation.generated_tables import FULL_EXPERIMENT
+from escounts.research.evaluation.table_spec import EvalSpec
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 

@@ -17,9 +17,9 @@ from command import finish, run, spawn
 from movies import bouncing, looped, write_movie
 from warm_processes import warm_processes
 
-from escounts.baselines.spectral import Spectral
 from escounts.cli.count_jobs import output_names
 from escounts.cli.display import MOST_ROWS, Row, table
+from escounts.counting.spectral import Spectral
 from escounts.output import Ledger, claim
 
 COUNT = ("count", "--model", "spectral")
@@ -254,7 +254,7 @@ def test_an_interrupt_that_looks_like_one_files_failure_ends_the_batch(three: li
     """FFmpeg turns Ctrl-C into an error of its own: the batch ends all the same."""
     before = (
         "import signal\n"
-        "from escounts.baselines.spectral import Spectral\n"
+        "from escounts.counting.spectral import Spectral\n"
         "from escounts.errors import VideoError\n"
         "def encode(self, video, **options):\n"
         "    try:\n        signal.raise_signal(signal.SIGINT)\n"

@@ -16,8 +16,8 @@ from command import finish, run, spawn
 from movies import bouncing, looped, write_movie
 
 from escounts.cli.count_jobs import output_names, videos_among
+from escounts.models.checkpoint import save_network
 from escounts.nn.network import LITE_TINY, Network
-from escounts.zoo.checkpoint import save_network
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from command import Outcome, run
 
-from escounts.datasets import folder
+from escounts.research.datasets import folder
 
 EVENTS = (
     "Observation id,Media file,Behavior,Behavior type,Start (s),Stop (s)\n"

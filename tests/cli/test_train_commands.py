@@ -14,10 +14,10 @@ from command import Outcome, run
 from movies import bouncing, write_movie
 from stores import store, video
 
-from escounts.confidence import Calibration
+from escounts.counting.confidence import Calibration
+from escounts.models.checkpoint import read_checkpoint, read_tensors, save_network
 from escounts.nn.network import LITE_TINY, Network
-from escounts.training.predictions import load_predictions
-from escounts.zoo.checkpoint import read_checkpoint, read_tensors, save_network
+from escounts.research.training.predictions import load_predictions
 
 Escounts = Callable[..., Outcome]
 
@@ -86,7 +86,7 @@ def test_the_chain_on_your_own_videos(escounts: Escounts, mine: Path, tmp_path: 
         assert (tmp_path / f"{kind}.png").read_bytes().startswith(b"\x89PNG")
     film = escounts("figure", "compilation", "--run", out, "--root", mine, "--out", tmp_path / "film.mp4")
     assert film.code == 0, film.err
-    from escounts.video import Video
+    from escounts.video.files import Video
 
     assert Video(tmp_path / "film.mp4").info.duration == pytest.approx(6.0, abs=0.2)
 
@@ -136,8 +136,8 @@ def test_the_default_models_recipe_is_a_command(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The model card's second part, and that options left out are the recipe's own values."""
-    from escounts.training import synthetic_run
-    from escounts.training.optimisation import TrainConfig, synthetic_recipe
+    from escounts.research.training import synthetic_run
+    from escounts.research.training.optimisation import TrainConfig, synthetic_recipe
 
     asked: list[TrainConfig] = []
 
@@ -159,8 +159,8 @@ def test_a_smoke_run_follows_the_options_beside_it(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from escounts.training import synthetic_run
-    from escounts.training.synthetic_run import NETWORKS, SMOKE
+    from escounts.research.training import synthetic_run
+    from escounts.research.training.synthetic_run import NETWORKS, SMOKE
 
     asked: list[synthetic_run.SyntheticRun] = []
     monkeypatch.setattr("escounts.cli.train_synthetic.train_synthetic", lambda run, **_: asked.append(run) or {})  # type: ignore[func-returns-value]
@@ -179,12 +179,12 @@ def test_the_released_objective_is_an_option(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from escounts.datasets.annotations import Dataset
-    from escounts.datasets.stores import save_labels
     from escounts.nn.decoder import RELEASED
-    from escounts.training import recipes
-    from escounts.training.objective import RELEASED_OBJECTIVE, DensityObjectiveConfig
-    from escounts.training.token_run import TokenRun
+    from escounts.research.datasets.annotations import Dataset
+    from escounts.research.datasets.stores import save_labels
+    from escounts.research.training import recipes
+    from escounts.research.training.objective import RELEASED_OBJECTIVE, DensityObjectiveConfig
+    from escounts.research.training.token_run import TokenRun
 
     videos = (video("t0", count=2, cells=20, action="a"),)
     store(tmp_path, list(videos))

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from movies import bouncing, endless_gif, levels, says_two_seconds, write_movie
 
+from escounts.counting.multi_rate import MultiRateModel
+from escounts.counting.views import View
 from escounts.errors import ExemplarError, VideoError
-from escounts.inference.multi_rate import MultiRateModel
-from escounts.inference.views import View
 from escounts.nn.network import LITE_TINY, Network
-from escounts.video import Video, video_files
+from escounts.video.files import Video, video_files
 
 
 def slides(path: Path, times: list[float]) -> Path:

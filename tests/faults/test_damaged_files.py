@@ -10,7 +10,7 @@ import pytest
 from movies import bouncing, write_movie
 
 from escounts.errors import VideoError
-from escounts.video import Video
+from escounts.video.files import Video
 
 SOURCES = {
     "a.mp4": {},

@@ -12,14 +12,14 @@ from movies import bouncing, write_movie
 
 from escounts.cli import main
 from escounts.cli.count_jobs import output_names
-from escounts.datasets import counted
-from escounts.datasets import folder as own_folder
-from escounts.datasets.stores import load_labels
-from escounts.datasets.tokens import TokenStore
 from escounts.errors import DataError
+from escounts.models import catalogue, store
 from escounts.output import LEDGER, Ledger
-from escounts.training.run_folder import RunFolder, reserve_run_folder
-from escounts.zoo import catalogue, store
+from escounts.research.datasets import counted
+from escounts.research.datasets import folder as own_folder
+from escounts.research.datasets.stores import load_labels
+from escounts.research.datasets.tokens import TokenStore
+from escounts.research.training.run_folder import RunFolder, reserve_run_folder
 
 DEEP = "[" * 100_000 + "]" * 100_000
 

@@ -13,10 +13,10 @@ import torch
 from command import run
 
 from escounts.errors import ModelError
+from escounts.models import catalogue, store
+from escounts.models.checkpoint import load_network, save_network, tensors_sha256, write_checkpoint
+from escounts.models.conversion import add
 from escounts.nn.network import LITE_TINY, Network
-from escounts.zoo import catalogue, store
-from escounts.zoo.checkpoint import load_network, save_network, tensors_sha256, write_checkpoint
-from escounts.zoo.conversion import add
 
 Header = dict[str, Any]
 

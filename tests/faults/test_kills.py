@@ -23,7 +23,7 @@ from movies import bouncing, write_movie
 from release_figures import SEED, Tally, share_of
 
 from escounts.batching.rows import ResultFolder
-from escounts.zoo.checkpoint import read_checkpoint
+from escounts.models.checkpoint import read_checkpoint
 
 CI_KILLS, RELEASE_KILLS, RELEASE_PARTS = 5, 100, 10
 LIMIT = 300.0

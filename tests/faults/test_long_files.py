@@ -12,8 +12,8 @@ from release_figures import Tally, share_of
 from serving import Client, service_running
 
 import escounts
-from escounts.baselines import spectral
-from escounts.video import Video
+from escounts.counting import spectral
+from escounts.video.files import Video
 
 HOURS = 36_000.0
 

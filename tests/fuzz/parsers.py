@@ -7,15 +7,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from escounts.datasets import counted, timed
-from escounts.datasets import folder as own_folder
-from escounts.datasets.annotation_formats import FORMATS, read_labels
-from escounts.datasets.stores import load_labels
-from escounts.datasets.tokens import TokenStore
 from escounts.errors import EscountsError
 from escounts.exemplars import parse_exemplar
-from escounts.zoo.checkpoint import load_network
-from escounts.zoo.store import describe
+from escounts.models.checkpoint import load_network
+from escounts.models.store import describe
+from escounts.research.datasets import counted, timed
+from escounts.research.datasets import folder as own_folder
+from escounts.research.datasets.annotation_formats import FORMATS, read_labels
+from escounts.research.datasets.stores import load_labels
+from escounts.research.datasets.tokens import TokenStore
 
 PLACE = Path(tempfile.mkdtemp(prefix="escounts-fuzz-"))
 TABLES = Path(tempfile.mkdtemp(prefix="escounts-fuzz-"))

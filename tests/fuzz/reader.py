@@ -21,13 +21,13 @@ FRAMES = 4000
 def read(path: Path, *, count: bool) -> None:
     """Read the video as models do; count: with the classical model, too."""
     from escounts.counter import Counter
-    from escounts.video import Video
+    from escounts.video.files import Video
 
     video = Video(path, threads=1, max_duration=3600.0)
     for frame in islice(video.frames(size=(16, 16), rate=10), FRAMES):
         assert frame.image.shape == (16, 16, 3)
     if count and video.info.duration < 60:
-        from escounts.baselines.spectral import Spectral
+        from escounts.counting.spectral import Spectral
 
         Counter(Spectral()).count(video)
 

@@ -17,8 +17,8 @@ from fuzz.parsers import PARSERS, fed
 from release_figures import KEEP, Tally, share_of
 from stores import store, video
 
+from escounts.models.checkpoint import save_network
 from escounts.nn.network import LITE_TINY, Network
-from escounts.zoo.checkpoint import save_network
 
 CI_CASES, RELEASE_SECONDS = 150, 300
 CORPUS = Path(__file__).parent / "corpus" / "parsers"

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from escounts.config_codec import from_plain, to_plain
 from escounts.errors import ExemplarError, ModelError
+from escounts.models.conversion import released_key
 from escounts.nn import attention, packing
 from escounts.nn.attention import CrossBlock
 from escounts.nn.decoder import PAPER, RELEASED, Decoder, DecoderConfig, check_tokens
 from escounts.nn.heads import RateHeadConfig
 from escounts.nn.similarity import SimilarityConfig
-from escounts.zoo.conversion import released_key
+from escounts.system.config_codec import from_plain, to_plain
 
 SMALL = DecoderConfig(in_channels=12, channels=32, heads=4, grid=(4, 4), window=(4, 3, 3), latent_tokens=10)
 LITE = replace(

@@ -14,9 +14,9 @@ import torch
 from filling import filled, input_tensor
 from torch import Tensor, nn
 
+from escounts.models.conversion import released_key
 from escounts.nn.attention import pool_grid, time_position
 from escounts.nn.decoder import RELEASED, Decoder
-from escounts.zoo.conversion import released_key
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 FACTS = json.loads((GOLDEN / "official_decoder.json").read_text())

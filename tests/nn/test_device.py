@@ -5,8 +5,8 @@ import torch
 from click.testing import CliRunner
 
 from escounts.cli import app
+from escounts.counting.pool import InferencePool
 from escounts.errors import ModelError
-from escounts.inference.pool import InferencePool
 from escounts.nn import device as module
 from escounts.nn.device import (
     PRECISION_VARIABLE,

@@ -14,7 +14,7 @@ from movies import bouncing, write_movie
 
 import escounts
 from escounts.counter import Counter
-from escounts.inference.paper_windows import PaperWindowModel
+from escounts.counting.paper_windows import PaperWindowModel
 from escounts.nn.decoder import DecoderConfig
 from escounts.nn.network import Network, NetworkConfig
 from escounts.output.json import VERSION, from_dict, to_dict

@@ -24,7 +24,7 @@ from escounts.output.mp4 import Badge
 from escounts.output.png import ORANGE, draw, frames_at, jpeg, telling_times
 from escounts.output.text import clock, cues, describe, headline, timestamp
 from escounts.results import CountResult, DensityMap, ExemplarSpan, Hypothesis, Repetition
-from escounts.video import Video
+from escounts.video.files import Video
 
 
 @pytest.fixture

@@ -127,7 +127,7 @@ def test_a_preview_is_made_for_browsers(client: Client, counted: dict[str, Any],
     assert response.status_code == 200
     copy = tmp_path / "preview.mp4"
     copy.write_bytes(response.content)
-    from escounts.video import Video
+    from escounts.video.files import Video
 
     assert Video(copy).info.duration == pytest.approx(counted["result"]["duration"], abs=0.1)
 

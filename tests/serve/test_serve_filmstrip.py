@@ -14,7 +14,7 @@ from serving import Client
 from escounts.errors import VideoError
 from escounts.serve import previews
 from escounts.serve.previews import STRIP_HEIGHT, STRIP_PICTURES, write_filmstrip, write_thumbnail
-from escounts.video import Video
+from escounts.video.files import Video
 
 
 @pytest.fixture(scope="module")

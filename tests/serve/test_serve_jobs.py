@@ -21,12 +21,12 @@ from serving import Client, eventually, service_running
 
 from escounts.output.json import to_dict
 from escounts.results import CountResult, DensityMap
-from escounts.sandbox import Reports
 from escounts.serve.database import Database, JobRow, VideoRow
 from escounts.serve.jobs import JobRunner
 from escounts.serve.settings import Settings, Source
 from escounts.serve.worker import RenderTask
 from escounts.serve.worker_pool import JobError, Running, WorkerHandle, resolve
+from escounts.system.sandbox import Reports
 
 SOURCE = Source("v", "clip.mp4", "clip.mp4")
 REQUEST = '{"exemplars": [], "start": null, "end": null, "assume_repeats": false}'

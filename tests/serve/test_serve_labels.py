@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from serving import Client
 
-from escounts.datasets import folder
-from escounts.datasets.annotation_formats import LabelledFile
-from escounts.datasets.annotation_formats.tables import write_file
-from escounts.datasets.registry import check_files
+from escounts.research.datasets import folder
+from escounts.research.datasets.annotation_formats import LabelledFile
+from escounts.research.datasets.annotation_formats.tables import write_file
+from escounts.research.datasets.registry import check_files
 from escounts.serve.app import Service
 from escounts.serve.database import VideoRow
 from escounts.serve.media import PIECE, dataset_zip, unique_names

@@ -21,11 +21,11 @@ from serving import Client, eventually, service_running
 
 from escounts.errors import VideoError
 from escounts.results import DensityMap
-from escounts.sandbox import send_report
 from escounts.serve import live_api
 from escounts.serve.app import Service
 from escounts.serve.live_worker import jpeg_reader, shown_density
 from escounts.serve.settings import Refused, WorkerOptions
+from escounts.system.sandbox import send_report
 
 BYTES = {"Content-Type": "application/octet-stream"}
 

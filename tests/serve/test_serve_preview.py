@@ -9,7 +9,7 @@ import pytest
 
 from escounts.errors import OutputError
 from escounts.serve.previews import LONGEST_SIDE, preview_size, write_preview
-from escounts.video import Video
+from escounts.video.files import Video
 
 
 def test_the_copy_is_h264(clips: dict[int, Path], tmp_path: Path) -> None:

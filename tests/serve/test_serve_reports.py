@@ -17,11 +17,9 @@ import numpy as np
 import pytest
 from serving import Client, eventually, service_running
 
-import escounts.zoo.store
-from escounts import sandbox
+import escounts.models.store
 from escounts.output.json import to_dict
 from escounts.results import CountResult, DensityMap
-from escounts.sandbox import confine, send_report
 from escounts.serve import live_api, trainings, worker_pool
 from escounts.serve.app import Service
 from escounts.serve.database import TrainingRow
@@ -30,6 +28,8 @@ from escounts.serve.settings import Source, WorkerOptions
 from escounts.serve.trainings import TrainingTask
 from escounts.serve.worker import LANES, RenderTask
 from escounts.serve.worker_pool import JobError
+from escounts.system import sandbox
+from escounts.system.sandbox import confine, send_report
 
 TASK = TrainingTask((), "", WorkerOptions("lite", "cpu", 2**32, 0, 0, max_duration=60.0, max_pixels=10**6, threads=1))
 
@@ -196,7 +196,7 @@ SCORE = {"right": 3, "within_one": 3, "error": 0.0}
 
 def a_link(connection: Connection, task: TrainingTask) -> None:
     """What it calls its model is a file of somebody else's."""
-    Path(task.target).symlink_to(escounts.zoo.store.__file__)
+    Path(task.target).symlink_to(escounts.models.store.__file__)
     send_report(connection, "done", {"helped": True, "message": "", "before": SCORE, "after": SCORE, "videos": []})
 
 

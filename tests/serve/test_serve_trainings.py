@@ -20,13 +20,13 @@ import pytest
 from serving import Client, Command, eventually, service_running
 
 from escounts.errors import VideoError
-from escounts.sandbox import missing_protections, read_report, send_report
+from escounts.models import store
 from escounts.serve import trainings
 from escounts.serve.app import EventHub, Service
 from escounts.serve.database import Database, TrainingRow
 from escounts.serve.settings import Refused, Source, WorkerOptions
 from escounts.serve.trainings import Trainings, TrainingTask
-from escounts.zoo import store
+from escounts.system.sandbox import missing_protections, read_report, send_report
 
 BOUNCE = 0.8
 """Seconds of a repetition in the clips."""

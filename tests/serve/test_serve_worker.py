@@ -17,9 +17,9 @@ from serving import eventually
 
 from escounts.errors import VideoError
 from escounts.results import CountResult, DensityMap
-from escounts.sandbox import read_report
 from escounts.serve.settings import Source, WorkerOptions, open_video
 from escounts.serve.worker import Cancelled, CountTask, EncodingCache, Worker
+from escounts.system.sandbox import read_report
 
 MEGABYTE = 2**20
 OPTIONS = WorkerOptions("spectral", "cpu", 2**32, 2**28, 4, max_duration=60.0, max_pixels=1920 * 1080)
@@ -123,7 +123,7 @@ def test_a_recount_that_reads_the_video_again_reports_and_can_be_cancelled(clips
 
 
 def test_the_server_never_opens_a_video() -> None:
-    code = "import sys, escounts.serve.worker; print('escounts.video' in sys.modules, 'av' in sys.modules)"
+    code = "import sys, escounts.serve.worker; print('escounts.video.files' in sys.modules, 'av' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert done.stdout.strip() == "False False", done.stderr
 

@@ -18,15 +18,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from escounts.atomic_files import printable
 from escounts.batching.cluster import fitting_actors, machines_of
-from escounts.batching.processes import TaskError, Worker, answers
 from escounts.batching.read_ahead import images_folder, read_ahead_workers
 from escounts.batching.rows import GATHERED, ResultFolder
 from escounts.batching.tasks import CountingProcess, Row, Settings, Task, find_tasks, is_address
 from escounts.errors import EscountsError, OutputError
-from escounts.extras import install_command
-from escounts.nvdec import missing as nvdec_missing
+from escounts.system.atomic_files import printable
+from escounts.system.extras import install_command
+from escounts.system.worker_processes import TaskError, Worker, answers
+from escounts.video.nvdec import missing as nvdec_missing
 
 if TYPE_CHECKING:
     import pyarrow as pa

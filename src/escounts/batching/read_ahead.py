@@ -24,10 +24,6 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from escounts import nvdec
-from escounts.arrays import Image
-from escounts.atomic_files import lock_folder
-from escounts.batching.processes import TaskProcess
 from escounts.batching.tasks import (
     CountingProcess,
     Row,
@@ -39,10 +35,14 @@ from escounts.batching.tasks import (
     same_on_every_machine,
     whole_row,
 )
-from escounts.counting_model import CountingModel
+from escounts.counting.protocols import CountingModel
 from escounts.errors import EscountsError
-from escounts.video import Frame, Video, VideoInfo
-from escounts.zoo import catalogue, store
+from escounts.models import catalogue, store
+from escounts.system.arrays import Image
+from escounts.system.atomic_files import lock_folder
+from escounts.system.worker_processes import TaskProcess
+from escounts.video import nvdec
+from escounts.video.files import Frame, Video, VideoInfo
 
 P = TypeVar("P")
 MOST_BYTES = 512 * 2**20
@@ -95,8 +95,8 @@ class VideoInImages(Video):
 
 def reading_of(model: CountingModel) -> Reading | None:
     """How a model reads, None where it does not read whole videos at one rate and size."""
-    from escounts.inference.multi_rate import MultiRateModel  # noqa: PLC0415 - torch: the readers need none of it
-    from escounts.inference.views import BASE_RATE  # noqa: PLC0415 - torch
+    from escounts.counting.multi_rate import MultiRateModel  # noqa: PLC0415 - torch: the readers need none of it
+    from escounts.counting.views import BASE_RATE  # noqa: PLC0415 - torch
 
     return (model.network.encoder.spec.size, BASE_RATE) if isinstance(model, MultiRateModel) else None
 

@@ -16,10 +16,10 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from escounts.atomic_files import printable, remove_partials, write_bytes
 from escounts.batching.tasks import Row, storage_of
 from escounts.errors import EscountsError, OutputError
-from escounts.extras import install_command
+from escounts.system.atomic_files import printable, remove_partials, write_bytes
+from escounts.system.extras import install_command
 
 try:
     import pyarrow as pa

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from escounts import __version__
-from escounts.batching.processes import TaskError, TaskProcess
 from escounts.errors import EscountsError, VideoError
 from escounts.exemplars import states_of_videos
-from escounts.file_kinds import VIDEO_SUFFIXES
-from escounts.video import video_files
-from escounts.zoo import catalogue
+from escounts.models import catalogue
+from escounts.system.file_kinds import VIDEO_SUFFIXES
+from escounts.system.worker_processes import TaskError, TaskProcess
+from escounts.video.files import video_files
 
 if TYPE_CHECKING:
     from escounts.counter import Counter
@@ -161,7 +161,7 @@ def same_on_every_machine(counter: Counter) -> Counter:
     of several machines, with bf16 units or without, counted it."""
     if "torch" not in sys.modules:
         return counter  # a model without a network
-    from escounts.inference.multi_rate import MultiRateModel  # noqa: PLC0415 - torch, as above
+    from escounts.counting.multi_rate import MultiRateModel  # noqa: PLC0415 - torch, as above
     from escounts.nn.device import PRECISION_VARIABLE  # noqa: PLC0415 - torch, as above
 
     model = counter.model

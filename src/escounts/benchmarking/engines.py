@@ -18,23 +18,23 @@ import numpy as np
 import torch
 from torch import nn
 
-from escounts.baselines.spectral import RATE, SIDE, Spectral
 from escounts.benchmarking.measuring import decode, peak_megabytes, timed
 from escounts.counter import Counter, EncodedVideo
+from escounts.counting.multi_rate import MultiRateModel
+from escounts.counting.multi_rate_encoding import MultiRateEncoding
+from escounts.counting.paper_windows import PaperWindowModel
+from escounts.counting.spectral import RATE, SIDE, Spectral
+from escounts.counting.views import BASE_RATE
 from escounts.errors import EscountsError, ModelError
-from escounts.inference.multi_rate import MultiRateModel
-from escounts.inference.multi_rate_encoding import MultiRateEncoding
-from escounts.inference.paper_windows import PaperWindowModel
-from escounts.inference.views import BASE_RATE
+from escounts.models import catalogue
+from escounts.models.building import OnnxDecoder, OnnxEncoder, RunGraph, build_model
+from escounts.models.onnx_export import DecoderGraph, EncoderGraph
 from escounts.nn.decoder import PAPER
 from escounts.nn.device import bf16_speedup
 from escounts.nn.encoders.registry import ENCODERS, build_encoder
 from escounts.nn.network import Network, NetworkConfig
 from escounts.results import CountResult
-from escounts.video import Frame, Video
-from escounts.zoo import catalogue
-from escounts.zoo.building import OnnxDecoder, OnnxEncoder, RunGraph, build_model
-from escounts.zoo.onnx_export import DecoderGraph, EncoderGraph
+from escounts.video.files import Frame, Video
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from typing import TypeVar
 import av
 import numpy as np
 
-from escounts.atomic_files import atomic_file
+from escounts.system.atomic_files import atomic_file
 
 T = TypeVar("T")
 FAST_UNITS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16", "amx_int8")

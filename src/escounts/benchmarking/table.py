@@ -18,11 +18,11 @@ import torch
 from escounts.benchmarking.engines import DECODING, NUMPY, ONNX, PLAIN, TRANSFORMERS, Engine, Speed
 from escounts.benchmarking.measuring import looped, processor_name, segment
 from escounts.counter import load
+from escounts.counting.multi_rate import MultiRateModel
 from escounts.errors import EscountsError
-from escounts.inference.multi_rate import MultiRateModel
+from escounts.models import catalogue
+from escounts.models.onnx_export import export_onnx
 from escounts.nn.device import counting_precision
-from escounts.zoo import catalogue
-from escounts.zoo.onnx_export import export_onnx
 
 MINUTE = 6
 """Segments of the footage."""

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from escounts import __version__
-from escounts.atomic_files import remove_partials
 from escounts.cli import device_option, lasting
 from escounts.cli.count_jobs import (
     Done,
@@ -40,9 +39,10 @@ from escounts.cli.display import (
 )
 from escounts.errors import EscountsError, OutputError, one_line
 from escounts.exemplars import parse_exemplar, parse_time, states_of_videos
+from escounts.models import catalogue
+from escounts.models.store import stored_path
 from escounts.output import Ledger, stamp
-from escounts.zoo import catalogue
-from escounts.zoo.store import stored_path
+from escounts.system.atomic_files import remove_partials
 
 if TYPE_CHECKING:
     from escounts.counter import Counter, WantedUnit

@@ -21,12 +21,12 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from escounts.child_processes import started
 from escounts.cli import lasting
-from escounts.decoding import image_files
 from escounts.errors import EscountsError, VideoError, explained
 from escounts.output import SUFFIXES, WRITERS, claim, stamp
-from escounts.video import video_files
+from escounts.system.child_processes import started
+from escounts.video.decoding import image_files
+from escounts.video.files import video_files
 
 if TYPE_CHECKING:
     from escounts.counter import Counter

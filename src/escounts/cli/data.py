@@ -11,18 +11,18 @@ from typing import Any
 
 import click
 
-from escounts.atomic_files import keep_existing, write_text
 from escounts.cli.display import counting_display, duration_text
-from escounts.datasets.annotation_formats import FORMATS, Format, label_text, read_labels, write_labels
-from escounts.datasets.annotation_formats.tables import merged_csv
-from escounts.datasets.annotations import overlap_problem
-from escounts.datasets.encoding_plan import plan_encoding
-from escounts.datasets.folder import LABELS, SyntheticSet, create
-from escounts.datasets.registry import DATASETS, check_files, load_dataset
-from escounts.datasets.tokens import TokenStore
 from escounts.errors import DataError, OutputError
 from escounts.nn.device import choose_device, chosen_devices
+from escounts.research.datasets.annotation_formats import FORMATS, Format, label_text, read_labels, write_labels
+from escounts.research.datasets.annotation_formats.tables import merged_csv
+from escounts.research.datasets.annotations import overlap_problem
+from escounts.research.datasets.encoding_plan import plan_encoding
+from escounts.research.datasets.folder import LABELS, SyntheticSet, create
+from escounts.research.datasets.registry import DATASETS, check_files, load_dataset
+from escounts.research.datasets.tokens import TokenStore
 from escounts.synthetic import sample_video
+from escounts.system.atomic_files import keep_existing, write_text
 
 SHOWN = 10
 

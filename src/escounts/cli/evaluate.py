@@ -12,22 +12,22 @@ from rich.console import Console
 from rich.table import Table
 
 from escounts import __version__
-from escounts.atomic_files import write_text
 from escounts.cli.display import counting_display, table_display
-from escounts.datasets.registry import DATASETS, load_dataset
 from escounts.errors import DataError
-from escounts.evaluation.evaluating import evaluate_named
-from escounts.evaluation.report import evaluation_document, exemplar_report, group_report, metric_report
-from escounts.evaluation.table_making import TableMaker
-from escounts.evaluation.table_spec import EvalSpec
-from escounts.evaluation.tables import TABLES
 from escounts.nn.device import choose_device, chosen_devices
-from escounts.training.predictions import load_predictions
+from escounts.research.datasets.registry import DATASETS, load_dataset
+from escounts.research.evaluation.evaluating import evaluate_named
+from escounts.research.evaluation.report import evaluation_document, exemplar_report, group_report, metric_report
+from escounts.research.evaluation.table_making import TableMaker
+from escounts.research.evaluation.table_spec import EvalSpec
+from escounts.research.evaluation.tables import TABLES
+from escounts.research.training.predictions import load_predictions
+from escounts.system.atomic_files import write_text
 
 if TYPE_CHECKING:
-    from escounts.evaluation.figures import Locate
-    from escounts.evaluation.rendering import FilledTable
-    from escounts.training.predictions import Prediction
+    from escounts.research.evaluation.figures import Locate
+    from escounts.research.evaluation.rendering import FilledTable
+    from escounts.research.training.predictions import Prediction
 
 SOURCES = ("same", "other")
 PATH = click.Path(path_type=Path)
@@ -298,7 +298,7 @@ def figure_command(
     videos: Path | None,
 ) -> None:
     """Draw KIND from the predictions that `escounts evaluate` or `escounts table` kept."""
-    from escounts.evaluation import figures  # noqa: PLC0415 - PyAV: tables are made where there is none
+    from escounts.research.evaluation import figures  # noqa: PLC0415 - PyAV: tables are made where there is none
 
     source = predictions or _predictions(run)
     rows = load_predictions(source)

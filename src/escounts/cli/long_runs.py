@@ -17,7 +17,7 @@ from escounts.cli import device_option, lasting
 from escounts.cli.display import counting_display
 from escounts.errors import EscountsError, ExemplarError
 from escounts.exemplars import parse_exemplar
-from escounts.zoo import catalogue
+from escounts.models import catalogue
 
 if TYPE_CHECKING:
     from escounts.live import LiveEvent, Watch

@@ -17,11 +17,11 @@ from pathlib import Path
 import click
 
 from escounts.errors import ModelError
-from escounts.extras import install_command
+from escounts.models import catalogue
+from escounts.models import store as weights
 from escounts.nn.encoders.public import ENCODER_SOURCES, RELEASED_DECODER
-from escounts.sandbox import missing_protections
-from escounts.zoo import catalogue
-from escounts.zoo import store as weights
+from escounts.system.extras import install_command
+from escounts.system.sandbox import missing_protections
 
 EXTRAS = {
     "matplotlib": ("plot", "png plots"),
@@ -95,7 +95,7 @@ def weights_command() -> None:
 @click.option("--encoder", metavar="NAME", help="The encoder a decoder file was trained on, if not ViT-B.")
 def add(source: str, name: str | None, encoder: str | None) -> None:
     """Convert a weights file, a Hugging Face folder or a hub id, and keep it."""
-    from escounts.zoo.conversion import add as add_weights  # noqa: PLC0415 - torch: 2 s that listing does not wait for
+    from escounts.models.conversion import add as add_weights  # noqa: PLC0415 - torch: 2 s that listing does not wait for
 
     kept = add_weights(source, name=name, encoder=encoder)
     click.echo(f"{kept.name}: {kept.kind}, {kept.size_bytes / 1e6:.1f} MB, sha256 {kept.sha256[:16]}…")
@@ -139,8 +139,8 @@ def export_command(model: str, format_: str, out: Path, force: bool) -> None:
     except ImportError as error:
         raise click.UsageError(f"ONNX is not installed ({error}); pip install 'escounts[onnx]'") from error
     from escounts.counter import load  # noqa: PLC0415 - torch takes a second to load
-    from escounts.inference.multi_rate import MultiRateModel  # noqa: PLC0415 - torch, likewise
-    from escounts.zoo.onnx_export import export_onnx  # noqa: PLC0415 - torch, likewise
+    from escounts.counting.multi_rate import MultiRateModel  # noqa: PLC0415 - torch, likewise
+    from escounts.models.onnx_export import export_onnx  # noqa: PLC0415 - torch, likewise
 
     counting = load(model, device="cpu").model
     if not isinstance(counting, MultiRateModel):
@@ -208,7 +208,7 @@ def _reads_video() -> Iterator[Finding]:
     import av  # noqa: PLC0415 - PyAV may be what is broken here, and that is a finding
     import numpy as np  # noqa: PLC0415 - PyAV may be what is broken here, and that is a finding
 
-    from escounts.video import Video  # noqa: PLC0415 - PyAV may be what is broken here, and that is a finding
+    from escounts.video.files import Video  # noqa: PLC0415 - PyAV may be what is broken here, and that is a finding
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "check.mp4"

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from escounts.atomic_files import lock_folder
 from escounts.errors import EscountsError
-from escounts.extras import install_command
+from escounts.system.atomic_files import lock_folder
+from escounts.system.extras import install_command
 
 if TYPE_CHECKING:
     from escounts.serve.settings import Settings

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from escounts.atomic_files import keep_existing
 from escounts.cli import train_synthetic
 from escounts.cli.display import counting_display, training_display
+from escounts.models.catalogue import is_own_model, own_model_path
 from escounts.nn.device import choose_device
-from escounts.training.own_action import learn_folder
-from escounts.training.recipes import Recipe, train_dataset, train_folder
-from escounts.zoo.catalogue import is_own_model, own_model_path
+from escounts.research.training.recipes import Recipe, train_dataset, train_folder
+from escounts.system.atomic_files import keep_existing
+from escounts.teach.own_action import learn_folder
 
 if TYPE_CHECKING:
-    from escounts.datasets.annotations import Problem
+    from escounts.research.datasets.annotations import Problem
 
 PATH = click.Path(path_type=Path)
 RIVALS = ("repnet", "transrac")

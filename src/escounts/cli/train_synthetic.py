@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from escounts.atomic_files import keep_existing
 from escounts.cli.display import counting_display, training_display
 from escounts.nn.device import choose_device
-from escounts.synthetic import ClipBank, GeneratorConfig, MotionBank
-from escounts.training.optimisation import synthetic_recipe
-from escounts.training.run_folder import package_commit
-from escounts.training.synthetic_run import (
+from escounts.research.training.optimisation import synthetic_recipe
+from escounts.research.training.run_folder import package_commit
+from escounts.research.training.synthetic_run import (
     NETWORKS,
     SMOKE,
     SyntheticRun,
@@ -28,6 +26,8 @@ from escounts.training.synthetic_run import (
     mean_of_runs,
     train_synthetic,
 )
+from escounts.synthetic import ClipBank, GeneratorConfig, MotionBank
+from escounts.system.atomic_files import keep_existing
 
 if TYPE_CHECKING:
     from escounts.synthetic import ClipBank, GeneratorConfig, MotionBank

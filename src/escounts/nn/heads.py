@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from escounts.confidence import VIDEO_FLOOR
+from escounts.counting.confidence import VIDEO_FLOOR
 
 
 @dataclass(frozen=True)

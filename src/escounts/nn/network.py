@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from escounts.arrays import IntArray
-from escounts.config_codec import from_plain
 from escounts.errors import ModelError
 from escounts.nn.decoder import Decoder, DecoderConfig
 from escounts.nn.encoders.interface import Encoder
 from escounts.nn.encoders.registry import build_encoder
 from escounts.nn.heads import HeadOutput, RateHeadConfig
 from escounts.nn.similarity import SimilarityConfig
+from escounts.system.arrays import IntArray
+from escounts.system.config_codec import from_plain
 
 
 @dataclass(frozen=True)

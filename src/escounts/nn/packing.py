@@ -15,8 +15,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from escounts.arrays import IntArray
 from escounts.nn.device import to_device
+from escounts.system.arrays import IntArray
 
 PackedKernel = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, int, int], Tensor]
 """q_Nhd, k_Mhd, v_Mhd, starts of both, longest of both -> (N, h, d)."""

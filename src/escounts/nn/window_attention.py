@@ -22,9 +22,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from escounts.arrays import BoolArray, IntArray
 from escounts.nn.device import as_layers_take_it, attention
 from escounts.nn.packing import RowMap, on_device
+from escounts.system.arrays import BoolArray, IntArray
 
 Size = tuple[int, int, int]
 PaddingRule = Literal["masked", "released"]

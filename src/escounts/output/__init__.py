@@ -12,10 +12,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from escounts.atomic_files import remove_partials
 from escounts.errors import OutputError
 from escounts.output import json, mp4, png, text
 from escounts.results import CountResult
+from escounts.system.atomic_files import remove_partials
 
 WRITERS: dict[str, Callable[..., None]] = {
     "text": text.write,

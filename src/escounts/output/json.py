@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from escounts.atomic_files import printable, write_text
 from escounts.errors import OutputError
 from escounts.results import CountResult, DensityMap, ExemplarSpan, Hypothesis, MachineCount, Repetition
+from escounts.system.atomic_files import printable, write_text
 
 SCHEMA = "escounts.result"
 VERSION = "1.1"

@@ -18,13 +18,13 @@ import av
 import av.error
 import numpy as np
 
-from escounts.arrays import Image
-from escounts.atomic_files import atomic_file
-from escounts.decoding import OPEN_OPTIONS, stream_packets
 from escounts.errors import OutputError
-from escounts.extras import install_command
 from escounts.results import CountResult
-from escounts.video import Video
+from escounts.system.arrays import Image
+from escounts.system.atomic_files import atomic_file
+from escounts.system.extras import install_command
+from escounts.video.decoding import OPEN_OPTIONS, stream_packets
+from escounts.video.files import Video
 
 LONGEST_SIDE = 1280
 HIGHEST_RATE = 30.0

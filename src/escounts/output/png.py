@@ -15,13 +15,13 @@ from typing import Any
 import av
 import numpy as np
 
-from escounts.arrays import Image
-from escounts.atomic_files import atomic_file, printable, write_text
 from escounts.errors import OutputError, one_line
-from escounts.extras import install_command
 from escounts.output.text import clock, confidence, doubt, other_unit
 from escounts.results import CountResult
-from escounts.video import Video
+from escounts.system.arrays import Image
+from escounts.system.atomic_files import atomic_file, printable, write_text
+from escounts.system.extras import install_command
+from escounts.video.files import Video
 
 TREAD = 0.02
 """The last tread of the stair, as a share of the counted range: without it a count at the very end is not seen."""

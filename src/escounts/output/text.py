@@ -12,11 +12,11 @@ from pathlib import Path
 
 import numpy as np
 
-from escounts.atomic_files import printable, write_text
-from escounts.csv_text import csv_text
+from escounts.counting.hypotheses import LONG_EXEMPLAR
 from escounts.errors import one_line
-from escounts.hypotheses import LONG_EXEMPLAR
+from escounts.output.csv_text import csv_text
 from escounts.results import EXEMPLAR_CUT, READABLE, CountResult, Repetition, two_digits
+from escounts.system.atomic_files import printable, write_text
 
 _BARS = " ▁▂▃▄▅▆▇█"
 

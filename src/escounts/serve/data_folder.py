@@ -21,10 +21,10 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from escounts.atomic_files import write_text
 from escounts.errors import EscountsError
 from escounts.serve.database import SCHEMA_VERSION, Database, JobRow, LabelRow, TrainingRow, VideoRow
 from escounts.serve.settings import MEBIBYTE, Settings
+from escounts.system.atomic_files import write_text
 
 log = logging.getLogger(__name__)
 MARKER = "escounts-data.json"

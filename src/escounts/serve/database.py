@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from escounts.atomic_files import atomic_file
+from escounts.system.atomic_files import atomic_file
 
 JobState = Literal["queued", "running", "done", "failed", "cancelled"]
 ENDED: tuple[JobState, ...] = ("done", "failed", "cancelled")

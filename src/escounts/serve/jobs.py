@@ -16,11 +16,11 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from escounts.sandbox import are_numbers
 from escounts.serve.database import Database, JobRow, VideoRow
 from escounts.serve.settings import Settings, Source, hide_paths
 from escounts.serve.worker import CountTask, RenderTask
 from escounts.serve.worker_pool import JobError, Running, WorkerHandle, WorkerPool, checked_result, resolve
+from escounts.system.sandbox import are_numbers
 
 MAINTENANCE_SECONDS = 600.0
 TICK_SECONDS = 0.5

@@ -13,10 +13,17 @@ from fastapi import APIRouter, HTTPException
 from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from pydantic import ValidationError
 
-from escounts.datasets.annotation_formats import FORMATS, Format, LabelledFile, guess_format, tables, write_labels
-from escounts.datasets.annotation_formats.timelines import read_tasks, task
-from escounts.datasets.annotations import overlap_problem
 from escounts.errors import OutputError
+from escounts.research.datasets.annotation_formats import (
+    FORMATS,
+    Format,
+    LabelledFile,
+    guess_format,
+    tables,
+    write_labels,
+)
+from escounts.research.datasets.annotation_formats.timelines import read_tasks, task
+from escounts.research.datasets.annotations import overlap_problem
 from escounts.serve.database import LabelRow, VideoRow
 from escounts.serve.media import (
     dataset_zip,

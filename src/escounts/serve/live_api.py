@@ -21,13 +21,13 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, HTTPException, Path, Request
 from pydantic import BaseModel, Field
 
-from escounts.child_processes import started
-from escounts.sandbox import Reports
 from escounts.serve.live_worker import run
 from escounts.serve.schemas import GUARDED, PROBLEMS, USUAL_PROBLEMS, Services, Span, Strict
 from escounts.serve.security import client_address
 from escounts.serve.settings import MEBIBYTE, Refused, Settings, WorkerOptions
 from escounts.serve.training_api import other_model
+from escounts.system.child_processes import started
+from escounts.system.sandbox import Reports
 
 router = APIRouter(prefix="/api/live", tags=["live"], responses={**USUAL_PROBLEMS, 409: PROBLEMS[409]})
 

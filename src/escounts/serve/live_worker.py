@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from escounts.errors import EscountsError, VideoError
-from escounts.sandbox import confine
 from escounts.serve.settings import WorkerOptions, explain, limit_memory, report
+from escounts.system.sandbox import confine
 
 if TYPE_CHECKING:
     from escounts.live import LiveEvent, Watch
     from escounts.results import DensityMap
-    from escounts.stream import PushedFrames
-    from escounts.video import Frame
+    from escounts.video.files import Frame
+    from escounts.video.streams import PushedFrames
 
 SHOWN = 30.0
 """Seconds of the density and of the repetitions that a report holds."""
@@ -55,7 +55,7 @@ class _Session:
 
         from escounts.counter import load  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
         from escounts.live import watch  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
-        from escounts.stream import PushedFrames  # noqa: PLC0415 - here alone: the server's process never opens a picture
+        from escounts.video.streams import PushedFrames  # noqa: PLC0415 - here alone: the server's process never opens a picture
 
         if options.threads is not None:
             torch.set_num_threads(options.threads)
@@ -130,7 +130,7 @@ def jpeg_reader(size: int) -> Callable[[float, bytes], Frame]:
     """From a time in seconds and a JPEG picture to the frame as the model wants it; VideoError for anything else."""
     import av  # noqa: PLC0415 - here alone: the server's process never opens a picture
 
-    from escounts.video import Frame, FrameConverter  # noqa: PLC0415 - here alone: the server's process never opens a picture
+    from escounts.video.files import Frame, FrameConverter  # noqa: PLC0415 - here alone: the server's process never opens a picture
 
     codec: Any = av.CodecContext.create("mjpeg", "r")
     codec.thread_count = 1

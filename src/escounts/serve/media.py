@@ -18,14 +18,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from escounts.atomic_files import atomic_file
-from escounts.datasets.annotation_formats import LabelledFile
-from escounts.datasets.annotation_formats.tables import write_csv, write_file
 from escounts.errors import OutputError
-from escounts.file_kinds import VIDEO_SUFFIXES
+from escounts.research.datasets.annotation_formats import LabelledFile
+from escounts.research.datasets.annotation_formats.tables import write_csv, write_file
 from escounts.serve.data_folder import DISK_RESERVE, UPLOAD, DataFolder
 from escounts.serve.database import Database, LabelRow, VideoRow
 from escounts.serve.settings import MEBIBYTE, Refused, Source
+from escounts.system.atomic_files import atomic_file
+from escounts.system.file_kinds import VIDEO_SUFFIXES
 
 if TYPE_CHECKING:
     from escounts.serve.app import Service

@@ -10,12 +10,12 @@ from pathlib import Path
 import av
 import numpy as np
 
-from escounts.arrays import Image
-from escounts.atomic_files import write_bytes
 from escounts.errors import OutputError, VideoError
 from escounts.output.mp4 import even_size, write_movie, writes_h264
 from escounts.output.png import jpeg
-from escounts.video import Video
+from escounts.system.arrays import Image
+from escounts.system.atomic_files import write_bytes
+from escounts.video.files import Video
 
 LONGEST_SIDE = 640
 HIGHEST_RATE = 30.0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from fastapi import Depends, Header, HTTPException, Path, Request
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from escounts.datasets.annotation_formats import Format
+from escounts.research.datasets.annotation_formats import Format
 from escounts.serve.database import JobRow, LabelRow, VideoRow
 
 if TYPE_CHECKING:

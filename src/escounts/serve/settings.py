@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from escounts.errors import EscountsError, VideoError
-from escounts.sandbox import send_report
+from escounts.system.sandbox import send_report
 
 MEBIBYTE = 1024 * 1024
 GIBIBYTE = 1024 * MEBIBYTE
@@ -147,7 +147,7 @@ def report(connection: Connection, *parts: object) -> None:
 
 def open_video(source: Source, options: WorkerOptions) -> Any:
     """The video, if it is one and within the limits of the options, whatever it is wanted for."""
-    from escounts.video import Video  # noqa: PLC0415 - here alone: the server's process never opens a video
+    from escounts.video.files import Video  # noqa: PLC0415 - here alone: the server's process never opens a video
 
     video = Video(source.path, max_duration=options.max_duration)
     width, height = video.info.width, video.info.height

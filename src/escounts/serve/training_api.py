@@ -12,17 +12,17 @@ from fastapi import Path as InPath
 from pydantic import BaseModel, Field
 
 from escounts.errors import ModelError
+from escounts.models import catalogue, store
+from escounts.models.catalogue import is_own_model, own_model_path
 from escounts.serve.database import TrainingRow
 from escounts.serve.schemas import GUARDED, PROBLEMS, USUAL_PROBLEMS, Identifier, Services, Strict, Text, need_video
 from escounts.serve.settings import WorkerOptions
 from escounts.serve.trainings import Report, TrainingTask
-from escounts.zoo import catalogue, store
-from escounts.zoo.catalogue import is_own_model, own_model_path
 
 router = APIRouter(prefix="/api", tags=["teaching"], responses=USUAL_PROBLEMS)
 BUSY: dict[int | str, dict[str, Any]] = {409: PROBLEMS[409]}
 FEWEST = 3
-"""Labelled videos a training needs, as escounts.training.own_action has it."""
+"""Labelled videos a training needs, as escounts.teach.own_action has it."""
 ModelName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$", examples=["my-squats"])]
 TrainingId = Annotated[str, InPath(pattern=r"^[0-9a-f]{32}$")]
 

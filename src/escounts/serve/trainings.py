@@ -23,10 +23,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from escounts.atomic_files import atomic_file
-from escounts.child_processes import started
 from escounts.errors import EscountsError, ModelError
-from escounts.sandbox import Reports, are_numbers, confine
+from escounts.models.catalogue import is_own_model
 from escounts.serve.database import Database, TrainingRow
 from escounts.serve.settings import (
     Refused,
@@ -38,7 +36,9 @@ from escounts.serve.settings import (
     open_video,
     report,
 )
-from escounts.zoo.catalogue import is_own_model
+from escounts.system.atomic_files import atomic_file
+from escounts.system.child_processes import started
+from escounts.system.sandbox import Reports, are_numbers, confine
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def run(connection: Connection, task: TrainingTask) -> None:
 def _learn(connection: Connection, task: TrainingTask) -> dict[str, object]:
     import torch  # noqa: PLC0415 - here alone: the server's process, which imports this module, never needs it
 
-    from escounts.training.own_action import LabelledVideo, learn_action  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
+    from escounts.teach.own_action import LabelledVideo, learn_action  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
 
     options = task.options
     if options.threads is not None:

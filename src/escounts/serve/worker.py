@@ -20,8 +20,8 @@ from typing import Any, Literal
 
 from escounts.errors import EscountsError
 from escounts.results import CountResult
-from escounts.sandbox import confine
 from escounts.serve.settings import Source, WorkerOptions, explain, lacks_memory, limit_memory, open_video, report
+from escounts.system.sandbox import confine
 
 Lane = Literal["slow", "fast"]
 LANES: tuple[Lane, ...] = ("slow", "fast")
@@ -214,7 +214,7 @@ class Worker:
     def _counter_of(self, model: str | None) -> Any:
         """The counter of a model, loaded when it is first asked for, and again when its file has changed since."""
         from escounts.counter import load  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
-        from escounts.zoo.store import stored_path  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
+        from escounts.models.store import stored_path  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
 
         if model is None:
             return self._counter

@@ -13,11 +13,11 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
 
-from escounts.child_processes import started
 from escounts.errors import EscountsError
-from escounts.sandbox import Reports
 from escounts.serve.settings import Settings, WorkerOptions, hide_paths
 from escounts.serve.worker import LANES, CountTask, Lane, RenderTask, run
+from escounts.system.child_processes import started
+from escounts.system.sandbox import Reports
 
 T = TypeVar("T")
 START_FAILURES_ALLOWED = 5

@@ -10,10 +10,10 @@ import pytest
 import torch
 from golden_encoders import checkpoint, clip, fixture
 
+from escounts.models.checkpoint import strict_load
 from escounts.nn.encoders.interface import Encoder
 from escounts.nn.encoders.registry import build_encoder, recognise
 from escounts.nn.encoders.swin3d import relative_position_index
-from escounts.zoo.checkpoint import strict_load
 
 TOLERANCE = {"official_encoder": 2e-5, "r2plus1d_18": 5e-6, "swin3d_t": 2e-5, "resnext101": 1e-4}
 OPTIONS = {

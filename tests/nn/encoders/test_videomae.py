@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 
+from escounts.models.checkpoint import strict_load
 from escounts.nn.encoders.masked_autoencoders import _VIDEOMAE, SIZES, from_hugging_face
 from escounts.nn.encoders.registry import build_encoder, recognise
-from escounts.zoo.checkpoint import strict_load
 
 transformers = pytest.importorskip("transformers", reason="the test extra brings transformers")
 

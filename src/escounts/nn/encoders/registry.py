@@ -6,12 +6,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from escounts.config_codec import tuples
 from escounts.errors import ModelError
 from escounts.nn.encoders import masked_autoencoders, resnets, swin3d
 from escounts.nn.encoders.interface import Encoder, PatchesEncoder
 from escounts.nn.encoders.lite import LiteConfig, LiteEncoder
 from escounts.nn.encoders.public import PublicWeights, Tensors
+from escounts.system.config_codec import tuples
 
 
 def _lite(**options: Any) -> Encoder:

@@ -1,1 +1,0 @@
-"""Classical methods, to be beaten: no weights."""

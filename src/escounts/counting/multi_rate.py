@@ -1,0 +1,155 @@
+"""The default model: fixed rates in time, so that one motion filmed at 24 and at 60 frames a second is seen alike.
+
+A video is read at the base rate and encoded at slow views first. The fast view costs twice as much as the slow ones
+together; it is encoded when they are unsure or see short periods, or when an exemplar asks for it. Its small images
+are kept while they are few, and read again where they are many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import torch
+
+from escounts.counting.confidence import Calibration, wants_faster
+from escounts.counting.multi_rate_encoding import MultiRateEncoding
+from escounts.counting.protocols import Progress
+from escounts.counting.views import BASE_RATE, View
+from escounts.errors import VideoError
+from escounts.nn.device import Precision
+from escounts.nn.heads import VIDEO_OUTPUTS, RateHeadConfig
+from escounts.nn.network import Network
+from escounts.system.arrays import Image
+
+if TYPE_CHECKING:
+    from escounts.video.files import Video
+
+SLOW_VIEWS = (View(6), View(3))
+FAST_VIEWS = (View(1),)
+THOROUGH_VIEWS = (View(6), View(6, 3), View(4), View(3), View(3, 1), View(2), View(1))
+SLOW_SHARE = 0.5
+"""Of the time that reading and encoding at all views takes."""
+KEPT_IMAGES = 128 * 2**20
+"""Bytes of images that are kept between the slow views and the fast one; a longer video (90 s) is read again."""
+
+
+class MultiRateModel:
+    """The neural CountingModel in `seconds` mode.
+
+    views: encoded always. fast_views: encoded where they are wanted, no faster than the video.
+    thorough_views: all of them, when asked for.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        network: Network,
+        *,
+        device: torch.device | str = "cpu",
+        precision: Precision = "auto",
+        calibration: Calibration | None = None,
+        views: Sequence[View] = SLOW_VIEWS,
+        fast_views: Sequence[View] = FAST_VIEWS,
+        thorough_views: Sequence[View] = THOROUGH_VIEWS,
+    ) -> None:
+        self.name = name
+        self.device, self.precision = torch.device(device), precision
+        self.network = network.to(self.device).eval()
+        self.network.encoder.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.calibration = calibration or Calibration(calibrated=False)
+        head = network.decoder.config.head
+        self.video_outputs = len(VIDEO_OUTPUTS) if isinstance(head, RateHeadConfig) and head.video_width else 0
+        self.unsure_below = self.calibration.unsure_below
+        self.views, self.fast_views, self.thorough_views = tuple(views), tuple(fast_views), tuple(thorough_views)
+
+    def encode(
+        self,
+        video: Video,
+        *,
+        start: float = 0.0,
+        end: float | None = None,
+        thorough: bool = False,
+        progress: Progress | None = None,
+    ) -> MultiRateEncoding:
+        """Read the video at the base rate and encode the views that are needed."""
+        size = self.network.encoder.spec.size
+        whole = (end if end is not None else video.info.duration) - start
+        images = FrameCache(
+            lambda: (f.image for f in video.frames(size=(size, size), start=start, end=end, rate=BASE_RATE)),
+            limit=0 if thorough else KEPT_IMAGES,
+        )
+
+        def read(report: Progress | None) -> Iterator[Image]:
+            for index, image in enumerate(images):
+                if report is not None and index % 30 == 0:
+                    report(min(index / BASE_RATE, whole), whole)
+                yield image
+
+        encoding = MultiRateEncoding(self, read, start=start, video=video.info.path.resolve())
+        self.encode_views(encoding, thorough=thorough, progress=progress)
+        images.forget()
+        if encoding.frames == 0:
+            raise VideoError(f"{video.info.path}: no frame between {start:.2f} s and {start + whole:.2f} s")
+        if progress is not None:
+            progress(whole, whole)
+        return encoding
+
+    def encode_images(
+        self, images: Iterable[Image], *, start: float = 0.0, thorough: bool = False
+    ) -> MultiRateEncoding:
+        """Encode (S, S, 3) RGB images that come at the base rate, the first at `start` seconds."""
+        kept = images if isinstance(images, Sequence) or hasattr(images, "__array__") else list(images)
+        encoding = MultiRateEncoding(self, lambda _: kept, start=start)
+        self.encode_views(encoding, thorough=thorough)
+        return encoding
+
+    def encode_views(
+        self, encoding: MultiRateEncoding, *, thorough: bool = False, progress: Progress | None = None
+    ) -> None:
+        """Have an encoding encode, and ask, the views that it needs; those it has are not encoded again."""
+        if thorough:
+            encoding.encode(self.thorough_views, progress)
+            return
+        encoding.encode(self.views, _part(progress, 0.0, SLOW_SHARE))
+        if encoding.frames and self.fast_views and wants_faster(encoding.evidence(), BASE_RATE):
+            encoding.encode(encoding.fast_views, _part(progress, SLOW_SHARE, 1 - SLOW_SHARE))
+
+
+def _part(progress: Progress | None, before: float, share: float) -> Progress | None:
+    """The progress of one pass of several: it fills `share` of the whole, after the part `before` it."""
+    if progress is None:
+        return None
+    return lambda done, total: progress(before * total + share * done, total)
+
+
+class FrameCache:
+    """Iterates over a video's images as often as it is asked; each time the same ones.
+
+    read: reads the video from its beginning. limit: bytes that are kept; of a video that has more, nothing is.
+    An image that comes twice (a video slower than the base rate) is held once and counted twice.
+    """
+
+    def __init__(self, read: Callable[[], Iterable[Image]], *, limit: int) -> None:
+        self._read, self._limit = read, limit
+        self._kept: list[Image] | None = None
+
+    def __iter__(self) -> Iterator[Image]:
+        if self._kept is not None:
+            yield from self._kept
+            return
+        kept: list[Image] = []
+        room = self._limit
+        for image in self._read():
+            room -= image.nbytes
+            if room >= 0:
+                kept.append(image)
+            elif kept:
+                kept = []
+            yield image
+        if room >= 0:
+            self._kept = kept
+
+    def forget(self) -> None:
+        """Nothing is kept any longer, and nothing will be."""
+        self._kept, self._limit = None, 0

@@ -1,0 +1,398 @@
+"""One video, encoded by the default model: cut exemplars from it, ask it for densities."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from escounts.counting.confidence import Evidence, choose_views, is_zero
+from escounts.counting.hypotheses import (
+    SHORT_EXEMPLAR,
+    SpanEvidence,
+    in_known_unit,
+    mark_certainty,
+    possible_counts,
+    score,
+    unit_certainty,
+)
+from escounts.counting.pool import InferencePool
+from escounts.counting.protocols import Progress
+from escounts.counting.scenes import SceneEncoder, by_scenes, cuts_within
+from escounts.counting.spans import rest_factor
+from escounts.counting.stillness import MotionMeter
+from escounts.counting.views import (
+    BASE_RATE,
+    View,
+    ViewEncoder,
+    Window,
+    WindowStore,
+    best_view,
+    best_window,
+    look_of,
+    on_base_frames,
+)
+from escounts.counting.windows import Stitcher, triangle
+from escounts.errors import ExemplarError
+from escounts.nn.decoder import ExemplarKeysValues
+from escounts.nn.heads import ONE_PERIOD, HeadOutput, RateHeadConfig, read_periods
+from escounts.nn.network import exemplar_cells
+from escounts.results import EXEMPLAR_CUT, UNIT_GIVEN, ConfidenceKind, DensityMap, Estimate, Hypothesis
+from escounts.system.arrays import Array32, Image, IntArray
+
+if TYPE_CHECKING:
+    from escounts.counting.multi_rate import MultiRateModel
+
+SHORTEST = 8
+"""Cells a view needs before it says anything."""
+GPU_BATCH = 16
+"""Windows that a GPU decodes at once; of a CPU's cores, each takes one."""
+TEMPO_SPREAD = 0.35
+"""How far a video's repetitions differ in length from the marked one, in log. It settles which unit is meant."""
+
+
+@dataclass(frozen=True)
+class MultiRateExemplar:
+    """An exemplar: its tokens at every view where it fits, (16, H, W, C), and how long it lasts in seconds.
+
+    video: what it was cut from; its length counts only there, another video has its own tempo. moves: by more than
+    compression does. cuts: seconds at which the film is cut inside it: its tokens are of one side alone.
+    """
+
+    tokens: dict[View, Tensor]
+    seconds: float
+    video: object
+    moves: bool = True
+    cuts: tuple[float, ...] = ()
+
+
+class MultiRateEncoding:
+    """One video's projected windows at every view that has been encoded.
+
+    read: gives the base rate's images from the first on, as often as it is called, and reports to the progress it
+    is given. video: equal for two stretches of one video; None: no other encoding is of the same.
+    """
+
+    def __init__(
+        self,
+        model: MultiRateModel,
+        read: Callable[[Progress | None], Iterable[Image]],
+        *,
+        start: float,
+        video: object = None,
+    ) -> None:
+        decoder = model.network.decoder.config
+        self.model, self.start, self._read = model, start, read
+        self.video = object() if video is None else video
+        self.store = WindowStore(decoder.grid, decoder.channels)
+        self.windows: dict[View, list[Window]] = {}
+        self.meter = MotionMeter()
+        self.frames = 0
+        self._scenes: list[int] = []  # frames that scenes begin with: looked for once
+        self.end = start
+        self._asked: list[View] = []
+        self._zero_shot: dict[View, Evidence] = {}
+        self._encoding = threading.Lock()
+
+    @torch.inference_mode()
+    def encode(self, views: Sequence[View], progress: Progress | None = None) -> None:
+        """Read the video and encode the views that are not there yet; a count without exemplars asks these."""
+        self._need(views, progress)
+        self._asked = list(dict.fromkeys([*self._asked, *views]))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes it holds in memory; it grows when an exemplar asks for a view that is not encoded yet."""
+        kept = list(self._zero_shot.values())  # a copy: another thread may be counting
+        zero_shot = sum(
+            values.nbytes for view in kept for values in vars(view).values() if isinstance(values, np.ndarray)
+        )
+        return self.store.nbytes + zero_shot
+
+    def _need(self, views: Sequence[View], progress: Progress | None) -> None:
+        """Encode views that are not there yet.
+
+        Others may count what is there meanwhile: nothing of theirs changes before all is encoded.
+        """
+        if all(view in self.windows for view in views):
+            return
+        with self._encoding:
+            missing = [view for view in views if view not in self.windows]
+            if missing:
+                self._encode(missing, progress)
+
+    def _encode(self, views: Sequence[View], progress: Progress | None) -> None:
+        model = self.model
+        kept = self.store.cells
+        meter = self.meter if self.frames else MotionMeter()  # once, however often it is read
+        try:
+            with InferencePool(model.device, model.precision) as cores:
+                scenes = SceneEncoder(views, lambda view: ViewEncoder(model.network, view, self.store, cores))
+                for image, begins in by_scenes(self._read(progress), known=self._scenes):
+                    if not self.frames:
+                        meter.push(image)
+                    scenes.push(image, begins=begins)
+                windows = scenes.finish()
+        except BaseException:
+            self.store.forget_after(kept)  # cancelled, or the video broke: nobody will ask for these windows
+            raise
+        self.frames, self.end, self.meter = scenes.frames, self.start + scenes.frames / BASE_RATE, meter
+        self._scenes = scenes.begins
+        self.windows = self.windows | windows
+
+    @torch.inference_mode()
+    def encode_exemplar(self, start: float, end: float, *, progress: Progress | None = None) -> MultiRateExemplar:
+        """The exemplar between two times, cut from the window that shows it best."""
+        if not self.start - 1e-6 <= start < end <= self.end + 1.0:
+            raise ExemplarError(f"exemplar {start:g}-{end:g} s is outside the encoded {self.start:g}-{self.end:g} s")
+        self._need([best_view(self._all_views(), end - start)], progress)
+        tokens = {}
+        for view, windows in self.windows.items():
+            first, last = self._cell(view, start), self._cell(view, end)
+            if not windows or last - first > max(window.cells for window in windows):
+                continue
+            window = best_window(windows, first, last)
+            if window.offset is None:
+                raise ExemplarError(f"exemplar {start:g}-{end:g} s: the picture stands still; mark a repetition")
+            cells = torch.from_numpy(self._cells(view, window, start, end))
+            tokens[view] = self.store.read([window], self.model.device).tokens_BTHWC[0, cells]
+        if not tokens:
+            raise ExemplarError(f"exemplar {start:g}-{end:g} s is too long; mark one repetition only")
+        frames = self._frames(start, end)
+        cuts = tuple(self.start + frame / BASE_RATE for frame in cuts_within(self._scenes, *frames))
+        return MultiRateExemplar(tokens, end - start, self.video, bool(self.meter.moving(*frames).any()), cuts)
+
+    @torch.inference_mode()
+    def estimate(
+        self,
+        exemplars: Sequence[MultiRateExemplar] = (),
+        *,
+        start: float | None = None,
+        end: float | None = None,
+        assume_repeats: bool = False,
+        progress: Progress | None = None,
+    ) -> Estimate:
+        """The density between two times, on the base rate's grid."""
+        first, last = self._frames(start, end)
+        evidence = self.evidence(exemplars, first=first, last=last, assume_repeats=assume_repeats, progress=progress)
+        calibration = self.model.calibration
+        density, chosen = choose_views(evidence, BASE_RATE, calibration, repeats=bool(exemplars) or assume_repeats)
+        zero_shot_count, at_most = None, 1.0
+        units: tuple[Hypothesis, ...] = ()
+        if exemplars:
+            without = self.evidence(first=first, last=last)
+            zero_shot_count = float(choose_views(without, BASE_RATE, calibration, repeats=assume_repeats)[0].sum())
+            marked = [one.seconds * BASE_RATE for one in exemplars if self._same_video(one)]
+            if len(marked) == len(exemplars) and max(marked) < SHORT_EXEMPLAR * BASE_RATE:
+                density, at_most, units = in_known_unit(density, without, zero_shot_count, marked)
+            share = max(marked, default=0.0) / max(last - first, 1)
+            at_most = min(at_most, mark_certainty(float(density.sum()), zero_shot_count, share=share))
+        confidence, details = calibration.confidence(
+            evidence, density, chosen, BASE_RATE, zero_shot_count=zero_shot_count
+        )
+        details |= {UNIT_GIVEN: round(confidence, 4)} if units else {}
+        details |= dict((EXEMPLAR_CUT, round(cut, 2)) for one in exemplars for cut in one.cuts)
+        map_ = DensityMap(density, self.start + first / BASE_RATE, 1 / BASE_RATE, "rate")
+        main = max(set(chosen), key=list(chosen).count)
+        judge = partial(self._scores, self._select_views(exemplars)[main], evidence[main], first, exemplars)
+        kind: ConfidenceKind = "probability" if calibration.calibrated else "agreement"
+        estimate = Estimate(map_, min(confidence, at_most), details, confidence_kind=kind, score_spans=judge)
+        if units:
+            estimate = replace(estimate, unit=units[0].unit, hypotheses=units)
+        if exemplars or assume_repeats or not calibration.repeats:
+            return estimate
+        return self._with_hypotheses(estimate, evidence)
+
+    def _with_hypotheses(self, estimate: Estimate, evidence: Sequence[Evidence]) -> Estimate:
+        """The estimate in cycles, and what else may be true; not surer than its unit is."""
+        calibration = self.model.calibration
+        density, repeats = estimate.density.values, calibration.p_repeats(evidence, BASE_RATE)
+        nothing = is_zero(density)
+        if nothing:  # what it would be if there were something after all
+            density, _ = choose_views(evidence, BASE_RATE, calibration, repeats=True)
+        # Shut gates sum to nothing, whatever is said of the video.
+        repeats = min(repeats, 0.49) if nothing else max(repeats, 0.5)
+        alternates = calibration.p_alternates(evidence) if calibration.alternates else 0.0
+        hypotheses = possible_counts(
+            float(density.sum()), repeats=repeats, alternates=alternates, rest=rest_factor(density)
+        )
+        confidence = min(estimate.confidence, 1.0 if nothing else unit_certainty(hypotheses))
+        details = {**estimate.details, UNIT_GIVEN: round(estimate.confidence, 4)}
+        return replace(estimate, confidence=confidence, details=details, unit="cycle", hypotheses=hypotheses)
+
+    def _scores(
+        self,
+        view: View,
+        evidence: Evidence,
+        first: int,
+        exemplars: Sequence[MultiRateExemplar],
+        spans: Sequence[tuple[float, float]],
+    ) -> list[float]:
+        """How much speaks for each of the spans (seconds), by one view's evidence from base frame `first` on."""
+        return score(self.span_evidence(view, evidence, first, exemplars, spans)) if spans else []
+
+    @torch.inference_mode()
+    def span_evidence(
+        self,
+        view: View,
+        evidence: Evidence,
+        first: int,
+        exemplars: Sequence[MultiRateExemplar],
+        spans: Sequence[tuple[float, float]],
+    ) -> SpanEvidence:
+        """What is known of each span: its gate and sharpness, and what it shows beside what the exemplars show."""
+        frames = [
+            (round((a - self.start) * BASE_RATE) - first, (b - self.start) * BASE_RATE - first) for a, b in spans
+        ]
+        parts = [slice(max(0, low), max(low + 1, math.ceil(high))) for low, high in frames]
+        gate = np.array([evidence.gate[part].mean() for part in parts], dtype=np.float64)
+        sharpness = np.array([evidence.sharpness[part].mean() for part in parts], dtype=np.float64)
+        moving = [window for window in self.windows[view] if window.offset is not None]
+        window, tokens, looks = None, torch.empty(0), []
+        for start, end in spans:
+            held = best_window(moving, self._cell(view, start), self._cell(view, end))
+            if held != window:  # neighbours share theirs, and hours of them lie in a file
+                window, tokens = held, self.store.read([held], self.model.device).tokens_BTHWC[0]
+            looks.append(look_of(tokens[torch.from_numpy(self._cells(view, held, start, end))]))
+        own = [look_of(exemplar.tokens[view]) for exemplar in exemplars if self._same_video(exemplar)]
+        return SpanEvidence(spans, gate, sharpness, np.stack(looks), np.stack(own) if own else None)
+
+    def _cells(self, view: View, window: Window, start: float, end: float) -> IntArray:
+        """The cells of a window that stand for a repetition between two times."""
+        first, last = self._cell(view, start) - window.start, self._cell(view, end) - window.start
+        return exemplar_cells(first, last, window.cells)
+
+    @torch.inference_mode()
+    def evidence(
+        self,
+        exemplars: Sequence[MultiRateExemplar] = (),
+        *,
+        first: int = 0,
+        last: int | None = None,
+        assume_repeats: bool = False,
+        progress: Progress | None = None,
+    ) -> list[Evidence]:
+        """What every view that is asked says of base frames first..last."""
+        last = self.frames if last is None else last
+        views = self._select_views(exemplars)
+        self._need(views, progress)
+        if exemplars or assume_repeats:
+            said = [self._decode(v, exemplars, first, last, assume_repeats=assume_repeats) for v in views]
+            without = [] if assume_repeats else self.evidence(first=first, last=last)
+        else:
+            for view in views:
+                if view not in self._zero_shot:
+                    self._zero_shot[view] = self._decode(view, (), 0, self.frames, assume_repeats=False)
+            said = without = [self._zero_shot[view].part(first, last) for view in views]
+        borders = [frame - first for frame in sorted({0, *self._scenes, self.frames})]
+        return [view.with_ends_of(without, borders) for view in said]
+
+    def _frames(self, start: float | None, end: float | None) -> tuple[int, int]:
+        """Base frames between two times in seconds."""
+        first = max(0, round(((start if start is not None else self.start) - self.start) * BASE_RATE))
+        last = min(self.frames, round(((end if end is not None else self.end) - self.start) * BASE_RATE))
+        return first, last
+
+    def _select_views(self, exemplars: Sequence[MultiRateExemplar]) -> list[View]:
+        """Views to ask: those encoded for it, or the one that suits the exemplars."""
+        if not exemplars:
+            views = [view for view in self._asked if self.windows[view]]
+            return [v for v in views if max(w.cells for w in self.windows[v]) >= SHORTEST] or views[-1:]
+        fitting = [view for view in self._all_views() if all(view in exemplar.tokens for exemplar in exemplars)]
+        if not fitting:
+            raise ExemplarError("the exemplars were encoded at other rates; encode both with the same setting")
+        seconds = math.exp(sum(math.log(exemplar.seconds) for exemplar in exemplars) / len(exemplars))
+        return [best_view(fitting, seconds)]
+
+    def _all_views(self) -> list[View]:
+        """Views that are encoded, and those that may be."""
+        return list(dict.fromkeys([*self.windows, *self.model.views, *self.fast_views]))
+
+    @property
+    def fast_views(self) -> list[View]:
+        """The model's fast views, but no faster than new pictures come: between them a view sees nothing change."""
+        if all(view in self.windows for view in self.model.fast_views):
+            return list(self.model.fast_views)
+        least = self.meter.divisor()
+        return list(dict.fromkeys(view if view.divisor >= least else View(least) for view in self.model.fast_views))
+
+    def _decode(
+        self, view: View, exemplars: Sequence[MultiRateExemplar], first: int, last: int, *, assume_repeats: bool
+    ) -> Evidence:
+        """Decode the view's windows that touch base frames first..last and stitch them."""
+        cells = view.cells(self.frames)
+        stitchers = [Stitcher(cells) for _ in range(3 + self.model.video_outputs)]
+        begin, stop = (first - view.phase) / view.divisor, (last - view.phase) / view.divisor
+        touched = [w for w in self.windows[view] if w.start < stop and w.start + w.cells > begin]
+        for window in touched:
+            if window.offset is None:
+                for stitcher in stitchers:
+                    stitcher.add(np.zeros(window.cells), window.start, triangle(window.cells))
+        windows = [w for w in touched if w.offset is not None]
+        batch = 1 if self.model.device.type == "cpu" else GPU_BATCH
+        alike = [list(group) for _, group in groupby(windows, key=lambda window: window.cells)]
+        groups = [group[index : index + batch] for group in alike for index in range(0, len(group), batch)]
+        with InferencePool(self.model.device, self.model.precision) as cores:
+            keys_values = cores.submit(self._keys_values, view, exemplars).result()
+            lasts = self._marked_cells(view, exemplars)
+            maps = [cores.submit(self._maps, group, keys_values, lasts, assume_repeats) for group in groups]
+            for group, future in zip(groups, maps, strict=True):
+                for row, window in enumerate(group):
+                    for stitcher, stack in zip(stitchers, future.result(), strict=True):
+                        stitcher.add(stack[row], window.start, triangle(window.cells))
+        density, *others = (stitcher.result() for stitcher in stitchers)
+        on_base = [on_base_frames(values, view, first, last) for values in (density / view.divisor, *others)]
+        if not assume_repeats and all(exemplar.moves for exemplar in exemplars):
+            moving = self.meter.moving(first, last)
+            on_base[:2] = [values * moving for values in on_base[:2]]  # no repetitions where nothing moves
+        return Evidence(view.rate, *on_base)
+
+    def _maps(
+        self, windows: Sequence[Window], keys_values: ExemplarKeysValues, lasts: float | None, assume_repeats: bool
+    ) -> Array32:
+        """Density, gate, sharpness and what is said of the video, of windows of equal length: (3 or 5, B, T);
+        lasts: cells of a marked repetition."""
+        decoder, calibration = self.model.network.decoder, self.model.calibration
+        output = self.head_output(windows, keys_values)
+        assert output.gate_logits_BT is not None and output.period_logits_BTP is not None
+        assert isinstance(decoder.config.head, RateHeadConfig)
+        rate, sharpness = read_periods(
+            decoder.config.head, output.period_logits_BTP, about=lasts, spread=TEMPO_SPREAD, near=ONE_PERIOD
+        )
+        gates = (calibration.gate_sharpness * (output.gate_logits_BT + calibration.gate_bias)).sigmoid()
+        video = () if output.video_logits_BTK is None else output.video_logits_BTK.unbind(-1)
+        stacked = torch.stack([rate if assume_repeats else rate * gates, gates, sharpness, *video])
+        maps: Array32 = stacked.float().cpu().numpy()
+        return maps
+
+    def head_output(self, windows: Sequence[Window], keys_values: ExemplarKeysValues) -> HeadOutput:
+        """What the decoder makes of windows of equal length."""
+        projected = self.store.read(windows, self.model.device)
+        return self.model.network.decoder.decode(projected, keys_values.expand(len(windows)))
+
+    def _keys_values(self, view: View, exemplars: Sequence[MultiRateExemplar]) -> ExemplarKeysValues:
+        decoder = self.model.network.decoder
+        if not exemplars:
+            return decoder.encode_exemplars()
+        tokens = torch.stack([exemplar.tokens[view] for exemplar in exemplars])[None].to(self.model.device)
+        lengths = [exemplar.seconds * view.rate if self._same_video(exemplar) else 0.0 for exemplar in exemplars]
+        return decoder.encode_exemplars(tokens, cells_BS=torch.tensor([lengths], device=self.model.device))
+
+    def _same_video(self, exemplar: MultiRateExemplar) -> bool:
+        return exemplar.video == self.video
+
+    def _marked_cells(self, view: View, exemplars: Sequence[MultiRateExemplar]) -> float | None:
+        """Cells that this video's marked repetitions last, their geometric mean; None when none is marked in it."""
+        own = [math.log(exemplar.seconds * view.rate) for exemplar in exemplars if self._same_video(exemplar)]
+        return math.exp(sum(own) / len(own)) if own else None
+
+    def _cell(self, view: View, time: float) -> float:
+        return ((time - self.start) * BASE_RATE - view.phase) / view.divisor

@@ -1,0 +1,71 @@
+"""The two small protocols every counting model meets: encode a video once, estimate its density many times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from escounts.results import Estimate
+
+if TYPE_CHECKING:
+    from escounts.video.files import Video
+
+Progress = Callable[[float, float], None]
+"""Called with (seconds of video done, seconds of video in all); what it raises ends the work."""
+
+EncodedExemplar = Any
+"""An exemplar in the model's own form, made by Encoding.encode_exemplar and given to Encoding.estimate."""
+
+
+class Encoding(Protocol):
+    """One video, encoded: asked as often as you like, cheap unless the video has to be read again.
+
+    A short exemplar may ask for a rate that is not encoded yet. The call that meets it first reads the video once
+    more, reports to its `progress`, and keeps what it encoded: the encoding grows.
+    """
+
+    start: float
+    """First second that is encoded."""
+    end: float
+    """Last second that is encoded."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it holds in memory now; hours of tokens lie in a temporary file and are not counted."""
+        ...
+
+    def encode_exemplar(self, start: float, end: float, *, progress: Progress | None = None) -> EncodedExemplar:
+        """The exemplar between two times of this video; it may be used on any encoding of the same model."""
+        ...
+
+    def estimate(
+        self,
+        exemplars: Sequence[EncodedExemplar] = (),
+        *,
+        start: float | None = None,
+        end: float | None = None,
+        assume_repeats: bool = False,
+        progress: Progress | None = None,
+    ) -> Estimate:
+        """Density between start and end, given exemplars, or zero-shot when there are none."""
+        ...
+
+
+class CountingModel(Protocol):
+    """A counter's engine: a baseline without weights, the default model, or a paper configuration."""
+
+    name: str
+    unsure_below: float
+    """Confidence under which a result is called unsure; where it is not a calibrated probability, all are."""
+
+    def encode(
+        self,
+        video: Video,
+        *,
+        start: float = 0.0,
+        end: float | None = None,
+        thorough: bool = False,
+        progress: Progress | None = None,
+    ) -> Encoding:
+        """Decode and encode the video between start and end seconds, in bounded memory."""
+        ...

@@ -1,1 +1,0 @@
-"""The neural counting models: from frames to a stitched density."""

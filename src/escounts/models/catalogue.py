@@ -1,0 +1,248 @@
+"""The models that have names: what each is, where its weights are, what they were trained on, and what is missing.
+
+The package's own, the paper's configurations (a public encoder, and a decoder trained on its tokens, from the user's
+store), and whatever the user added to the store under other names, or taught an own action. Imports no torch: listing
+does not wait for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from escounts.counting.protocols import CountingModel
+from escounts.errors import ModelError
+from escounts.models import store
+from escounts.models.store import StoredWeights
+from escounts.nn.encoders.public import RELEASED_DECODER, Source, source_of
+
+LITE_WEIGHTS = Path(__file__).resolve().parent.parent / "weights" / "lite.safetensors"
+"""Weights that travel with the package."""
+DESCRIPTION = "model.json"
+"""The file of an exported model's folder that is written last."""
+
+RELEASED_NAME = "escounts-repcount"
+PAPER_MODELS = {
+    RELEASED_NAME: ("mae-vit-b", "Table 1a with the authors' decoder, in the released code's configuration."),
+    "escounts-mae-vit-b": ("mae-vit-b", "Tables 1a-c, ViT-B pre-trained by masking (MAE)."),
+    "escounts-videomae-b": ("videomae-b", "The same architecture as ViT-B in its other public form."),
+    "escounts-swin3d-t": ("swin3d-t", "Table 1a, Video Swin-T."),
+    "escounts-r2plus1d-18": ("r2plus1d-18", "Table 1b, R(2+1)D-18."),
+    "escounts-resnext3d-101": ("resnext3d-101", "Table 1c, 3-D ResNeXt-101."),
+}
+"""Each configuration's encoder, and what it is."""
+
+
+@dataclass(frozen=True)
+class ModelEntry:
+    """One model that can be loaded by name. size_bytes: 0 for a model without weights, and where they are missing.
+
+    checkpoint: the file of its decoder or network; None for a model without weights.
+    state: "ready", or "missing: " or "damaged: " and what to do about it.
+    """
+
+    name: str
+    summary: str
+    source: str
+    size_bytes: int
+    trained_on: str
+    licence: str
+    checkpoint: Path | None
+    state: Callable[[], str]
+
+
+def entries() -> list[ModelEntry]:
+    """Every model: the package's own, the paper's configurations, then the user's own."""
+    return list(_all().values())
+
+
+def default_name() -> str:
+    """The best model that is here: `lite` where its weights are, else `spectral`."""
+    return "lite" if LITE_WEIGHTS.is_file() else "spectral"
+
+
+def find(name: str = "default") -> ModelEntry:
+    """The entry of that name, or of a checkpoint's path; raises ModelError that lists the known names."""
+    if name.endswith(".safetensors") and Path(name).is_file():
+        return _own(store.describe(Path(name)))
+    if (Path(name) / DESCRIPTION).is_file():
+        return _exported(Path(name))
+    models = _all()
+    if name == "default":
+        name = default_name()
+    if name not in models:
+        raise ModelError(f"unknown model {name!r}; known: {', '.join(['default', *models])}")
+    return models[name]
+
+
+def build(name: str = "default", device: str = "auto") -> CountingModel:
+    """The model of that name on a device; raises ModelError for unknown names and missing weights."""
+    entry = find(name)
+    state = entry.state()
+    if state != "ready":
+        raise ModelError(f"model {entry.name!r} is {state}")
+    if entry.checkpoint is None:
+        from escounts.counting.spectral import Spectral  # noqa: PLC0415 - it reads videos; listing does not
+
+        return Spectral()
+    from escounts.models.building import build_model  # noqa: PLC0415 - torch: 2 s that spectral and listing do not need
+
+    return build_model(entry.checkpoint, device)
+
+
+def weights_sha256(name: str = "default") -> str:
+    """What tells a model's weights from others of the same name; "" where it has none, or they are missing."""
+    path = find(name).checkpoint
+    if path is not None and path.is_dir():
+        return hashlib.sha256((path / DESCRIPTION).read_bytes()).hexdigest()  # it has the sha256 of the other files
+    if path is None or not os.path.isfile(path):
+        return ""
+    weights = store.describe(path)
+    encoder = store.find(weights.encoder) if weights.kind == "decoder" else None
+    return weights.sha256 + ("" if encoder is None else encoder.sha256)
+
+
+def _all() -> dict[str, ModelEntry]:
+    known = [_lite(), _spectral(), *(_paper_model(name, *about) for name, about in PAPER_MODELS.items())]
+    found = {entry.name: entry for entry in known}
+    for weights in store.stored():
+        if weights.kind != "encoder" and weights.name not in found:
+            found[weights.name] = _own(weights)
+    return found
+
+
+def _lite() -> ModelEntry:
+    missing = f"missing: {LITE_WEIGHTS.name} is not in this installation; reinstall the package"
+    return ModelEntry(
+        name="lite",
+        summary="The default: a small encoder, self-similarity and the exemplar decoder, for any motion.",
+        source="in the package",
+        size_bytes=LITE_WEIGHTS.stat().st_size if LITE_WEIGHTS.is_file() else 0,
+        trained_on="generated repetitions of permissively licensed clips, motion capture and drawn motion",
+        licence="MIT; see docs/models/lite.md",
+        checkpoint=LITE_WEIGHTS,
+        state=lambda: "ready" if LITE_WEIGHTS.is_file() else missing,
+    )
+
+
+def _spectral() -> ModelEntry:
+    return ModelEntry(
+        name="spectral",
+        summary="Classical baseline: self-similarity of motion features, autocorrelation and spectrum.",
+        source="no weights needed",
+        size_bytes=0,
+        trained_on="nothing",
+        licence="MIT",
+        checkpoint=None,
+        state=lambda: "ready",
+    )
+
+
+def _paper_model(name: str, encoder: str, summary: str) -> ModelEntry:
+    source = source_of(encoder)
+    assert source is not None  # every configuration of the paper has a public encoder
+    here = {kept.name: kept for kept in store.stored()}  # whole ones: a damaged file is its own model's affair
+    halves = [here[half] for half in (encoder, name) if half in here]
+    released = name == RELEASED_NAME
+    return ModelEntry(
+        name=name,
+        summary=summary,
+        source=f"{source.file} and {RELEASED_DECODER.file if released else 'a decoder you train'}",
+        size_bytes=sum(half.size_bytes for half in halves),
+        trained_on="RepCount-A" if released else "what its decoder was trained on",
+        licence=source.licence,
+        checkpoint=store.stored_path(name),
+        state=lambda: _state(encoder, store.stored_path(name)),
+    )
+
+
+def _exported(folder: Path) -> ModelEntry:
+    """A folder that `escounts export` wrote."""
+    return ModelEntry(
+        name=str(folder),
+        summary="An exported model, run by ONNX Runtime.",
+        source=str(folder),
+        size_bytes=sum(file.stat().st_size for file in folder.iterdir()),
+        trained_on="what the exported model was trained on",
+        licence="that of the exported model",
+        checkpoint=folder,
+        state=lambda: "ready",
+    )
+
+
+def _own(weights: StoredWeights) -> ModelEntry:
+    """The model that a decoder or network checkpoint is, wherever it lies."""
+    if weights.kind == "encoder":
+        raise ModelError(f"{weights.path} is an encoder; a model also needs a decoder trained on its tokens")
+    return ModelEntry(
+        name=weights.name,
+        summary=f"Your own {weights.kind} on {weights.encoder}.",
+        source=str(weights.path),
+        size_bytes=weights.size_bytes,
+        trained_on=weights.source,
+        licence=weights.licence,
+        checkpoint=weights.path,
+        state=lambda: _state(weights.encoder if weights.kind == "decoder" else None, weights.path),
+    )
+
+
+def _state(encoder: str | None, decoder: Path) -> str:
+    """ "ready", or what is missing or damaged; encoder None: the checkpoint at `decoder` holds both halves."""
+    for path in [decoder, *([store.stored_path(encoder)] if encoder is not None else [])]:
+        if path.is_file():
+            try:
+                store.describe(path)
+            except ModelError as error:
+                return f"damaged: {error}; add it again with `escounts weights add`"
+    missing = []
+    if encoder is not None and not store.stored_path(encoder).is_file():
+        missing.append(f"encoder {encoder}: {how_to_get_encoder(encoder)}")
+    if not decoder.is_file():
+        if decoder.stem == RELEASED_NAME:
+            missing.append(f"decoder: {_how_to_get(RELEASED_DECODER)}")
+        else:
+            missing.append(
+                "decoder: train one with `escounts train`, then "
+                f"`escounts weights add CHECKPOINT --as {decoder.stem}`"
+            )
+    return f"missing: {'; '.join(missing)}" if missing else "ready"
+
+
+def how_to_get_encoder(name: str) -> str:
+    """Where an encoder's public weights are published and the command that adds them."""
+    source = source_of(name)
+    return "it has no public weights" if source is None else _how_to_get(source)
+
+
+def _how_to_get(source: Source) -> str:
+    if source.file == "model.safetensors":
+        return f"`escounts weights add` with {source.origin}"
+    return f"get {source.file} ({source.origin}), then `escounts weights add {source.file}`"
+
+
+TAUGHT = "taught"
+"""Entry of a checkpoint's metadata that holds the report of what it was taught."""
+
+
+def own_model_path(name: str, *, replace_old: bool = False) -> Path:
+    """Where a model of the user's own lies by name; a name that is taken raises a ModelError.
+
+    replace_old: a model that was taught before may be written over; one that came otherwise never is.
+    """
+    path = store.stored_path(name)
+    reserved = {"default", *(entry.name for entry in entries())} - {kept.name for kept in store.stored()}
+    if name in reserved:
+        raise ModelError(f"{name!r} is a model of its own already; choose another name")
+    if path.exists() and not is_own_model(path):
+        raise ModelError(f"{name!r} holds weights that were added; choose another name")
+    if path.exists() and not replace_old:
+        raise ModelError(f"there is a model called {name!r} already; choose another name, or replace it")
+    return path
+
+
+def is_own_model(path: Path) -> bool:
+    """Whether a checkpoint was taught an own action."""
+    return path.is_file() and TAUGHT in store.header_metadata(path)

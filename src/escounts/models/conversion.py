@@ -1,0 +1,239 @@
+"""Public weights → the store: recognise a file by its tensors, convert it, check that it fits, keep it.
+
+The published decoder checkpoints (`repcount_trained.pyth` and its like) have other names: a table says what each key
+is called here, and which nobody needs.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from escounts.errors import ModelError
+from escounts.models import store as weights
+from escounts.models.catalogue import is_own_model
+from escounts.models.checkpoint import (
+    FORMAT,
+    building,
+    check_finite,
+    fitting,
+    read_checkpoint,
+    read_tensors,
+    write_checkpoint,
+)
+from escounts.models.store import StoredWeights, fetch
+from escounts.nn.decoder import RELEASED, Decoder, DecoderConfig
+from escounts.nn.encoders.public import ENCODER_SOURCES, RELEASED_DECODER
+from escounts.nn.encoders.registry import build_encoder, recognise
+from escounts.nn.network import Network, NetworkConfig
+from escounts.system.atomic_files import remove_partials
+from escounts.system.config_codec import from_plain, to_plain
+
+_RULES: tuple[tuple[str, str], ...] = (
+    (r"decoder_embed\.(weight|bias)", r"embed.\1"),
+    (r"shot_token", r"latent"),
+    (r"decoder_spatial_pos_embed", r"space.table_HWC"),
+    (r"decoder_blocks\.(\d+)\.selfattn\.norm\.(weight|bias)", r"cross.\1.self_attention.norm.\2"),
+    (r"decoder_blocks\.(\d+)\.selfattn\.to_qkv\.weight", r"cross.\1.self_attention.qkv.weight"),
+    (r"decoder_blocks\.(\d+)\.selfattn\.to_out\.0\.(weight|bias)", r"cross.\1.self_attention.out.\2"),
+    (r"decoder_blocks\.(\d+)\.attn\.norm\.(weight|bias)", r"cross.\1.cross_attention.norm.\2"),
+    (r"decoder_blocks\.(\d+)\.attn\.to_q\.weight", r"cross.\1.cross_attention.query.weight"),
+    (r"decoder_blocks\.(\d+)\.attn\.to_kv\.weight", r"cross.\1.cross_attention.key_value.weight"),
+    (r"decoder_blocks\.(\d+)\.attn\.to_out\.0\.(weight|bias)", r"cross.\1.cross_attention.out.\2"),
+    (r"decoder_blocks\.(\d+)\.mlp\.net\.0\.(weight|bias)", r"cross.\1.mlp.norm.\2"),
+    (r"decoder_blocks\.(\d+)\.mlp\.net\.1\.(weight|bias)", r"cross.\1.mlp.widen.\2"),
+    (r"decoder_blocks\.(\d+)\.mlp\.net\.4\.(weight|bias)", r"cross.\1.mlp.narrow.\2"),
+    (r"decoder_norm\.(weight|bias)", r"middle_norm.\1"),
+    (r"decode_heads\.(\d+)\.norm1\.(weight|bias)", r"windows.\1.attention.norm.\2"),
+    (r"decode_heads\.(\d+)\.attn\.relative_position_bias_table", r"windows.\1.attention.bias_table"),
+    (r"decode_heads\.(\d+)\.attn\.qkv\.(weight|bias)", r"windows.\1.attention.qkv.\2"),
+    (r"decode_heads\.(\d+)\.attn\.proj\.(weight|bias)", r"windows.\1.attention.out.\2"),
+    (r"decode_heads\.(\d+)\.norm2\.(weight|bias)", r"windows.\1.mlp.norm.\2"),
+    (r"decode_heads\.(\d+)\.mlp\.fc1\.(weight|bias)", r"windows.\1.mlp.widen.\2"),
+    (r"decode_heads\.(\d+)\.mlp\.fc2\.(weight|bias)", r"windows.\1.mlp.narrow.\2"),
+    (r"map\.(weight|bias)", r"head.linear.\1"),
+)
+
+KNOWN_UNNEEDED: tuple[str, ...] = (
+    r"cls_token",
+    r"pos_embed_(spatial|temporal|class)",
+    r"patch_embed\.proj\.(weight|bias)",
+    r"norm\.(weight|bias)",
+    r"decoder_pos_embed",
+    r"example_spatial_pos_embed",
+    r"decoder_blocks\.\d+\.norm[012]\.(weight|bias)",
+    r"decode_heads\.\d+\.attn\.relative_position_index",
+)
+"""Patterns of released keys that are not used: encoder leftovers, idle norms and positions, index tables."""
+
+
+def released_key(name: str) -> str | None:
+    """Our decoder's name for a released key; None when it is known and not needed.
+
+    Raises KeyError for a key that is neither, so that nothing is dropped in silence. A leading `module.`
+    (from training on several devices) is taken off.
+    """
+    bare = name.removeprefix("module.")
+    for pattern, ours in _RULES:
+        if match := re.fullmatch(pattern, bare):
+            return match.expand(ours)
+    if any(re.fullmatch(pattern, bare) for pattern in KNOWN_UNNEEDED):
+        return None
+    raise KeyError(name)
+
+
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+FOLDER_FILES = ("model.safetensors", "pytorch_model.bin")
+
+
+Converted = tuple[str, dict[str, Tensor], dict[str, Any], dict[str, str]]
+"""What a file turned into, ready to be written: its name where none is asked for, tensors, config, metadata."""
+
+
+def add(source: str | Path, *, name: str | None = None, encoder: str | None = None) -> StoredWeights:
+    """Convert a public file, a Hugging Face folder or a hub id, or keep a checkpoint of ours, in the store.
+
+    name: to keep it under; its own by default. encoder: for a decoder file, what it was trained on.
+    """
+    path = Path(source).expanduser()
+    if not path.exists():
+        if isinstance(source, str) and HUB_ID.fullmatch(source):
+            path = fetch(source)
+        else:
+            raise ModelError(f"no file or folder at {path}; {where_to_get()}")
+    file = _weights_file(path)
+    own_name, tensors, config, metadata = convert(file, encoder=encoder)
+    target = weights.stored_path(name or own_name)
+    if _is_taught(target):
+        raise ModelError(
+            f"{target.stem!r} is a model that was taught; keep these weights under another name: --as NAME"
+        )
+    remove_partials(weights.store_folder(), older=weights.STALE_SECONDS)
+    metadata["source"] = file.name if path == file else str(source)
+    write_checkpoint(target, tensors, config=config, metadata=metadata)
+    return weights.describe(target)
+
+
+def _is_taught(path: Path) -> bool:
+    try:
+        return is_own_model(path)
+    except ModelError:  # damaged: these weights mend it
+        return False
+
+
+def convert(file: Path, *, encoder: str | None = None) -> Converted:
+    """Read, recognise, rename and check one weights file; nothing is written."""
+    if file.suffix == ".safetensors" and weights.header_metadata(file).get("format") == FORMAT:
+        return _own(file, encoder)
+    tensors = read_tensors(file)
+    check_finite(file, tensors)
+    with building(file):
+        return _public(file, tensors, encoder)
+
+
+def _public(file: Path, tensors: Mapping[str, Tensor], encoder: str | None) -> Converted:
+    """What a published file holds, recognised by the names of its tensors."""
+    if "shot_token" in tensors:
+        return _released_decoder(file, tensors, encoder)
+    public = recognise(tensors)
+    if public is None:
+        raise ModelError(f"{file} is of no model that escounts knows; {where_to_get()}")
+    options = public.options(tensors)
+    with torch.device("meta"):
+        module = build_encoder(public.source.encoder, **options)
+    kept = fitting(
+        module, public.convert(tensors), known_unneeded=public.known_unneeded, source=f"the weights in {file}"
+    )
+    config = {"encoder": public.source.encoder, "options": options}
+    return public.source.encoder, kept, config, {"licence": public.source.licence}
+
+
+def where_to_get() -> str:
+    """One line: the public files that can be added."""
+    names = ", ".join(dict.fromkeys(source.file for source in ENCODER_SOURCES))
+    return f"weights that can be added: {names}, {RELEASED_DECODER.file}, or a VideoMAE folder or hub id"
+
+
+def released_config(tensors: Mapping[str, Tensor]) -> DecoderConfig:
+    """The compat configuration for a released decoder, its grid and widths read from its tensors."""
+    try:
+        side = round(len(tensors["decoder_spatial_pos_embed"]) ** 0.5)
+        embed, latent = tensors["decoder_embed.weight"], tensors["shot_token"]
+    except KeyError as error:
+        raise ModelError(f"a released ESCounts decoder has {error}, this file has not") from error
+    return replace(
+        RELEASED,
+        grid=(side, side),
+        in_channels=embed.shape[1],
+        channels=embed.shape[0],
+        latent_tokens=latent.shape[0],
+    )
+
+
+def _released_decoder(file: Path, tensors: Mapping[str, Tensor], encoder: str | None) -> Converted:
+    config = released_config(tensors)
+    trained_on = encoder or weights.ENCODER_OF_CHANNELS.get(config.in_channels)
+    if trained_on is None:
+        raise ModelError(f"{file} takes {config.in_channels} channels; name its encoder with --encoder")
+    with torch.device("meta"):
+        decoder = Decoder(config)
+    expected = decoder.state_dict()
+    ours: dict[str, Tensor] = {}
+    for key, tensor in tensors.items():
+        try:
+            name = released_key(key)
+        except KeyError:
+            name = key  # unknown: strict loading names it
+        if name in expected and tensor.numel() == expected[name].numel() and name.endswith("table_HWC"):
+            tensor = tensor.view(expected[name].shape)
+        if name is not None:
+            ours[name] = tensor
+    kept = fitting(decoder, ours, source=f"the weights in {file}")
+    default = "escounts-repcount" if trained_on == "mae-vit-b" else f"escounts-{trained_on}"
+    told = {"encoder": trained_on, "decoder": to_plain(config)}
+    return default, kept, told, {"licence": RELEASED_DECODER.licence}
+
+
+def _own(file: Path, encoder: str | None) -> Converted:
+    """A checkpoint that training wrote: checked like any other, kept as it is."""
+    tensors, config, metadata = read_checkpoint(file)
+    kind = weights.kind_of(config)
+    with building(file), torch.device("meta"):
+        if kind == "decoder":
+            config["encoder"] = encoder or weights.encoder_of(config)
+        if kind == "network":
+            module: torch.nn.Module = Network(NetworkConfig.from_plain(config))
+        elif kind == "decoder":
+            module = Decoder(from_plain(DecoderConfig, config["decoder"]))
+        else:
+            module = build_encoder(config["encoder"], **config.get("options", {}))
+    kept = fitting(module, tensors, source=f"the weights in {file}")
+    name = config["encoder"] if kind == "encoder" else f"escounts-{config['encoder']}"
+    about = {key: metadata[key] for key in ("calibration",) if key in metadata}
+    return name, kept, config, about | {"licence": metadata.get("licence", "your own")}
+
+
+def _weights_file(path: Path) -> Path:
+    """The file itself, or the one a Hugging Face folder keeps its weights in."""
+    if path.is_file():
+        return path
+    about = path / "config.json"
+    if not about.is_file():
+        raise ModelError(f"{path} is a folder without config.json: not a Hugging Face model")
+    try:
+        model_type = json.loads(about.read_text()).get("model_type")
+    except (ValueError, OSError, AttributeError) as error:
+        raise ModelError(f"{about} cannot be read: {error}") from error
+    if model_type != "videomae":
+        raise ModelError(f"{path} holds a {model_type!r} model; escounts takes 'videomae' folders")
+    for name in FOLDER_FILES:
+        if (path / name).is_file():
+            return path / name
+    raise ModelError(f"{path} has no weights: {' or '.join(FOLDER_FILES)} is missing (half a download?)")

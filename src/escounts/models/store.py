@@ -1,0 +1,209 @@
+"""The user's store of weights: where it is, what is in it, and how a folder of the Hugging Face hub gets here.
+
+One safetensors file per name: encoders under their own names, decoders under the names of the models they make. Reads
+headers only, so listing loads no tensors.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import struct
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from escounts.errors import ModelError
+from escounts.system.extras import install_command
+
+Kind = Literal["encoder", "decoder", "network"]
+
+ENCODER_OF_CHANNELS = {768: "mae-vit-b", 2048: "resnext3d-101", 512: "r2plus1d-18"}
+"""What a decoder was most likely trained on, by the channels of a token; `weights add --encoder` overrules it."""
+NO_HOME = Path(os.devnull) / "no home directory: set ESCOUNTS_CACHE"
+LONGEST_HEADER = 100 * 2**20
+"""Bytes; what safetensors itself allows."""
+DAMAGE = (
+    *(OSError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError, MemoryError),
+    *(AssertionError, struct.error),
+)
+"""What reading a malformed header, or building what it describes, may raise. RuntimeError: torch, and recursion."""
+STALE_SECONDS = 24 * 3600.0
+"""A partial file this old in the store belongs to a process that was killed."""
+
+
+@dataclass(frozen=True)
+class StoredWeights:
+    """One file of the store.
+
+    kind: an encoder; a decoder, which needs its encoder beside it; a network, which holds both.
+    encoder: the encoder it is or needs. source: the public file it was made from.
+    """
+
+    name: str
+    path: Path
+    kind: Kind
+    encoder: str
+    size_bytes: int
+    sha256: str
+    licence: str
+    source: str
+
+
+def store_folder() -> Path:
+    """$ESCOUNTS_CACHE/weights, or the platform's cache folder for this user."""
+    if cache := os.environ.get("ESCOUNTS_CACHE"):
+        return Path(cache) / "weights"
+    if sys.platform == "darwin":
+        base = _home() / "Library" / "Caches"
+    elif sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA") or _home() / "AppData" / "Local")
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or _home() / ".cache")
+    return base / "escounts" / "weights"
+
+
+def _home() -> Path:
+    """The user's home; without one (a bare container user) a place where nothing is and nothing can be written."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return NO_HOME
+
+
+def stored_path(name: str) -> Path:
+    """Where the weights of that name are or will be; the name is checked to be a plain file name."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
+        raise ModelError(f"{name!r} cannot name weights; letters, digits, '.', '_' and '-' can, e.g. squats-v1")
+    return store_folder() / f"{name}.safetensors"
+
+
+def stored() -> list[StoredWeights]:
+    """Everything in the store, by name; files that are not ours or are damaged are left out."""
+    found = []
+    try:
+        paths = sorted(store_folder().glob("*.safetensors"))
+    except OSError:
+        return []  # a store that this user may not look into holds nothing for them
+    for path in paths:
+        try:
+            found.append(describe(path))
+        except ModelError:
+            continue
+    return found
+
+
+def find(name: str) -> StoredWeights | None:
+    """The weights of that name, or None when they are not in the store."""
+    path = stored_path(name)
+    # os.path: a store that this user may not look into holds nothing for them.
+    return describe(path) if os.path.isfile(path) else None
+
+
+def describe(path: Path) -> StoredWeights:
+    """What a checkpoint says of itself; raises ModelError when it is damaged or not one of ours."""
+    entries = header_metadata(path)
+    try:
+        config = json.loads(entries["config"])
+        return StoredWeights(
+            name=path.stem,
+            path=path,
+            kind=kind_of(config),
+            encoder=encoder_of(config),
+            size_bytes=path.stat().st_size,
+            sha256=entries["sha256"],
+            licence=entries.get("licence", "not stated"),
+            source=entries.get("source", "not stated"),
+        )
+    except DAMAGE as error:
+        raise ModelError(f"{path} is not an escounts checkpoint, or is damaged") from error
+
+
+def kind_of(config: Mapping[str, Any]) -> Kind:
+    """What a checkpoint's config describes."""
+    if "decoder" not in config:
+        return "encoder"
+    return "network" if "encoder_options" in config else "decoder"
+
+
+def encoder_of(config: Mapping[str, Any]) -> str:
+    """The encoder a checkpoint is or needs; a decoder that does not name it is told by the channels it takes."""
+    name = config.get("encoder") or ENCODER_OF_CHANNELS.get(config["decoder"]["in_channels"])
+    if name is None:
+        raise ValueError("a decoder without its encoder's name")
+    return str(name)
+
+
+def header_metadata(path: Path) -> dict[str, str]:
+    """The metadata in a safetensors header; checks that the file is as long as its header says."""
+    try:
+        size = path.stat().st_size
+        with open(path, "rb") as file:
+            (length,) = struct.unpack("<Q", file.read(8))
+            if length > min(size, LONGEST_HEADER):
+                raise ValueError(f"a header of {length} bytes")
+            header = json.loads(file.read(length))
+        metadata = dict(header.pop("__metadata__", None) or {})
+        end = max((int(entry["data_offsets"][1]) for entry in header.values()), default=0)
+    except DAMAGE as error:
+        raise ModelError(f"{path} is not a whole safetensors file: {type(error).__name__}: {error}") from error
+    if 8 + length + end != size:
+        raise ModelError(f"{path} is truncated: {size} bytes of {8 + length + end}")
+    if not all(isinstance(value, str) for value in metadata.values()):
+        raise ModelError(f"{path} is damaged: its metadata are not all text")
+    return metadata
+
+
+WANTED = ("config.json", "model.safetensors", "pytorch_model.bin")
+
+
+def fetch(hub_id: str) -> Path:
+    """The local folder of a hub model, downloaded where it is not there yet."""
+    try:
+        import huggingface_hub  # noqa: PLC0415 - the extra [hub]
+    except ImportError as error:
+        raise ModelError(
+            f"{hub_id} is not a file here, and fetching from the hub needs `{install_command('hub')}`; "
+            f"or download {WANTED[0]} and {WANTED[1]} into a folder and add the folder"
+        ) from error
+    try:
+        info = huggingface_hub.HfApi().model_info(hub_id, files_metadata=True)
+        files = {file.rfilename: file for file in info.siblings or ()}
+        # one form of the weights is enough
+        wanted = [name for name in WANTED if name in files and not (name == WANTED[2] and WANTED[1] in files)]
+        folder = Path(huggingface_hub.snapshot_download(hub_id, revision=info.sha, allow_patterns=wanted))
+    except Exception as error:  # the hub library raises its own, requests' and the system's errors
+        raise ModelError(
+            f"cannot fetch {hub_id} ({type(error).__name__}: {_first_line(error)}); without a network, "
+            f"download {WANTED[0]} and {WANTED[1]} of {hub_id} into one folder on another machine and run "
+            "`escounts weights add FOLDER`"
+        ) from error
+    for name in wanted:
+        _check_hash(folder / name, files[name])
+    return folder
+
+
+def _check_hash(path: Path, listed: Any) -> None:
+    expected = getattr(getattr(listed, "lfs", None), "sha256", None)
+    if expected is None:
+        return  # small files live in git itself, which the hub library checks
+    if file_sha256(path) != expected:
+        raise ModelError(f"{path} is not what the hub lists (sha256 differs); delete it and add it again")
+
+
+def file_sha256(path: Path) -> str:
+    """sha256 of a file's bytes."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(2**20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0][:160] if lines else "no details"

@@ -1,0 +1,104 @@
+"""Repetitions in the files of other annotation tools: read into labels, and written for them.
+
+`tables` has the formats of rows, `timelines` those of marks. A file may hold several behaviours, tiers or labels;
+`only` names the one that is meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from escounts.errors import DataError
+from escounts.research.datasets.annotation_formats import tables, timelines
+from escounts.research.datasets.annotation_formats.tables import LabelledFile, base_name
+
+__all__ = [
+    "FORMATS",
+    "Format",
+    "LabelledFile",
+    "guess_format",
+    "label_file_format",
+    "label_text",
+    "read_labels",
+    "write_labels",
+]
+
+Format = Literal["csv", "boris", "boris-tabular", "elan", "label-studio"]
+LARGEST = 64 * 2**20
+"""Bytes of a file that is read."""
+
+
+@dataclass(frozen=True)
+class FormatEntry:
+    """read: text of a file → labels. write: labels → text of a file. suffix: how such files end.
+
+    one_video: a file holds one video only.
+    """
+
+    suffix: str
+    read: Callable[[str, str | None, float | None], list[LabelledFile]]
+    write: Callable[[Sequence[LabelledFile]], str]
+    one_video: bool = False
+
+
+FORMATS: dict[Format, FormatEntry] = {
+    "csv": FormatEntry(".csv", tables.read_csv, tables.write_csv),
+    "boris": FormatEntry(".csv", tables.read_boris, tables.write_aggregated),
+    "boris-tabular": FormatEntry(".csv", tables.read_boris, tables.write_tabular),
+    "elan": FormatEntry(".eaf", timelines.read_elan, timelines.write_elan, one_video=True),
+    "label-studio": FormatEntry(".json", timelines.read_label_studio, timelines.write_label_studio),
+}
+
+
+def guess_format(name: str, text: str) -> Format:
+    """The format of a file, by its name and first lines."""
+    if name.lower().endswith(".eaf") or "<ANNOTATION_DOCUMENT" in text[:4096]:
+        return "elan"
+    if name.lower().endswith(".json") or text.lstrip()[:1] in ("[", "{"):
+        return "label-studio"
+    return "boris" if tables.is_boris(text) else "csv"
+
+
+def read_labels(
+    path: Path, *, format: Format | None = None, only: str | None = None, fps: float | None = None
+) -> list[LabelledFile]:
+    """Labels of a file. format: None guesses it. only: a behaviour, tier or label. fps: where frames are counted."""
+    text = label_text(path)
+    try:
+        return FORMATS[format or guess_format(path.name, text)].read(text, only, fps)
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from error
+
+
+def label_file_format(path: Path) -> Format:
+    """Which tool's a label file is."""
+    return guess_format(path.name, label_text(path))
+
+
+def label_text(path: Path) -> str:
+    """What is in a label file, of a size that is read."""
+    try:
+        if path.stat().st_size > LARGEST:
+            raise DataError(f"{path} is larger than the {LARGEST // 2**20} MiB that are read")
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path} cannot be read as text: {error}") from error
+
+
+def write_labels(videos: Sequence[LabelledFile], format: Format) -> dict[str, str]:
+    """Files of a format by name: one for all videos, or one per video where the format holds no more."""
+    entry = FORMATS[format]
+    if not entry.one_video:
+        return {f"labels{entry.suffix}": entry.write(videos)}
+    files: dict[str, str] = {}
+    taken = set()
+    for video in videos:
+        name, number = f"{base_name(video.file)}{entry.suffix}", 2
+        while name.casefold() in taken:  # a.mp4 of two folders, or A.mp4 where case does not count
+            name, number = f"{base_name(video.file)} ({number}){entry.suffix}", number + 1
+        taken.add(name.casefold())
+        files[name] = entry.write([video])
+    return files

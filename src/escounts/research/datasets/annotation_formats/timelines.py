@@ -1,0 +1,245 @@
+"""Formats that hold marks on a video's timeline: ELAN's .eaf and Label Studio's JSON.
+
+ELAN: one video with tiers of annotations; those of one tier are the repetitions. Times in milliseconds. Read by expat
+event by event: a document type, and with it every entity, is refused, so nothing can be expanded.
+
+Label Studio: tasks whose annotations hold timeline regions of a video, in frames counted from 1.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import unquote
+from xml.parsers import expat
+from xml.sax.saxutils import escape, quoteattr
+
+from escounts.errors import DataError
+from escounts.research.datasets.annotation_formats.tables import LabelledFile, base_name, chosen
+
+TIER = "repetitions"
+NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
+
+
+class _Reader:
+    """Collects time slots, tiers and media of a document."""
+
+    def __init__(self) -> None:
+        self.slots: dict[str, int | None] = {}
+        self.tiers: dict[str, list[tuple[str, str, list[str]]]] = {}
+        self.media = ""
+        self._tier = ""
+        self._value: list[str] | None = None
+
+    def start(self, tag: str, attributes: dict[str, str]) -> None:
+        if tag == "MEDIA_DESCRIPTOR" and not self.media:
+            self.media = base_name(unquote(attributes.get("RELATIVE_MEDIA_URL") or attributes.get("MEDIA_URL", "")))
+        elif tag == "TIME_SLOT":
+            time = attributes.get("TIME_VALUE")
+            self.slots[attributes["TIME_SLOT_ID"]] = None if time is None else int(time)
+        elif tag == "TIER":
+            self._tier = attributes["TIER_ID"]
+            self.tiers.setdefault(self._tier, [])
+        elif tag == "ALIGNABLE_ANNOTATION":
+            self.tiers[self._tier].append((attributes["TIME_SLOT_REF1"], attributes["TIME_SLOT_REF2"], []))
+        elif tag == "ANNOTATION_VALUE" and self.tiers.get(self._tier):
+            self._value = self.tiers[self._tier][-1][2]
+
+    def end(self, tag: str) -> None:
+        if tag == "ANNOTATION_VALUE":
+            self._value = None
+
+    def text(self, text: str) -> None:
+        if self._value is not None:
+            self._value.append(text)
+
+
+def read_elan(text: str, only: str | None = None, fps: float | None = None) -> list[LabelledFile]:
+    """The annotations of one tier. only: the tier. fps is not needed. The action is the value that all of them share,
+    else the tier's name."""
+    reader = _parsed(text)
+    tier = chosen((name for name, marks in reader.tiers.items() if marks or name in (only, TIER)), only, "tier")
+    spans, values = [], set()
+    for first, last, value in reader.tiers.get(tier or "", ()):
+        start, end = reader.slots.get(first), reader.slots.get(last)
+        if start is None or end is None:
+            raise DataError(f"tier {tier!r} has an annotation without a time; align it in ELAN first")
+        if not 0 <= start < end:
+            raise DataError(f"tier {tier!r} has an annotation from {start} to {end} ms")
+        spans.append((start / 1000, end / 1000))
+        values.add("".join(value).strip())
+    shared = next(iter(values)) if len(values) == 1 else ""
+    action = shared or ("" if tier in (None, TIER) else tier or "")
+    return [LabelledFile(reader.media, tuple(sorted(spans)), action)]
+
+
+def _parsed(text: str) -> _Reader:
+    reader = _Reader()
+    parser = expat.ParserCreate()
+
+    def refuse(*_: object) -> None:
+        raise DataError("it has a document type or an entity, which an .eaf never has; it is not read")
+
+    parser.StartDoctypeDeclHandler = refuse
+    parser.EntityDeclHandler = refuse
+    parser.StartElementHandler, parser.EndElementHandler = reader.start, reader.end
+    parser.CharacterDataHandler = reader.text
+    try:
+        parser.Parse(text.encode(), True)
+    except expat.ExpatError as error:
+        raise DataError(f"not a whole XML file: {error}") from error
+    except (KeyError, ValueError) as error:
+        raise DataError(f"not an .eaf file of ELAN: {error}") from error
+    return reader
+
+
+def write_elan(videos: Sequence[LabelledFile]) -> str:
+    """One video as an .eaf of format 3.0 with one tier; the action is the value of every annotation."""
+    if len(videos) != 1:
+        raise DataError(f"an .eaf holds one video, not {len(videos)}")
+    (video,) = videos
+    slots, marks = [], []
+    value = escape(_xml(video.action or "repetition"))
+    for index, (start, end) in enumerate(video.spans):
+        first, last = f"ts{2 * index + 1}", f"ts{2 * index + 2}"
+        for name, time in ((first, start), (last, end)):
+            slots.append(f'        <TIME_SLOT TIME_SLOT_ID="{name}" TIME_VALUE="{round(time * 1000)}"/>\n')
+        marks.append(
+            f'        <ANNOTATION><ALIGNABLE_ANNOTATION ANNOTATION_ID="a{index + 1}" TIME_SLOT_REF1="{first}" '
+            f'TIME_SLOT_REF2="{last}"><ANNOTATION_VALUE>{value}</ANNOTATION_VALUE></ALIGNABLE_ANNOTATION>'
+            "</ANNOTATION>\n"
+        )
+    media = quoteattr("./" + _xml(base_name(video.file)).replace("%", "%25"))  # a URL
+    return (
+        '<?xml version="1.0" encoding="UTF-8"?>\n'
+        '<ANNOTATION_DOCUMENT AUTHOR="escounts" DATE="1970-01-01T00:00:00+00:00" FORMAT="3.0" VERSION="3.0" '
+        'xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" '
+        'xsi:noNamespaceSchemaLocation="http://www.mpi.nl/tools/elan/EAFv3.0.xsd">\n'
+        '    <HEADER MEDIA_FILE="" TIME_UNITS="milliseconds">\n'
+        f'        <MEDIA_DESCRIPTOR MEDIA_URL={media} MIME_TYPE="video/mp4" RELATIVE_MEDIA_URL={media}/>\n'
+        "    </HEADER>\n"
+        f"    <TIME_ORDER>\n{''.join(slots)}    </TIME_ORDER>\n"
+        f'    <TIER LINGUISTIC_TYPE_REF="default-lt" TIER_ID="{TIER}">\n{"".join(marks)}    </TIER>\n'
+        '    <LINGUISTIC_TYPE GRAPHIC_REFERENCES="false" LINGUISTIC_TYPE_ID="default-lt" TIME_ALIGNABLE="true"/>\n'
+        "</ANNOTATION_DOCUMENT>\n"
+    )
+
+
+def _xml(text: str) -> str:
+    """The text without characters that no XML may hold."""
+    return NOT_XML.sub("", text)
+
+
+LABEL = "Repetition"
+FROM_NAME = "repetitions"
+TO_NAME = "video"
+MOST_FRAMES = 1e9
+USUAL_RATE = 25.0
+"""Frames a second where neither the video nor the reader states them."""
+
+
+def write_label_studio(videos: Sequence[LabelledFile]) -> str:
+    """A list of tasks, one per video."""
+    return json.dumps([task(video) for video in videos], indent=1) + "\n"
+
+
+def task(video: LabelledFile) -> dict[str, Any]:
+    """One task whose annotation has a timeline region for every repetition; fps is kept in the task's data."""
+    fps = video.fps or USUAL_RATE
+    regions = [
+        {
+            "id": hashlib.sha256(f"{video.file}:{start:.3f}-{end:.3f}".encode()).hexdigest()[:10],
+            "type": "timelinelabels",
+            "from_name": FROM_NAME,
+            "to_name": TO_NAME,
+            "origin": "manual",
+            "value": {
+                "ranges": [{"start": round(start * fps) + 1, "end": round(end * fps) + 1}],
+                "timelinelabels": [video.action or LABEL],
+            },
+            "meta": {"start_s": round(start, 3), "end_s": round(end, 3)},
+        }
+        for start, end in video.spans
+    ]
+    data = {"video": video.file, "fps": fps, "duration": video.duration}
+    return {
+        "data": {name: value for name, value in data.items() if value is not None},
+        "annotations": [{"result": regions, "was_cancelled": False, "ground_truth": False}],
+    }
+
+
+def read_label_studio(text: str, only: str | None = None, fps: float | None = None) -> list[LabelledFile]:
+    """An export: one task or a list of them. only: the label that is meant. fps: where a task states none."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"not JSON: {error}") from error
+    return read_tasks(document, only, fps)
+
+
+def read_tasks(document: object, only: str | None = None, fps: float | None = None) -> list[LabelledFile]:
+    """The same from JSON values."""
+    tasks: list[Any] = document if isinstance(document, list) else [document]
+    if not tasks or not all(isinstance(item, dict) for item in tasks):
+        raise DataError("expected Label Studio tasks: objects with annotations")
+    regions = [_regions(item) for item in tasks]
+    label = chosen((_label(region) for group in regions for region in group), only, "label")
+    return [_video(item, group, label or LABEL, fps) for item, group in zip(tasks, regions, strict=True)]
+
+
+def _video(item: dict[str, Any], regions: Sequence[dict[str, Any]], label: str, fps: float | None) -> LabelledFile:
+    data = item.get("data")
+    data = data if isinstance(data, dict) else {}
+    own = _number(data.get("fps"))
+    rate = own if own is not None and 1 <= own <= 1000 else fps or USUAL_RATE
+    duration = _number(data.get("duration"))
+    spans = [
+        _span(mark, rate)
+        for region in regions
+        if _label(region) == label
+        for mark in (region["value"].get("ranges") if isinstance(region["value"].get("ranges"), list) else [])
+    ]
+    name = next((value for value in (data.get("video"), item.get("file_upload")) if isinstance(value, str)), "")
+    action = "" if label == LABEL else label.encode("utf-8", "ignore").decode()[:80]
+    kept = tuple(sorted(span for span in spans if span[1] > span[0]))
+    return LabelledFile(base_name(name), kept, action if kept else "", rate, duration)
+
+
+def _regions(item: dict[str, Any]) -> list[dict[str, Any]]:
+    groups = item.get("annotations") or item.get("predictions")
+    if not isinstance(groups, list):
+        raise DataError("expected a Label Studio task with a list called annotations (or predictions)")
+    regions: list[dict[str, Any]] = []
+    for group in groups:
+        result = group.get("result") if isinstance(group, dict) else None
+        if not isinstance(result, list):
+            raise DataError("annotations: expected objects with a list called result")
+        regions += [
+            region
+            for region in result
+            if isinstance(region, dict)
+            and region.get("type") == "timelinelabels"
+            and isinstance(region.get("value"), dict)
+        ]
+    return regions
+
+
+def _label(region: dict[str, Any]) -> str:
+    names = region["value"].get("timelinelabels")
+    return names[0] if isinstance(names, list) and names and isinstance(names[0], str) else LABEL
+
+
+def _span(mark: object, fps: float) -> tuple[float, float]:
+    start, end = (_number(mark.get(name)) if isinstance(mark, dict) else None for name in ("start", "end"))
+    if start is None or end is None:
+        raise DataError("ranges: expected objects with start and end, in frames counted from 1")
+    return round(max(start - 1, 0.0) / fps, 3), round(max(end - 1, 0.0) / fps, 3)
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or abs(value) > MOST_FRAMES:
+        return None
+    return float(value)

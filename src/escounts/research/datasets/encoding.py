@@ -1,0 +1,306 @@
+"""From videos to a token store: windows at every offset, pooled, and the exemplars' tokens."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from escounts.counting.windows import filled, shift_starts, windows
+from escounts.errors import DataError, OutputError, VideoError
+from escounts.nn.device import precision
+from escounts.nn.encoders.interface import Encoder, EncoderSpec
+from escounts.nn.network import exemplar_cells
+from escounts.research.datasets.annotations import Dataset, Problem, Span, VideoAnnotation
+from escounts.research.datasets.stores import open_encoder
+from escounts.research.datasets.tokens import TokenLayout, TokenStore, TokenWriter, VideoTokens, write_video
+from escounts.system.arrays import Image
+from escounts.system.worker_processes import TaskError, Worker, answers
+
+if TYPE_CHECKING:
+    from escounts.video.files import Video
+
+Progress = Callable[[int, int, str], None]
+"""Called with (videos done, videos in all, name)."""
+
+RELEASED_WINDOW_BYTES = 8 * 14 * 14 * 768 * 4
+RELEASED_STRIDE = 16
+"""The released code's layout: float32 tokens of 14×14, a window at every 16 raw frames."""
+ASSUMED_FPS, ASSUMED_SECONDS = 30.0, 30.0
+WINDOWS_AT_ONCE = 4
+
+EncodingTask = tuple[Path, VideoAnnotation]
+EncodingWork = Callable[[EncodingTask], str | OutputError | None]
+EncodingProcess = Worker[EncodingTask, str | OutputError | None]
+"""Asked for a video, it writes its file; the answer is what was wrong with it, or with the store."""
+
+
+def layout_for(
+    spec: EncoderSpec,
+    identity: str,
+    *,
+    pool: tuple[int, int] | None = None,
+    shifts: int = 4,
+    exemplars: int = 8,
+    padding: Literal["last", "mean"] = "last",
+) -> TokenLayout:
+    """The layout of an encoder's tokens. pool: grid to average to (none: as they come). shifts: K; the
+    sequences start at 0, 1/K … of a window, rounded down to whole cells."""
+    grid = pool or spec.grid
+    cut = spec.fps is not None  # exemplars are then cells of the sequence itself
+    cells = spec.exemplar_frames if cut else spec.exemplar_frames // spec.frames_per_cell
+    return TokenLayout(
+        encoder=spec.name,
+        identity=identity,
+        channels=spec.channels,
+        grid=grid,
+        exemplar_grid=grid if cut else spec.grid,
+        exemplar_cells=cells,
+        window_cells=spec.cells,
+        every=spec.every,
+        fps=spec.fps,
+        frames_per_cell=spec.frames_per_cell,
+        offsets=tuple(shift_starts(spec.cells, min(shifts, spec.cells))),
+        exemplars=exemplars,
+        padding=padding,
+    )
+
+
+def disk_need(videos: Sequence[VideoAnnotation], layout: TokenLayout) -> tuple[int, int, int]:
+    """Estimated bytes, by the durations that the labels state: of the store, of the exemplars in it, and of the same
+    videos in the released code's layout."""
+    store = exemplars = released = 0
+    for video in videos:
+        seconds, fps = video.duration or ASSUMED_SECONDS, video.fps or ASSUMED_FPS
+        shots = min(len(video.exemplars), layout.exemplars)
+        whole = layout.video_bytes(seconds, fps, shots)
+        store += whole
+        exemplars += whole - layout.video_bytes(seconds, fps, 0)
+        released += (int(seconds * fps / RELEASED_STRIDE) + 1 + len(video.exemplars)) * RELEASED_WINDOW_BYTES
+    return store, exemplars, released
+
+
+def encode_dataset(
+    dataset: Dataset,
+    root: Path,
+    out: Path,
+    encoder: Encoder,
+    layout: TokenLayout,
+    *,
+    splits: Iterable[str] | None = None,
+    progress: Progress | None = None,
+    processes: Sequence[EncodingProcess] = (),
+) -> tuple[TokenStore, list[Problem]]:
+    """Encode every video that is there; a bad one is reported by name and the rest go on. Resumes.
+
+    processes: that share the videos, each with the encoder (see encoding_process); none: it is done here.
+    """
+    wanted = tuple(splits or dataset.splits)
+    videos = [video for video in dataset.videos if video.split in wanted]
+    problems: list[Problem] = []
+    with TokenWriter(out, layout) as writer:
+        todo = [video for video in videos if not writer.has(video.name)]
+        needed, free = disk_need(todo, layout)[0], shutil.disk_usage(out).free
+        if needed > free:
+            raise DataError(
+                f"{out} needs about {needed / 1e9:.1f} GB more, {free / 1e9:.1f} GB are free; "
+                "free some, or store fewer offsets, exemplars or a smaller grid"
+            )
+        here = {}
+        for video in todo:
+            if (path := dataset.locate(root, video)) is None:
+                problems.append(Problem(video.split, video.name, f"no video under {root}", unusable=True))
+            else:
+                here[video.name] = path, video
+        done = len(videos) - len(here)
+        for (_, video), wrong in _encoded(list(here.values()), out, encoder, layout, processes):
+            done += 1
+            if progress:
+                progress(done, len(videos), video.name)
+            if wrong is not None or not writer.has(video.name):
+                problems.append(Problem(video.split, video.name, wrong or "its file is gone", unusable=True))
+        store = writer.finish()
+    if progress:
+        progress(len(videos), len(videos), "")
+    return store, problems
+
+
+def _encoded(
+    tasks: Sequence[EncodingTask],
+    out: Path,
+    encoder: Encoder,
+    layout: TokenLayout,
+    processes: Sequence[EncodingProcess],
+) -> Iterator[tuple[EncodingTask, str | None]]:
+    """Every task whose video is in the store now, or what was wrong with it."""
+    if processes:
+        for task, answer in answers(tasks, processes):
+            if isinstance(answer, OutputError):
+                raise answer  # a full disk is full for every other video, too
+            yield task, str(answer) if isinstance(answer, TaskError) else answer
+        return
+    for path, video in tasks:
+        try:
+            write_video(out, encode_video(path, video, encoder, layout))
+            yield (path, video), None
+        except VideoError as error:
+            yield (path, video), str(error)
+
+
+def encoding_work(name: str, every: int | None, device: str, out: Path, layout: TokenLayout) -> EncodingWork:
+    """In a process: opens the encoder; each task is then a file of the store, or the reason why not."""
+    encoder, _ = open_encoder(name, every=every, device=device)
+
+    def work(task: EncodingTask) -> str | OutputError | None:
+        try:
+            write_video(out, encode_video(*task, encoder, layout))
+        except VideoError as error:
+            return str(error)
+        except OutputError as error:
+            return error
+        return None
+
+    return work
+
+
+def encode_video(path: Path, video: VideoAnnotation, encoder: Encoder, layout: TokenLayout) -> VideoTokens:
+    """The tokens of one annotated video: a sequence at each offset, and its exemplars."""
+    from escounts.video.files import Video  # noqa: PLC0415 - PyAV: a machine that only trains need not have it
+
+    source = Video(path)
+    end = None if video.duration is None else video.begin + video.duration
+    size = encoder.spec.read_size(source.info.width, source.info.height)
+    rate, every = layout.fps, None if layout.fps else layout.every
+    frames = source.frames(size=size, start=video.begin, end=end, rate=rate, every=every)
+    sequences = _sequences((encoder.spec.cut(frame.image) for frame in frames), encoder, layout)
+    step = layout.step(video.fps or source.info.fps)
+    duration = video.duration or source.info.duration - video.begin
+    late = [span for span in video.spans if span[1] > duration + max(0.5, step)]
+    if late:
+        raise VideoError(f"{path}: repetition at {late[0][0]:.2f} s lies past its end ({duration:.2f} s)")
+    spans = spread(video.exemplars, layout.exemplars)
+    if layout.fps is not None:
+        exemplars = exemplars_in_place(sequences[0], spans, step, layout.exemplar_cells)
+    else:
+        exemplars = _exemplars(source, spans, video.begin, encoder, layout)
+    return VideoTokens(
+        name=video.name,
+        sequences=sequences,
+        exemplars=exemplars,
+        exemplar_spans=np.asarray(spans, dtype=np.float64).reshape(-1, 2),
+        step=step,
+        duration=duration,
+    )
+
+
+def encode_exemplars(path: Path, video: VideoAnnotation, encoder: Encoder, layout: TokenLayout) -> VideoTokens:
+    """The exemplars of one annotated video, without its sequences where the encoder can encode them alone."""
+    from escounts.video.files import Video  # noqa: PLC0415 - PyAV: a machine that only trains need not have it
+
+    if layout.fps is not None:  # its exemplars are cells of the sequence itself
+        return encode_video(path, video, encoder, layout)
+    source = Video(path)
+    spans = spread(video.exemplars, layout.exemplars)
+    return VideoTokens(
+        name=video.name,
+        sequences={},
+        exemplars=_exemplars(source, spans, video.begin, encoder, layout),
+        exemplar_spans=np.asarray(spans, dtype=np.float64).reshape(-1, 2),
+        step=layout.step(video.fps or source.info.fps),
+        duration=video.duration or source.info.duration - video.begin,
+    )
+
+
+def spread(spans: Sequence[Span], most: int) -> list[Span]:
+    """At most that many spans, evenly over the video, always the same ones."""
+    if len(spans) <= most:
+        return list(spans)
+    return [spans[int((i + 0.5) * len(spans) / most)] for i in range(most)]
+
+
+def _sequences(images: Iterator[Image], encoder: Encoder, layout: TokenLayout) -> dict[int, Tensor]:
+    """Tokens (T, H, W, C) from each offset to the end of the video, cut at the last frame."""
+    parts: list[list[Tensor]] = [[] for _ in layout.offsets]
+    pending: list[tuple[int, list[Image]]] = []
+    length = layout.window_cells * layout.frames_per_cell
+    starts = [offset * layout.frames_per_cell for offset in layout.offsets]
+    for window in windows(images, size=length, starts=starts):
+        pending.append(window)
+        if len(pending) == WINDOWS_AT_ONCE:
+            _encode_windows(pending, parts, encoder, layout)
+            pending = []
+    _encode_windows(pending, parts, encoder, layout)
+    return {offset: torch.cat(tokens) for offset, tokens in zip(layout.offsets, parts, strict=True) if tokens}
+
+
+def _encode_windows(
+    pending: Sequence[tuple[int, list[Image]]],
+    parts: list[list[Tensor]],
+    encoder: Encoder,
+    layout: TokenLayout,
+) -> None:
+    """Encode windows, those of one length together, and append their tokens to their sequence.
+
+    An encoder with a fixed window gets the layout's padding up to its length; cells past the end are cut.
+    """
+    fixed = layout.window_cells * layout.frames_per_cell if layout.fps is None else 0
+    by_length: dict[int, list[tuple[int, list[Image]]]] = {}
+    for window in pending:
+        by_length.setdefault(max(len(window[1]), fixed), []).append(window)
+    for length, group in by_length.items():
+        frames = np.stack([filled(images, length) for _, images in group])
+        real = [len(images) for _, images in group] if layout.padding == "mean" else None
+        tokens_BTHWC = encoded_tokens(encoder, torch.from_numpy(frames), layout.grid, real=real)
+        for (sequence, images), tokens_THWC in zip(group, tokens_BTHWC, strict=True):
+            parts[sequence].append(tokens_THWC[: -(-len(images) // layout.frames_per_cell)])
+
+
+def exemplars_in_place(tokens_THWC: Tensor, spans: Sequence[Span], step: float, cells: int) -> Tensor:
+    """Exemplars (R, cells, H, W, C) as cells of the video's own sequence, spread evenly over each span."""
+    index = [exemplar_cells(start / step, end / step, len(tokens_THWC), cells) for start, end in spans]
+    return tokens_THWC[torch.from_numpy(np.array(index, dtype=np.int64).reshape(-1, cells))]
+
+
+def _exemplars(source: Video, spans: Sequence[Span], begin: float, encoder: Encoder, layout: TokenLayout) -> Tensor:
+    """Tokens (R, T, H, W, C) of frames spread evenly over each span."""
+    shape = (layout.exemplar_cells, *layout.exemplar_grid, layout.channels)
+    frames = encoder.spec.exemplar_frames
+    size = encoder.spec.read_size(source.info.width, source.info.height)
+    shots = []
+    for start, end in spans:
+        rate = frames / (end - start)
+        shown = source.frames(size=size, start=begin + start, end=begin + end, rate=rate)
+        images = [encoder.spec.cut(frame.image) for frame in shown]
+        if not images:
+            raise VideoError(f"{source.path}: no frame between {start:.2f} and {end:.2f} s")
+        window_1THWC = torch.from_numpy(filled(images[:frames], frames)[None])
+        shots.append(encoded_tokens(encoder, window_1THWC, layout.exemplar_grid)[0])
+    return torch.stack(shots) if shots else torch.zeros(0, *shape, dtype=torch.float16)
+
+
+@torch.no_grad()
+def encoded_tokens(
+    encoder: Encoder, frames_BTHWC: Tensor, grid: tuple[int, int], *, real: Sequence[int] | None = None
+) -> Tensor:
+    """float16 tokens (B, T', H', W', C) of uint8 frames (B, T, H, W, 3), averaged to the grid, on the CPU.
+
+    real: frames of each window that are the video's; the others become the mean colour.
+    """
+    frames_BTCHW = frames_BTHWC.permute(0, 1, 4, 2, 3)
+    device = next(iter(encoder.parameters()), torch.zeros(0)).device
+    x_BTCHW = encoder.normalise(frames_BTCHW)
+    for row, count in enumerate(real or ()):
+        x_BTCHW[row, count:] = 0.0
+    with precision(device):
+        tokens_BTHWC: Tensor = encoder(x_BTCHW).float()
+    if tuple(tokens_BTHWC.shape[2:4]) != grid:
+        flat = tokens_BTHWC.flatten(0, 1).permute(0, 3, 1, 2)
+        pooled = F.adaptive_avg_pool2d(flat, grid).permute(0, 2, 3, 1)
+        tokens_BTHWC = pooled.reshape(*tokens_BTHWC.shape[:2], *pooled.shape[1:])
+    return tokens_BTHWC.half().cpu()

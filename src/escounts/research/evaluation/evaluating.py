@@ -1,0 +1,304 @@
+"""One evaluation for everything: any model on any dataset, video by video, resumable, with its coverage.
+
+`escounts evaluate` and `escounts table` both end here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from escounts.errors import DataError, EscountsError
+from escounts.research.datasets.annotations import ALL, Dataset, VideoAnnotation
+from escounts.research.datasets.registry import dataset_entry, load_dataset
+from escounts.research.datasets.stores import LABELS, encode_command, label_path, load_labels
+from escounts.research.datasets.tokens import LAYOUT
+from escounts.research.evaluation.evaluated_models import EvaluatedModel, TokenModel
+from escounts.research.evaluation.named_models import ModelPlace, open_model
+from escounts.research.evaluation.paper_protocol import choose_exemplars
+from escounts.research.evaluation.prediction_files import Coverage, PredictionFile, digest_of
+from escounts.research.evaluation.table_spec import EvalSpec
+from escounts.research.training.batches import ExemplarChoice
+from escounts.research.training.predictions import Prediction
+from escounts.research.training.run_folder import ABOUT, PREDICTING, code_digest
+from escounts.research.training.token_run import RunMetadata
+from escounts.system.worker_processes import TaskError, Worker, answers, divided
+
+MODELS = "models"
+"""Where the predictions of models that are not trained here lie under the tables' folder."""
+WHOSE = {"same": "the same video", "other": "another video of its action"}
+RELEASED_DATASETS = ("repcount", "repcount-open")
+
+Progress = Callable[[int, int, str], None]
+"""Called with (videos done, videos in all, name of the newest)."""
+
+EvaluationTask = tuple[VideoAnnotation, Mapping[int, tuple[EvalSpec, Sequence[ExemplarChoice]]]]
+"""A video, and the evaluations (by their place) that lack it, each with its exemplars."""
+Counted = dict[int, Prediction | str]
+"""The row of each evaluation, or why there is none."""
+EvaluationProcess = Worker[EvaluationTask, Counted]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What one evaluation found. path: its predictions on disk. model: everything that decides the model's counts."""
+
+    spec: EvalSpec
+    rows: tuple[Prediction, ...]
+    coverage: Coverage
+    path: Path
+    model: Mapping[str, Any]
+
+
+def evaluate_model(
+    model: EvaluatedModel,
+    dataset: Dataset,
+    specs: Sequence[EvalSpec],
+    out: Path,
+    *,
+    split: str,
+    limit_videos: int | None = None,
+    form: str = "csv",
+    progress: Progress | None = None,
+    processes: Sequence[EvaluationProcess] = (),
+) -> list[Evaluation]:
+    """Count the videos of a split as each evaluation says; predictions go to `out`, one file per evaluation.
+
+    processes: that share the videos, each with the model (see evaluation_work); none: it is done here.
+
+    A video is opened once for all evaluations. What was counted before and is not stale is not counted again; a video
+    that is not there, cannot be read or has unusable labels is named in the coverage, and the rest go on. With
+    exemplars of which no video has any, nothing is scored: the rows would be the zero-shot ones under another name.
+    """
+    videos = dataset.split(split)[:limit_videos]
+    if not videos:
+        raise DataError(
+            f"{dataset.name} has no usable video in split {split!r}; `escounts data check {dataset.name}` says why"
+        )
+    train = dataset.split("train") if "train" in dataset.splits else ()
+    chosen = [_choices(model, videos, train, spec) for spec in specs]
+    files = [_file(model, dataset, spec, out, split, limit_videos, form) for spec in specs]
+    for file in files:
+        file.keep_others()
+    known = [file.known() for file in files]
+    rows: list[list[tuple[str, Prediction]]] = [[] for _ in specs]
+    limited = len(dataset.split(split)) > len(videos)
+    unlabelled, left_out = unusable_rows(dataset, split)
+    whole = len(dataset.split(split)) + len(unlabelled)
+    missing: list[dict[str, str]] = [{} if limited else dict(unlabelled) for _ in specs]
+    tasks: list[EvaluationTask] = []
+    prints: dict[str, str] = {}
+    here = {video.name: model.fingerprint(video) for video in videos}
+    without = [spec.shots > 0 and not any(choices[name] for name, now in here.items() if now is not None)
+               for spec, choices in zip(specs, chosen, strict=True)]  # fmt: skip
+    for video in videos:
+        now = here[video.name]
+        todo = {}
+        for place, spec in enumerate(specs):
+            fingerprint, row = known[place].get(video.name, ("", None))
+            if now is None:
+                missing[place][video.name] = "not here"
+            elif without[place]:
+                missing[place][video.name] = f"no exemplar of {WHOSE[spec.exemplars]} to take"
+            elif row is not None and fingerprint == now:
+                rows[place].append((fingerprint, row))
+            else:
+                todo[place] = spec, chosen[place][video.name]
+        if todo and now is not None:
+            prints[video.name] = now
+            tasks.append((video, todo))
+    done = len(videos) - len(tasks)
+    for (video, _), counted in _counted(model, tasks, processes):
+        done += 1
+        if progress:
+            progress(done, len(videos), video.name)
+        for place, outcome in counted.items():
+            if isinstance(outcome, str):
+                missing[place][video.name] = outcome
+            else:
+                files[place].add(prints[video.name], outcome)
+                rows[place].append((prints[video.name], outcome))
+    if limited:
+        left_out = {**unlabelled, **left_out}
+    of, in_all = (len(videos), whole) if limited else (whole, None)
+    order = {video.name: index for index, video in enumerate(videos)}
+    for mine in rows:
+        mine.sort(key=lambda kept: order[kept[1].name])
+    found = []
+    for spec, file, mine, absent in zip(specs, files, rows, missing, strict=True):
+        coverage = Coverage(dataset.name, split, of, len(mine), absent, in_all, left_out)
+        file.finish(mine, coverage)
+        found.append(Evaluation(spec, tuple(row for _, row in mine), coverage, file.path, model.identity))
+    return found
+
+
+def unusable_rows(dataset: Dataset, split: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Rows of a split that cannot be used, name → why: of videos that have no other row, and of videos that are
+    counted by their other rows."""
+    usable = {video.name for video in dataset.split(split)}
+    reasons: dict[str, list[str]] = {}
+    for problem in dataset.problems:
+        if problem.unusable and split in (ALL, problem.split):
+            reasons.setdefault(problem.name, []).append(problem.what)
+    told = {name: "; ".join(dict.fromkeys(what)) for name, what in reasons.items()}
+    without = {name: what for name, what in told.items() if name not in usable}
+    return without, {name: what for name, what in told.items() if name in usable}
+
+
+def labels_digest(videos: Sequence[VideoAnnotation]) -> str:
+    """A hash of what people say about some videos: other labels make other figures."""
+    told = [(v.name, v.file, v.action, v.count, v.spans, v.marked, v.begin, v.duration, v.split) for v in videos]
+    return digest_of({"videos": told})
+
+
+def _choices(
+    model: EvaluatedModel, videos: Sequence[VideoAnnotation], train: Sequence[VideoAnnotation], spec: EvalSpec
+) -> dict[str, list[ExemplarChoice]]:
+    if not spec.shots:
+        return {video.name: [] for video in videos}
+    offered = {video.name: model.offered(video) for video in (*train, *videos)}
+    return choose_exemplars(videos, train, offered, shots=spec.shots, kind=spec.exemplars)
+
+
+def _file(
+    model: EvaluatedModel,
+    dataset: Dataset,
+    spec: EvalSpec,
+    out: Path,
+    split: str,
+    limit_videos: int | None,
+    form: str,
+) -> PredictionFile:
+    told = dataset.videos if spec.shots else dataset.split(split)
+    identity: Mapping[str, Any] = {
+        "model": dict(model.identity),
+        "labels": labels_digest(told),
+        "spec": asdict(replace(spec, dataset=None)),  # the labels say which dataset it is
+        "code": code_digest(PREDICTING),
+    }
+    some = f"-first{limit_videos}" if limit_videos else ""
+    return PredictionFile(out / f"{dataset.name}-{split}-{spec.label}{some}.{form}", identity)
+
+
+def _counted(
+    model: EvaluatedModel, tasks: Sequence[EvaluationTask], processes: Sequence[EvaluationProcess]
+) -> Iterator[tuple[EvaluationTask, Counted]]:
+    """Every task with its outcomes, as they come."""
+    if not processes:
+        for task in tasks:
+            yield task, _count(model, *task)
+        return
+    for task, answer in answers(tasks, processes):
+        yield task, dict.fromkeys(task[1], _one_line(answer)) if isinstance(answer, TaskError) else answer
+
+
+def evaluation_work(model: str, place: ModelPlace, split: str) -> Callable[[EvaluationTask], Counted]:
+    """In a process: opens the model; each task is then a video's rows."""
+    opened = open_model(model, place, split=split)
+    return lambda task: _count(opened, *task)
+
+
+def _count(
+    model: EvaluatedModel, video: VideoAnnotation, todo: Mapping[int, tuple[EvalSpec, Sequence[ExemplarChoice]]]
+) -> Counted:
+    """The row of each evaluation, or why there is none."""
+    try:
+        count = model.open(video)
+    except EscountsError as error:
+        return dict.fromkeys(todo, _one_line(error))
+    found: Counted = {}
+    for place, (spec, chosen) in todo.items():
+        try:
+            found[place] = count(spec, chosen)
+        except EscountsError as error:
+            found[place] = _one_line(error)
+    return found
+
+
+def _one_line(error: EscountsError) -> str:
+    return " ".join(str(error).split())
+
+
+def evaluate_named(
+    model: str,
+    data: str | None = None,
+    *,
+    root: Path | None = None,
+    videos: Path | None = None,
+    tokens: Path | None = None,
+    split: str | None = None,
+    specs: Sequence[EvalSpec] = (EvalSpec(),),
+    out: Path | None = None,
+    checkpoint: str = "best",
+    device: str = "cpu",
+    limit_videos: int | None = None,
+    form: str = "csv",
+    progress: Progress | None = None,
+    jobs: int = 1,
+    devices: Sequence[str] = (),
+) -> list[Evaluation]:
+    """Any model on any dataset: what `escounts evaluate` does.
+
+    model: a run folder, a checkpoint, `mean` or a name of `escounts models`. data: a dataset's name; None for the one
+    a run was trained on. root: its folder with labels and videos (videos: where these lie elsewhere); without it the
+    labels beside the stored tokens are used. split: None for the one that published numbers are of, and for every
+    video of a folder that the model did not learn from. out: where predictions go; None for the run's own folder, or
+    a place where `escounts table` finds them. jobs: processes that share the videos, on the devices in turn (on
+    `device` where none is given).
+
+    >>> (found,) = evaluate_named("lite", "quva", root=Path("QUVA"))
+    >>> found.coverage.text(), [row.predicted for row in found.rows]
+    """
+    run = Path(model) if (Path(model) / ABOUT).is_file() else None
+    name = data or (RunMetadata.read(run).dataset if run else None)
+    if name is None:
+        raise DataError(f"{model} was trained on no dataset that is known: name the one to evaluate on with --data")
+    dataset = labels_of(name, root, tokens)
+    chosen = split or ("all" if name == "folder" and run is None else dataset_entry(name).test)
+    files = videos or (root.parent if root is not None and root.is_file() else root)
+    released = any(spec.released for spec in specs)
+    if released and dataset.name not in RELEASED_DATASETS:
+        allowed = " and ".join(RELEASED_DATASETS)
+        raise DataError(f"--released is the released code's evaluation of {allowed}; got {dataset.name}")
+    place = ModelPlace(dataset, files, tokens, released, checkpoint, device)
+    opened = open_model(model, place, split=chosen)
+    if released and not isinstance(opened, TokenModel):
+        raise DataError(
+            f"--released is the arithmetic of the released decoder; {opened.name} has its own: leave it out"
+        )
+    folder = out or (run / "predictions" if run else Path("tables") / MODELS / Path(model).stem)
+    processes: Sequence[EvaluationProcess] = ()
+    if jobs > 1 or devices:
+        processes = divided(
+            evaluation_work, devices or (device,), jobs, lambda name: (model, replace(place, device=name), chosen)
+        )
+    return evaluate_model(
+        opened,
+        dataset,
+        specs,
+        folder,
+        split=chosen,
+        limit_videos=limit_videos,
+        form=form,
+        progress=progress,
+        processes=processes,
+    )
+
+
+def labels_of(name: str, root: Path | None, tokens: Path | None) -> Dataset:
+    """A dataset's labels: from its folder, else from beside its tokens."""
+    if root is not None:
+        return load_dataset(name, root)
+    if tokens is None:
+        raise DataError(f"no labels of {name}: give its folder with --root, or its tokens with --tokens")
+    entry = dataset_entry(name)
+    shared = entry.tokens or name
+    stores = [tokens] if (tokens / LAYOUT).exists() else sorted(tokens.glob(f"{shared}-*"))
+    for path in stores:
+        if label_path(path, name).exists() or (path / LABELS).exists():
+            return load_labels(path, name)
+    raise DataError(
+        f"no labels of {name} under {tokens}: give its folder with --root, or {encode_command(name, None)}"
+    )

@@ -1,0 +1,104 @@
+"""What a table is made of: evaluations, rows and columns, and the published numbers beside ours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from escounts.research.training.recipes import Recipe
+
+METRICS = ("RMSE", "MAE", "OBZ", "OBO")
+Number = float | None
+NamedModel = Literal["mean", "spectral", "lite", "escounts-repcount"]
+"""Rows that train nothing: the training videos' mean count, the classical method, the model in the package, the
+authors' checkpoint."""
+
+
+@dataclass(frozen=True)
+class EvalSpec:
+    """One evaluation of one model. dataset: None for the recipe's own. shots: exemplars given to every video, and
+    where they come from. shifts: K of section 3.3. released: the released code's arithmetic end to end."""
+
+    dataset: str | None = None
+    shots: int = 0
+    exemplars: Literal["same", "other"] = "same"
+    shifts: int = 4
+    released: bool = False
+
+    @property
+    def label(self) -> str:
+        """How files and messages name it."""
+        given = f"{self.shots}-{self.exemplars}" if self.shots else "0-none"
+        return f"{given}-released" if self.released else f"{given}-K{self.shifts}"
+
+
+@dataclass(frozen=True)
+class Cells:
+    """The cells of one row in one group of columns: published numbers, and how to measure ours, if it is ours.
+
+    recipe: the run that is trained; or model: a model that is there, on the spec's dataset. source: where the
+    published numbers are from.
+    """
+
+    published: tuple[Number, ...]
+    recipe: Recipe | None = None
+    spec: EvalSpec = EvalSpec()
+    model: NamedModel | None = None
+    source: str = "paper"
+
+    @property
+    def ours(self) -> bool:
+        """Whether we can measure it."""
+        return self.recipe is not None or self.model is not None
+
+    @property
+    def dataset(self) -> str:
+        """What it is tested on."""
+        return self.spec.dataset or (self.recipe.dataset if self.recipe else "")
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """labels: one for each label column."""
+
+    labels: tuple[str, ...]
+    cells: tuple[Cells, ...]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Columns that belong together, such as one test set."""
+
+    title: str = ""
+    columns: tuple[str, ...] = METRICS
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table. note: what the reader should know about the published numbers. about_map: the rows differ in the
+    density map or its objective, so that all of them, also on generated videos, keep the density head."""
+
+    name: str
+    title: str
+    labels: tuple[str, ...]
+    groups: tuple[Group, ...]
+    rows: tuple[TableRow, ...]
+    note: str = ""
+    about_map: bool = False
+
+    @property
+    def names_encoder(self) -> bool:
+        """Whether its rows say which encoder they use, so that no other may stand in for it."""
+        return "Encoder" in self.labels
+
+    @property
+    def datasets(self) -> tuple[str, ...]:
+        """Datasets that ours needs, each once."""
+        used = [
+            name
+            for row in self.rows
+            for cells in row.cells
+            for name in (cells.recipe.dataset if cells.recipe else None, cells.spec.dataset)
+            if name
+        ]
+        return tuple(dict.fromkeys(used))

@@ -1,0 +1,228 @@
+"""What training minimises: eq. 6 for density maps, and its counterpart for the rate head.
+
+Both meet one interface: `Objective(config)(output, target)` gives a dictionary of scalars whose "loss" is the
+total; the others are its terms before they are weighted, for the log.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from escounts.nn.heads import VIDEO_OUTPUTS, HeadOutput, RateHeadConfig, pool_video_logits
+from escounts.research.rival_heads import RepNetOutput
+
+INSIDE = 1e-4
+"""A cell whose target density is above this lies inside a repetition."""
+
+
+@dataclass
+class Target:
+    """The truth for a batch.
+
+    density_BT: repetitions per cell (a density map, or a rate map for the rate objective).
+    count_B: annotated counts. valid_BT: True where a cell is real, None when all are.
+    period_BT: length in cells of the repetition a cell lies in, 0 outside; None reads it off the rate map as
+    1 / density. looked_at_BT: cells the map term of eq. 6 looks at; None means all.
+    video_BK: 1 or 0 for each of VIDEO_OUTPUTS, NaN where it is not known; None where nothing is.
+    """
+
+    density_BT: Tensor
+    count_B: Tensor
+    valid_BT: Tensor | None = None
+    period_BT: Tensor | None = None
+    looked_at_BT: Tensor | None = None
+    video_BK: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class DensityObjectiveConfig:
+    """Eq. 6. map_weight, count_weight: its two terms (the ablation of Table 3g sets the second to 0).
+
+    map_scale: both maps are multiplied by it first. drop: share of cells left out of the map term at random.
+    count_rule: "paper" divides the count error by max(c, 1), "released" by c + 0.1.
+    """
+
+    kind: Literal["density"] = "density"
+    map_weight: float = 1.0
+    count_weight: float = 1.0
+    map_scale: float = 1.0
+    drop: float = 0.0
+    count_rule: Literal["paper", "released"] = "paper"
+
+
+@dataclass(frozen=True)
+class RateObjectiveConfig:
+    """The rate head's objective; head: the period classes it was built with.
+
+    floor: smallest energy of a target map by which the map error is divided, so that a video without
+    repetitions still counts.
+    """
+
+    kind: Literal["rate"] = "rate"
+    map_weight: float = 1.0
+    count_weight: float = 1.0
+    period_weight: float = 0.5
+    gate_weight: float = 1.0
+    video_weight: float = 0.4
+    floor: float = 0.02
+    head: RateHeadConfig = field(default_factory=RateHeadConfig)
+
+
+@dataclass(frozen=True)
+class PeriodObjectiveConfig:
+    """RepNet's objective: cross-entropy of the period's length, binary cross-entropy of periodicity.
+
+    periods: lengths 1 … periods, in cells shown to the head; a longer repetition is not periodic at that speed.
+    """
+
+    kind: Literal["period"] = "period"
+    periods: int = 32
+
+
+ObjectiveConfig: TypeAlias = DensityObjectiveConfig | RateObjectiveConfig | PeriodObjectiveConfig
+
+RELEASED_OBJECTIVE = DensityObjectiveConfig(map_scale=100.0, drop=0.2, count_rule="released")
+"""The released code's arithmetic."""
+
+
+class Objective:
+    """(output, target) -> {"loss": total, and its terms}, each a scalar averaged over the batch."""
+
+    def __init__(self, config: ObjectiveConfig) -> None:
+        self.config = config
+        self._terms: Callable[[HeadOutput, Target], dict[str, Tensor]]
+        if isinstance(config, RateObjectiveConfig):
+            self._terms, self._weights = (
+                lambda output, target: _rate_terms(config, output, target),
+                {
+                    "map": config.map_weight,
+                    "count": config.count_weight,
+                    "period": config.period_weight,
+                    "gate": config.gate_weight,
+                    **{name: config.video_weight for name in VIDEO_OUTPUTS},
+                },
+            )
+        elif isinstance(config, PeriodObjectiveConfig):
+            self._terms, self._weights = (
+                lambda output, target: _period_terms(config, output, target),
+                {"period": 1.0, "gate": 1.0},
+            )
+        else:
+            self._terms, self._weights = (
+                lambda output, target: _density_terms(config, output, target),
+                {"map": config.map_weight, "count": config.count_weight},
+            )
+
+    def __call__(self, output: HeadOutput, target: Target) -> dict[str, Tensor]:
+        terms = self._terms(output, target)
+        loss = torch.stack([self._weights[name] * term for name, term in terms.items()]).sum()
+        return {"loss": loss, **terms}
+
+
+def _density_terms(config: DensityObjectiveConfig, output: HeadOutput, target: Target) -> dict[str, Tensor]:
+    """Eq. 6: mean squared error of the maps over time, absolute error of the counts over the true count."""
+    density_BT, truth_BT = output.density_BT.float(), target.density_BT.float()
+    valid_BT = _valid(target)
+    looked_at_BT = target.looked_at_BT
+    if looked_at_BT is None and config.drop > 0:
+        looked_at_BT = torch.rand_like(density_BT) >= config.drop
+    error_BT = config.map_scale * (density_BT - truth_BT) * valid_BT
+    if looked_at_BT is not None:
+        error_BT = error_BT * looked_at_BT
+    map_B = error_BT.square().sum(1) / valid_BT.sum(1)
+    count_B = target.count_B.float()
+    divisor_B = count_B + 0.1 if config.count_rule == "released" else count_B.clamp(min=1.0)
+    miss_B = ((density_BT * valid_BT).sum(1) - count_B).abs() / divisor_B
+    return {"map": map_B.mean(), "count": miss_B.mean()}
+
+
+def _rate_terms(config: RateObjectiveConfig, output: HeadOutput, target: Target) -> dict[str, Tensor]:
+    """Map and count errors relative to the truth, cross-entropy of the period, cross-entropy of the gate."""
+    if output.gate_logits_BT is None or output.period_logits_BTP is None:
+        raise ValueError("the rate objective needs a rate head; this output has only a density")
+    density_BT, truth_BT = output.density_BT.float(), target.density_BT.float()
+    valid_BT = _valid(target)
+    error_B = ((density_BT - truth_BT).square() * valid_BT).sum(1)
+    energy_B = (truth_BT.square() * valid_BT).sum(1).clamp(min=config.floor)
+    count_B = target.count_B.float()
+    miss_B = ((density_BT * valid_BT).sum(1) - count_B).abs() / (count_B + 1)
+
+    inside_BT = (truth_BT > INSIDE) if target.period_BT is None else (target.period_BT > 0)
+    known_BT = inside_BT * valid_BT
+    period_BT = truth_BT.clamp(min=INSIDE).reciprocal() if target.period_BT is None else target.period_BT.float()
+    period_error_BT = _period_cross_entropy(config.head, output.period_logits_BTP, period_BT)
+    gate_error_BT = F.binary_cross_entropy_with_logits(
+        output.gate_logits_BT.float(), inside_BT.float(), reduction="none"
+    )
+    return {
+        "map": (error_B / energy_B).mean(),
+        "count": miss_B.mean(),
+        "period": (period_error_BT * known_BT).sum() / known_BT.sum().clamp(min=1),
+        "gate": (gate_error_BT * valid_BT).sum() / valid_BT.sum(),
+        **_video_terms(output, target),
+    }
+
+
+def _video_terms(output: HeadOutput, target: Target) -> dict[str, Tensor]:
+    """Cross-entropy of each output about the whole video, over the videos for which the truth is known."""
+    if output.video_logits_BTK is None or output.gate_logits_BT is None or target.video_BK is None:
+        return {}
+    logits_BK = pool_video_logits(output.video_logits_BTK, output.gate_logits_BT, target.valid_BT)
+    known_BK = ~target.video_BK.isnan()
+    error_BK = F.binary_cross_entropy_with_logits(logits_BK, target.video_BK.nan_to_num(), reduction="none")
+    error_K = (error_BK * known_BK).sum(0) / known_BK.sum(0).clamp(min=1)
+    return dict(zip(VIDEO_OUTPUTS, error_K, strict=True))
+
+
+def _period_terms(config: PeriodObjectiveConfig, output: HeadOutput, target: Target) -> dict[str, Tensor]:
+    """RepNet, section 3.3: the class of the period's length inside repetitions, and whether a cell is inside."""
+    if not isinstance(output, RepNetOutput) or output.gate_logits_BT is None or output.period_logits_BTP is None:
+        raise ValueError("the period objective needs RepNet's head")
+    if target.period_BT is None:
+        raise ValueError("the period objective needs the length of each cell's repetition")
+    valid_BT = _valid(target)
+    shown_BT = target.period_BT.float() / output.stride
+    inside_BT = (shown_BT > 0) & (shown_BT.round() <= config.periods)
+    known_BT = inside_BT * valid_BT
+    class_BT = (shown_BT.round().long() - 1).clamp(0, config.periods - 1)
+    logs_BTP = output.period_logits_BTP.float().log_softmax(-1)
+    period_error_BT = -logs_BTP.gather(-1, class_BT[..., None]).squeeze(-1)
+    gate_error_BT = F.binary_cross_entropy_with_logits(
+        output.gate_logits_BT.float(), inside_BT.float(), reduction="none"
+    )
+    return {
+        "period": (period_error_BT * known_BT).sum() / known_BT.sum().clamp(min=1),
+        "gate": (gate_error_BT * valid_BT).sum() / valid_BT.sum(),
+    }
+
+
+def _period_cross_entropy(head: RateHeadConfig, logits_BTP: Tensor, period_BT: Tensor) -> Tensor:
+    """Cross-entropy against the two period classes nearest in log, weighted by nearness; periods in cells."""
+    below_BT, share_BT = nearest_periods(head, period_BT)
+    logs_BTP = logits_BTP.float().log_softmax(-1)
+    index_BT1 = below_BT[..., None]
+    lower_BT = logs_BTP.gather(-1, index_BT1).squeeze(-1)
+    upper_BT = logs_BTP.gather(-1, index_BT1 + 1).squeeze(-1)
+    return -(lower_BT * (1 - share_BT) + upper_BT * share_BT)
+
+
+def nearest_periods(head: RateHeadConfig, period: Tensor) -> tuple[Tensor, Tensor]:
+    """The lower of the two period classes nearest in log, and the share of the upper one; of any shape, in cells."""
+    low, high = math.log(head.min_period), math.log(head.max_period)
+    place = (period.clamp(head.min_period, head.max_period).log() - low) / (high - low) * (head.bins - 1)
+    below = place.floor().clamp(0, head.bins - 2)
+    return below.long(), (place - below).clamp(0, 1)
+
+
+def _valid(target: Target) -> Tensor:
+    """1.0 where a cell is real, (B, T)."""
+    if target.valid_BT is None:
+        return torch.ones_like(target.density_BT, dtype=torch.float32)
+    return target.valid_BT.float()

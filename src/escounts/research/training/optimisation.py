@@ -1,0 +1,141 @@
+"""How a run trains: one frozen dataclass, written beside every run; the optimiser, its learning rate over time, and
+the averaged weights.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from escounts.nn.device import Precision
+from escounts.system.atomic_files import write_text
+from escounts.system.config_codec import to_plain
+
+Schedule = Literal["steps", "cosine"]
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """The defaults are the paper's recipe (section 4.1); `synthetic_recipe` is the default model's.
+
+    steps: length of the run in optimiser steps; None means epochs × the task's steps per epoch.
+    seconds: a budget on the clock (a lent machine); the schedule then follows whichever is further on.
+    schedule "steps": × decay every decay_epochs epochs; "cosine": to zero at the end, after the warm-up.
+    ema: decay of the averaged weights per step, or None. clip: largest gradient norm.
+    compile: let torch.compile fuse the trained encoder's frame stage (a GPU that trains for minutes).
+    """
+
+    epochs: int = 300
+    steps: int | None = None
+    seconds: float | None = None
+    batch_size: int = 8
+    lr: float = 5e-5
+    weight_decay: float = 0.05
+    betas: tuple[float, float] = (0.9, 0.999)
+    schedule: Schedule = "steps"
+    decay: float = 0.8
+    decay_epochs: int = 60
+    warmup_steps: int = 0
+    clip: float = 1.0
+    ema: float | None = None
+    precision: Precision = "auto"
+    compile: bool = False
+    seed: int = 0
+    log_every: int = 20
+    validate_every: int = 500
+    checkpoint_every: int = 500
+
+    def __post_init__(self) -> None:
+        if self.schedule not in ("steps", "cosine"):
+            raise ValueError(f"schedule is {self.schedule!r}; it takes 'steps' or 'cosine'")
+        for name in ("batch_size", "log_every", "validate_every", "checkpoint_every"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it takes a whole number from 1")
+        if self.ema is not None and not 0 < self.ema < 1:
+            raise ValueError(f"ema is {self.ema}; it takes None or a value between 0 and 1")
+
+    def total_steps(self, steps_per_epoch: int) -> int:
+        """Optimiser steps of the whole run."""
+        return self.steps if self.steps is not None else self.epochs * steps_per_epoch
+
+    def save(self, path: Path) -> None:
+        """Write the config as JSON."""
+        write_text(path, json.dumps(to_plain(self), indent=2) + "\n")
+
+
+def synthetic_recipe(**changes: Any) -> TrainConfig:
+    """The default model's recipe: from pixels, everything trained, one cosine."""
+    recipe: dict[str, Any] = dict(
+        steps=4000,
+        batch_size=24,
+        lr=6e-4,
+        betas=(0.9, 0.98),
+        schedule="cosine",
+        warmup_steps=200,
+        ema=0.998,
+    )
+    return TrainConfig(**(recipe | changes))
+
+
+def build_optimiser(network: nn.Module, config: TrainConfig, device: torch.device) -> torch.optim.AdamW:
+    """AdamW; weight decay on matrices and kernels only, not on norms, biases and scales."""
+    trained = [p for p in network.parameters() if p.requires_grad]
+    groups = [
+        {"params": [p for p in trained if p.ndim >= 2], "weight_decay": config.weight_decay},
+        {"params": [p for p in trained if p.ndim < 2], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, lr=config.lr, betas=config.betas, fused=device.type == "cuda")
+
+
+def step_if_finite(optimiser: torch.optim.AdamW, norm: Tensor) -> None:
+    """One optimiser step, left out when the gradients' norm (a scalar on their device) is not finite.
+
+    The fused optimiser is told on the device, as torch's own loss scaling tells it: nobody waits for the answer.
+    """
+    if not all(group["fused"] for group in optimiser.param_groups):
+        if torch.isfinite(norm):
+            optimiser.step()
+        return
+    optimiser.found_inf = (~torch.isfinite(norm)).float()  # type: ignore[attr-defined]
+    try:
+        optimiser.step()
+    finally:
+        del optimiser.found_inf  # type: ignore[attr-defined]
+
+
+def learning_rate(config: TrainConfig, *, step: int, epoch: int, progress: float) -> float:
+    """Rate of this step. progress: share of the run that is done, 0..1."""
+    warm = min(1.0, (step + 1) / config.warmup_steps) if config.warmup_steps else 1.0
+    if config.schedule == "cosine":
+        return config.lr * warm * (0.5 + 0.5 * math.cos(math.pi * min(1.0, progress)))
+    return config.lr * warm * config.decay ** (epoch // config.decay_epochs)
+
+
+class WeightAverage:
+    """Exponential moving average of a network's weights (EMA); young averages forget faster."""
+
+    def __init__(self, network: nn.Module, decay: float) -> None:
+        self.decay = decay
+        self.weights = {name: value.detach().clone() for name, value in network.state_dict().items()}
+
+    @torch.no_grad()
+    def update(self, network: nn.Module, step: int) -> None:
+        """Move the average towards the network's weights after optimiser step `step` (from 0)."""
+        decay = min(self.decay, (1 + step) / (10 + step))
+        state = network.state_dict()
+        floats = [name for name, value in state.items() if value.dtype.is_floating_point]
+        torch._foreach_lerp_([self.weights[n] for n in floats], [state[n] for n in floats], 1 - decay)
+        for name in state.keys() - set(floats):
+            self.weights[name].copy_(state[name])
+
+    def swap(self, network: nn.Module) -> None:
+        """Exchange the network's weights with the average (call twice to restore)."""
+        current = {name: value.detach().clone() for name, value in network.state_dict().items()}
+        network.load_state_dict(self.weights)
+        self.weights = current

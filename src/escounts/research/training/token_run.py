@@ -1,0 +1,206 @@
+"""A whole training run on stored tokens: from a recipe to a run folder that can be evaluated.
+
+The run folder records what was trained on, video by video, so that an evaluation can refuse to use it again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import torch
+from torch import nn
+
+from escounts.counting.confidence import Calibration
+from escounts.errors import DataError, ModelError
+from escounts.models.checkpoint import (
+    load_network,
+    read_checkpoint,
+    save_decoder,
+    save_network,
+    strict_load,
+    write_checkpoint,
+)
+from escounts.models.store import kind_of
+from escounts.nn.decoder import PAPER, Decoder, DecoderConfig
+from escounts.nn.network import Network
+from escounts.research.datasets.annotations import Dataset, VideoAnnotation
+from escounts.research.datasets.stores import encoder_identity
+from escounts.research.datasets.tokens import TokenLayout, TokenStore
+from escounts.research.rival_heads import RepNet, RepNetConfig, TransRAC, TransRACConfig
+from escounts.research.training.batches import TokenCache
+from escounts.research.training.objective import DensityObjectiveConfig, Objective, ObjectiveConfig
+from escounts.research.training.optimisation import TrainConfig
+from escounts.research.training.run_folder import ABOUT, reserve_run_folder
+from escounts.research.training.stored_tokens import StoredTokensConfig, StoredTokensTask
+from escounts.research.training.trainer import Report, Trainer, start_distributed
+from escounts.system.config_codec import from_plain, to_plain
+
+HeadConfigs: TypeAlias = DecoderConfig | RepNetConfig | TransRACConfig
+"""What can be trained on stored tokens: the paper's decoder, or a rival's head."""
+RIVAL = "rival"
+"""Where a checkpoint keeps a rival's config; `decoder` is the place of the one decoder that counts videos."""
+
+
+@dataclass(frozen=True)
+class TokenRun:
+    """Everything that decides what a run learns; the defaults are the paper's recipe."""
+
+    decoder: HeadConfigs = PAPER
+    train: TrainConfig = field(default_factory=TrainConfig)
+    tokens: StoredTokensConfig = field(default_factory=StoredTokensConfig)
+    objective: ObjectiveConfig = field(default_factory=DensityObjectiveConfig)
+
+
+@dataclass(frozen=True)
+class RunMetadata:
+    """What a run folder says of itself. trained: keys (see leakage_key) of the videos it learnt from."""
+
+    dataset: str
+    run: TokenRun
+    layout: TokenLayout
+    trained: frozenset[str]
+
+    @classmethod
+    def read(cls, folder: Path) -> RunMetadata:
+        """From a run folder."""
+        try:
+            values = json.loads((folder / ABOUT).read_text())
+            return cls(
+                dataset=values["dataset"],
+                run=from_plain(TokenRun, values["run"]),
+                layout=TokenLayout.from_plain(values["layout"]),
+                trained=frozenset(values["trained"]),
+            )
+        except FileNotFoundError:
+            raise DataError(f"{folder} is not a run on stored tokens: it has no {ABOUT}") from None
+        except KeyError as error:
+            raise DataError(f"{folder} is not a run on stored tokens: its {ABOUT} has no {error}") from None
+        except (OSError, ValueError, TypeError) as error:
+            raise DataError(f"{folder / ABOUT} cannot be read: {error}") from error
+
+
+def train_on_tokens(
+    run: TokenRun,
+    dataset: Dataset,
+    store: TokenStore,
+    out: Path,
+    *,
+    device: str = "cpu",
+    initial: Path | None = None,
+    report: Report | None = None,
+    resume: bool = True,
+    cache: TokenCache | None = None,
+) -> dict[str, float]:
+    """Train and leave last and best checkpoints, log and run.json in `out`; the last validation's figures.
+
+    initial: a network's checkpoint to start from (its encoder must have made the tokens); the encoder stays
+    frozen and is saved with the decoder, so that the result counts videos on its own. cache: the store's tokens
+    near the device, where several runs share them.
+    """
+    where = start_distributed(device)
+    train, valid = dataset.split("train"), dataset.split("valid") if "valid" in dataset.splits else ()
+    torch.manual_seed(run.train.seed)
+    network = build(run.decoder, store.layout, initial)
+    task = StoredTokensTask(store, train, valid, run.tokens, device=where, cache=cache)
+    about = {
+        "dataset": dataset.name,
+        "run": to_plain(run),
+        "layout": to_plain(store.layout),
+        "trained": sorted(leakage_key(dataset.name, video) for video in task.train),
+    }
+    trainer = Trainer(
+        run.train,
+        network,
+        task,
+        Objective(run.objective),
+        out,
+        save=_saver(run, dataset.name, store.layout.encoder, initial),
+        device=where,
+        report=report,
+    )
+    if trainer.rank == 0:
+        reserve_run_folder(out, about)
+    return trainer.fit(resume=resume)
+
+
+def steps_of(run: TokenRun, dataset: Dataset, store: TokenStore) -> int:
+    """Optimiser steps of a run on the videos that the store holds."""
+    videos = sum(video.name in store and store.entries[video.name].cells > 0 for video in dataset.split("train"))
+    return run.train.total_steps(-(-videos // min(run.tokens.batch_size, max(videos, 1))))
+
+
+def build(config: HeadConfigs, layout: TokenLayout, initial: Path | None) -> nn.Module:
+    """A fresh head for a store's tokens, or the network to start from with its encoder frozen."""
+    if initial is None:
+        if config.in_channels != layout.channels:
+            raise ModelError(f"the decoder takes {config.in_channels} channels, the tokens have {layout.channels}")
+        return build_head(config)
+    network, _ = load_network(initial)
+    if encoder_identity(network.encoder) != layout.identity:
+        spec = network.encoder.spec
+        raise ModelError(
+            f"{initial} has an encoder {spec.name!r} of other weights than the {layout.encoder!r} that made the "
+            "tokens; encode with the checkpoint that training starts from"
+        )
+    network.encoder.requires_grad_(False)
+    return network
+
+
+def load_trained(folder: Path, *, which: str = "best", device: torch.device | str = "cpu") -> nn.Module:
+    """The decoder (or network) a run left, in evaluation mode; `last` where no validation chose a best."""
+    path = folder / f"{which}.safetensors"
+    if not path.exists():
+        path = folder / "last.safetensors"
+    if not path.exists():
+        raise DataError(f"{folder} has no checkpoint yet; train it first")
+    tensors, config, _ = read_checkpoint(path)
+    if RIVAL not in config and kind_of(config) == "network":
+        return load_network(path, device)[0]
+    head = build_head(from_plain(TokenRun, {"decoder": config.get(RIVAL) or config["decoder"]}).decoder)
+    strict_load(head, tensors, source=f"the weights in {path}")
+    return head.to(device).eval()
+
+
+def build_head(config: HeadConfigs) -> nn.Module:
+    """The network a config describes, with fresh weights."""
+    if isinstance(config, RepNetConfig):
+        return RepNet(config)
+    return TransRAC(config) if isinstance(config, TransRACConfig) else Decoder(config)
+
+
+def leakage_key(dataset: str, video: VideoAnnotation) -> str:
+    """One key for one piece of footage: the forms and splits of a dataset share their videos."""
+    return f"{dataset.split('-')[0]}:{video.footage or video.file}"
+
+
+def refuse_leakage(about: RunMetadata, dataset: str, videos: Iterable[VideoAnnotation]) -> None:
+    """The guard: no video that the run trained on may be evaluated."""
+    seen = [video.name for video in videos if leakage_key(dataset, video) in about.trained]
+    if seen:
+        some = ", ".join(seen[:3]) + (f" and {len(seen) - 3} more" if len(seen) > 3 else "")
+        raise DataError(f"refused: the run trained on {len(seen)} of these videos ({some}); use a held-out split")
+
+
+def _saver(run: TokenRun, dataset: str, encoder: str, initial: Path | None) -> Any:
+    metadata = {"dataset": dataset, "run": json.dumps(to_plain(run))}
+    if initial is not None and (calibration := read_checkpoint(initial)[2].get("calibration")):
+        # The gate's bias and the floors go with the encoder and head that the run starts from; the confidence was
+        # fitted before fine-tuning and is not a probability any more.
+        metadata["calibration"] = replace(Calibration.from_json(calibration), calibrated=False).to_json()
+
+    def save(path: Path, network: nn.Module, figures: dict[str, float]) -> None:
+        about = metadata | {"validation": json.dumps(figures)}
+        if isinstance(network, Network):
+            save_network(path, network, metadata=about)
+        elif isinstance(network, Decoder):
+            # The encoder is named: several have tokens of one width, and counting needs the right one.
+            save_decoder(path, network, encoder=encoder, metadata=about)
+        else:
+            config = {"encoder": encoder, RIVAL: to_plain(run.decoder)}
+            write_checkpoint(path, network.state_dict(), config=config, metadata=about)
+
+    return save

@@ -1,0 +1,1 @@
+"""Your own action: labels to a model that counts it."""

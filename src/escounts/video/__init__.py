@@ -1,0 +1,1 @@
+"""Videos: files, cameras and streams, GPU decoding, scaling."""

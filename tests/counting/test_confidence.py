@@ -1,0 +1,272 @@
+"""Choice between views, features of an estimate, calibration."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from escounts.counting.confidence import (
+    CHOICE,
+    FEATURES,
+    REPEATS,
+    Calibration,
+    Evidence,
+    choice_features,
+    choose_views,
+    features,
+    repeats_features,
+)
+from escounts.research.training.calibration import (
+    ALTERNATING,
+    Trial,
+    calibrate,
+    fit_alternates,
+    fit_floor,
+    fit_repeats,
+    logistic,
+)
+
+
+def opinion(rate: float, count: float, sure: float, frames: int = 300) -> Evidence:
+    flat = np.ones(frames, np.float32)
+    return Evidence(rate, flat * np.float32(count / frames), flat * np.float32(sure), flat * np.float32(sure))
+
+
+def saying(repeats: float, alternates: float = 0.0, *, count: float = 8.0, sure: float = 0.6) -> Evidence:
+    flat = np.ones(300, np.float32)
+    return replace(
+        opinion(10, count, sure), repeats=flat * np.float32(repeats), alternates=flat * np.float32(alternates)
+    )
+
+
+def test_whether_anything_repeats_is_fitted_on_what_the_views_say_of_the_video() -> None:
+    rng = np.random.default_rng(0)
+    trials = [Trial(0.0, [saying(rng.normal(-1.0))]) for _ in range(60)]
+    trials += [Trial(8.0, [saying(rng.normal(4.0))]) for _ in range(60)]
+    weights = fit_repeats(trials, Calibration())
+    fitted = Calibration(repeats=weights)
+    zero = [choose_views(t.evidence, 30.0, fitted)[0].sum() == 0 for t in trials]
+    assert np.mean(zero[:60]) >= 0.95 and np.mean(zero[60:]) < 0.1
+    assert fitted.p_repeats([saying(5.0)], 30.0) > 0.9 > 0.1 > fitted.p_repeats([saying(-3.0)], 30.0)
+    # Who knows that it repeats is not told otherwise; a view that says nothing keeps the floor.
+    assert choose_views([saying(-3.0)], 30.0, fitted, repeats=True)[0].sum() == pytest.approx(8, rel=1e-4)
+    assert fit_repeats([Trial(8.0, [opinion(10, 8, 0.9)]), Trial(0.0, [opinion(10, 5, 0.2)])], Calibration()) == ()
+
+
+@pytest.mark.parametrize(
+    ("count", "heard"),
+    [(5.0, 1.0), (24.0, 3.0), (60.0, 3.0), (0.1, 1.0)],
+    ids=[
+        "slow enough for both",
+        "fewer than three pictures at 5",
+        "fewer at 10, too: the faster one",
+        "nothing to see",
+    ],
+)
+def test_a_view_too_slow_for_a_motion_does_not_say_whether_it_repeats(count: float, heard: float) -> None:
+    """Ten seconds. The view at 5 per second says -1, the one at 10 says 3."""
+    flat = np.ones(300, np.float32)
+    slow, middle, fast = (
+        replace(opinion(rate, count if rate == 30 else 0.1, sure), repeats=flat * np.float32(says))
+        for rate, sure, says in ((5.0, 0.1, -1.0), (10.0, 0.1, 3.0), (30.0, 1.0, 9.0))
+    )
+    values = repeats_features([slow, middle, fast], 30.0, Calibration())
+    assert values[REPEATS.index("repeats")] == pytest.approx(heard)
+
+
+def test_alternation_is_fitted_on_the_view_that_says_it_loudest() -> None:
+    rng = np.random.default_rng(0)
+    trials = [Trial(8.0, [saying(3.0, -2.0), saying(3.0, rng.normal(-1.5))]) for _ in range(60)]
+    trials += [Trial(8.0, [saying(3.0, -2.0), saying(3.0, rng.normal(1.5))], alternates=True) for _ in range(60)]
+    fitted = Calibration(alternates=fit_alternates(trials))
+    assert fitted.p_alternates([saying(3.0, -2.0), saying(3.0, 2.0)]) > 0.8
+    assert fitted.p_alternates([saying(3.0, -2.0)]) < 0.2
+    undecided = fitted.p_alternates([saying(3.0, -2.0), saying(3.0, 0.0)])
+    assert undecided == pytest.approx(ALTERNATING, abs=0.08)  # half of the trials do, not of real motion
+
+
+def test_calibrations_of_the_version_before_still_load() -> None:
+    old = '{"weights": [1, 2, 3, 4, 5, 6, 7], "choice": [0, 1, 0, 0, 0], "nothing_below": 0.3, "unsure_below": 0.93}'
+    loaded = Calibration.from_json(old)
+    assert loaded.repeats == () and loaded.nothing_below == 0.3
+    assert Calibration.from_json(Calibration(repeats=(1.0, 2.0, 3.0, 4.0)).to_json()).repeats == (1.0, 2.0, 3.0, 4.0)
+
+
+def test_the_surest_view_speaks() -> None:
+    density, chosen = choose_views([opinion(5, 4, 0.3), opinion(10, 8, 0.9)], 30.0, Calibration())
+    assert chosen == [1] and density.sum() == pytest.approx(8, rel=1e-4)
+
+
+def test_two_views_that_agree_outweigh_a_surer_one() -> None:
+    views = [opinion(5, 4, 0.75), opinion(10, 8, 0.7), opinion(30, 8.1, 0.65)]
+    by_surety, with_support = Calibration(), Calibration(choice=(0.0, 3.0, 5.0, -3.0, 0.0))
+    assert choose_views(views, 30.0, by_surety)[1] == [0]
+    assert choose_views(views, 30.0, with_support)[1] == [1]
+
+
+def test_a_view_with_few_cells_a_repetition_is_doubted() -> None:
+    # 20 repetitions in ten seconds: at 5 frames a second a repetition is two and a half frames at most
+    views = [opinion(5, 20, 0.8), opinion(10, 12, 0.75)]
+    values = choice_features(views, 30.0)[:, CHOICE.index("few_cells")]
+    assert values[0] > 0 == values[1]
+    assert choose_views(views, 30.0, Calibration(choice=(0.0, 1.0, 0.0, 0.0, -1.0)))[1] == [1]
+
+
+def test_the_choice_is_fitted_on_which_view_was_right() -> None:
+    rng = np.random.default_rng(0)
+    trials = []
+    for _ in range(200):
+        truth = float(rng.integers(3, 20))
+        alias, *right = rng.uniform(0.4, 0.9, 3)
+        trials.append(
+            Trial(truth, [opinion(5, truth / 2, alias), opinion(10, truth, right[0]), opinion(30, truth, right[1])])
+        )
+    fitted = calibrate(trials)
+    wrong = [opinion(5, 4, 0.9), opinion(10, 8, 0.5), opinion(30, 8, 0.5)]
+    assert choose_views(wrong, 30.0, Calibration())[1] == [0]
+    assert choose_views(wrong, 30.0, fitted)[1] != [0]
+
+
+def test_the_floor_answers_nothing_to_what_does_not_repeat() -> None:
+    nothing = [Trial(0.0, [opinion(10, 5, 0.4 + 0.004 * k)]) for k in range(50)]
+    floor = fit_floor(nothing, Calibration())
+    zero = [choose_views(t.evidence, 30.0, Calibration(nothing_below=floor))[0].sum() == 0 for t in nothing]
+    assert 0.95 <= np.mean(zero) < 1.0
+    assert fit_floor([Trial(5.0, [opinion(10, 5, 0.9)])], Calibration(nothing_below=0.17)) == 0.17
+
+
+def test_the_floor_counts_what_stands_behind_a_view() -> None:
+    floor = Calibration(nothing_below=0.35)  # certainty of opinion(…, 0.55) is 0.30
+    agree = [opinion(5, 8, 0.55), opinion(10, 8, 0.55)]
+    differ = [opinion(5, 3, 0.55), opinion(10, 8, 0.55)]
+    assert choose_views(agree, 30.0, floor)[0].sum() == pytest.approx(8, rel=1e-3)
+    assert choose_views(differ, 30.0, floor)[0].sum() == 0
+    assert choose_views(differ, 30.0, floor, repeats=True)[0].sum() > 0
+
+
+def test_long_videos_choose_block_by_block() -> None:
+    half = 3600
+    first = Evidence(
+        5,
+        *(
+            np.r_[np.full(half, a), np.full(half, b)].astype(np.float32)
+            for a, b in ((0.01, 0.02), (0.9, 0.2), (0.9, 0.2))
+        ),
+    )
+    second = Evidence(
+        10,
+        *(
+            np.r_[np.full(half, a), np.full(half, b)].astype(np.float32)
+            for a, b in ((0.03, 0.04), (0.2, 0.9), (0.2, 0.9))
+        ),
+    )
+    density, chosen = choose_views([first, second], 30.0, Calibration())
+    assert chosen[0] == 0 and chosen[-1] == 1
+    assert density[0] == pytest.approx(0.01) and density[-1] == pytest.approx(0.04)
+
+
+def test_features_have_their_names_and_agreement_is_seen() -> None:
+    agreeing = [opinion(5, 8, 0.5), opinion(10, 8.2, 0.9), opinion(30, 8.1, 0.4)]
+    split = [opinion(5, 4, 0.5), opinion(10, 8.2, 0.9), opinion(30, 16, 0.4)]
+    place = FEATURES.index("agreement")
+    values = []
+    for views in (agreeing, split):
+        density, chosen = choose_views(views, 30.0, Calibration())
+        values.append(features(views, density, chosen, 30.0))
+    assert len(values[0]) == len(FEATURES)
+    assert values[0][place] == 1.0 and values[1][place] == 0.0
+
+
+def test_an_exemplar_may_change_the_unit_and_nothing_else() -> None:
+    view = opinion(10, 8, 0.9)
+    counts = (8.0, 4.0, 16.0, 6.0, 0.0)  # the same, both sides, one side, no unit, nothing
+    place = FEATURES.index("unit")
+    same, both, one, none, nothing = (
+        features([view], view.density, [0], 30.0, zero_shot_count=count)[place] for count in counts
+    )
+    assert same == pytest.approx(1.0, abs=0.01) and min(both, one) > 0.6
+    assert none < 0.25 and nothing < 0.01
+    assert features([view], view.density, [0], 30.0)[place] == 0
+
+
+def test_confidence_rises_where_the_count_without_the_exemplar_agrees() -> None:
+    view = [opinion(10, 8, 0.5)]
+    right, wrong = Trial(8.0, view, view), Trial(16.0, [opinion(10, 12, 0.5)], view)
+    fitted = calibrate([right] * 30 + [wrong] * 30)
+    agreeing, not_agreeing = (
+        fitted.confidence(view, view[0].density, [0], 30.0, zero_shot_count=count)[0] for count in (8.0, 12.0)
+    )
+    assert agreeing > 0.85 and not_agreeing < 0.3
+
+
+def test_that_nothing_repeats_has_weights_of_its_own() -> None:
+    missed, nothing, lively = ([opinion(10, 8, certainty)] for certainty in (0.5, 0.1, 0.6))
+    trials = [Trial(8.0, missed)] * 30 + [Trial(0.0, nothing)] * 27 + [Trial(0.0, lively)] * 3
+    fitted = calibrate(trials)  # the three lively ones lift the floor above what is missed
+    chances = []
+    for views in (missed, nothing):
+        density, chosen = choose_views(views, 30.0, fitted)
+        assert density.sum() == 0
+        chances.append(fitted.confidence(views, density, chosen, 30.0)[0])
+    assert chances[0] < 0.3 and chances[1] > 0.7
+
+
+def test_cells_of_a_repetition_are_counted_at_the_base_rate() -> None:
+    for base_rate, cells in ((30.0, 20.0), (60.0, 10.0)):  # 300 frames: ten seconds, or five
+        view = opinion(10, 5, 0.9)
+        values = features([view], view.density, [0], base_rate)
+        assert np.exp(values[FEATURES.index("cells")]) == pytest.approx(cells, rel=1e-4)
+
+
+def test_logistic_recovers_a_known_rule() -> None:
+    rng = np.random.default_rng(0)
+    inputs = np.c_[np.ones(4000), rng.normal(size=4000)]
+    outcome = rng.random(4000) < 1 / (1 + np.exp(-(0.5 + 2 * inputs[:, 1])))
+    assert logistic(inputs, outcome.astype(float)) == pytest.approx([0.5, 2.0], abs=0.2)
+
+
+def test_calibrated_confidence_ranks_right_above_wrong() -> None:
+    trials = [Trial(8.0, [opinion(10, 8, 0.9)])] * 30 + [Trial(3.0, [opinion(10, 8, 0.2)])] * 30
+    fitted = calibrate(trials)
+    sure, unsure = ([opinion(10, 8, s)] for s in (0.9, 0.2))
+    high, _ = fitted.confidence(sure, sure[0].density, [0], 30.0)
+    low, _ = fitted.confidence(unsure, unsure[0].density, [0], 30.0)
+    assert high > 0.85 and low < 0.15
+
+
+def test_calibration_survives_json() -> None:
+    calibration = Calibration(weights=(1.0,) * len(FEATURES), choice=(0.0, 1.0, 2.0, 3.0, 4.0), unsure_below=0.7)
+    assert Calibration.from_json(calibration.to_json()) == calibration
+    older = calibration.to_json().replace('"choice": [0.0, 1.0, 2.0, 3.0, 4.0]', '"view_weights": null')
+    assert Calibration.from_json(older).choice == Calibration().choice
+    shorter = calibration.to_json().replace('"weights": [1.0, ', '"weights": [', 1)
+    assert Calibration.from_json(shorter).weights == (*(1.0,) * (len(FEATURES) - 1), 0.0)
+
+
+def test_a_motion_that_is_seen_once_repeats_nothing() -> None:
+    once = opinion(5, 1.4, 0.9)
+    assert choose_views([once], 30.0, Calibration())[0].sum() == 0
+    assert choose_views([once], 30.0, Calibration(), repeats=True)[0].sum() == pytest.approx(1.4, rel=1e-4)
+    assert choose_views([opinion(5, 1.6, 0.9)], 30.0, Calibration())[0].sum() == pytest.approx(1.6, rel=1e-4)
+
+
+def _shut_at_the_end(rate: float = 30.0) -> Evidence:
+    """300 frames with a repetition every 20, of which a fast view does not see the last one and a half."""
+    gate = np.ones(300, np.float32)
+    gate[270:] = 0.05
+    return Evidence(rate, gate * np.float32(1 / 20), gate, np.full(300, 0.8, np.float32))
+
+
+def test_a_fast_view_takes_the_ends_from_slow_ones() -> None:
+    fast, slow = _shut_at_the_end(), opinion(5.0, 15, 1.0)
+    assert fast.count() == pytest.approx(13.5, abs=0.1)
+    mended = fast.with_ends_of([slow, fast], [0, 300])
+    assert mended.count() == pytest.approx(15, abs=0.1)
+    assert mended.gate[280] == pytest.approx(1.0)
+    # Away from the ends of a scene a fast view sees as well as any: its pause is a pause.
+    assert fast.with_ends_of([slow, fast], [0, 400]).count() == fast.count()
+    assert fast.with_ends_of([slow, fast], [0, 300, 900]).count() == mended.count()
+    # Slow views that see nothing there either leave it shut, and of a slow view nothing changes.
+    assert fast.with_ends_of([_shut_at_the_end(5.0), fast], [0, 300]).count() == pytest.approx(fast.count(), abs=0.01)
+    assert slow.with_ends_of([fast, slow], [0, 300]) is slow
+    assert fast.with_ends_of([fast], [0, 300]) is fast
