@@ -7,7 +7,7 @@
 Pieces run two at a time, each with a time limit; those that measure time or memory run alone, after the others. Their
 figures are kept in build/release-check/, tests one by one: a run that was stopped goes on with the tests that it was
 in, as long as the code is the same (--again starts anew). When every part has run on this code the table goes to
-docs/release-check.md. Exit code 1 where anything was lost, hung, ended in a traceback or did not run.
+benchmarks/results/release-check.md. Exit code 1 where anything was lost, hung, ended in a traceback or did not run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from release_rows import Row, rows_of, summary, table
 from release_suites import Suite, bounded, split
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "release-check.md"
+PAGE = ROOT / "benchmarks" / "results" / "release-check.md"
 BEGIN, END = "<!-- the table of make release-check -->", "<!-- its end -->"
 CODE = (
     "src",
