@@ -33,12 +33,12 @@ from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
 from escounts.nn.network import LITE, LITE_TINY, Network
+from escounts.research.training.objective import Objective, RateObjectiveConfig
+from escounts.research.training.optimisation import learning_rate, synthetic_recipe
+from escounts.research.training.pixels import PixelConfig, PixelTask
+from escounts.research.training.trainer import Trainer
 from escounts.synthetic import ClipBank, Generator, GeneratorConfig, MotionBank
 from escounts.synthetic.exercises import CYCLES, THERE_AND_BACK, exercise_poses
-from escounts.training.objective import Objective, RateObjectiveConfig
-from escounts.training.optimisation import learning_rate, synthetic_recipe
-from escounts.training.pixels import PixelConfig, PixelTask
-from escounts.training.trainer import Trainer
 
 RECIPE = GeneratorConfig(dark=0.25, irregular=0.18, negative_once=12.0, squeeze=0.15, flash=0.1)
 """As a run of the shipped model had it: every part of the renderer is used."""
