@@ -38,6 +38,7 @@ from escounts.cli.display import (
     write_summary,
 )
 from escounts.cli.ledger import Ledger, stamp
+from escounts.cli.numbers import COUNT
 from escounts.errors import EscountsError, OutputError, one_line
 from escounts.exemplars import parse_exemplar, parse_time, states_of_videos
 from escounts.models import catalogue
@@ -137,7 +138,7 @@ def _formats(ctx: click.Context, param: click.Parameter, value: str | None) -> t
     help="More frame rates and time shifts, where the model has them: three times the work, seldom better.",
 )
 @click.option("--assume-repeats", is_flag=True, help="Never answer that there are no repetitions.")
-@click.option("-j", "--jobs", type=click.IntRange(1), default=1, show_default=True, help="Videos counted at once.")
+@click.option("-j", "--jobs", type=COUNT, default=1, show_default=True, help="Videos counted at once.")
 @click.option("--summary", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.csv", callback=_table_file,
               help="One row per video, failures too, in a CSV file.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line on stdout, nothing else.")
