@@ -143,7 +143,7 @@ def test_an_exemplar_of_the_same_video_sets_the_phase(movie: Path) -> None:
 def test_json_keeps_what_version_1_1_added_and_reads_1_0(movie: Path) -> None:
     result = counter(CYCLE, SIDE, NONE).count(movie)
     data = to_dict(result)
-    assert data["version"] == "1.1" and data["phase"] == "arbitrary" and data["unit"] == "cycle"
+    assert data["version"] == "1.2" and data["phase"] == "arbitrary" and data["unit"] == "cycle"
     assert data["hypotheses"] == [
         {"count": 4, "unit": "cycle", "p": 0.55},
         {"count": 8, "unit": "side", "p": 0.4},

@@ -7,6 +7,7 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal
 
@@ -165,6 +166,7 @@ class CountResult:
     raw_count: the sum of the density map. confidence: 0..1, see confidence_kind. unsure: confidence is below
     unsure_below, or is not a probability. range: the seconds counted. phase: what the borders of the repetitions
     stand on. hypotheses: what else may be true, the most useful (this count) first; empty where a model gives none.
+    without_unit: the model's number, where it gave no unit, a person did, and it was therefore doubled or halved.
     machine: where a person corrected the repetitions, what the model had said; density, raw_count and confidence are
     still the model's.
     """
@@ -188,6 +190,7 @@ class CountResult:
     hypotheses: tuple[Hypothesis, ...] = ()
     phase: Phase = "arbitrary"
     machine: MachineCount | None = None
+    without_unit: int | None = None
 
     def __str__(self) -> str:
         """`squats.mp4: 8 repetitions, confidence 0.93`."""
@@ -229,6 +232,7 @@ class CountResult:
             duration=max(self.duration, last),
             range=(first, last),
             unit=None,
+            without_unit=None,
             hypotheses=(),
             phase="corrected",
             machine=self.machine or MachineCount(self.count, self.confidence, self.unsure),
@@ -274,12 +278,15 @@ class CountResult:
         clipped = [(min(max(start, first), last), min(max(end, first), last)) for start, end in found]
         return replace(self, repetitions=_scored(clipped, self.repetitions), phase="corrected")
 
-    def in_unit(self, unit: Unit) -> CountResult:
+    def in_unit(self, unit: Unit, *, assume: bool = False) -> CountResult:
         """The same video counted by cycles or by sides, as a person chose it: one cycle is two sides.
 
         The doubt about the unit is gone: confidence is what it is for a unit that is given (`details`), where the
-        model says. Raises EscountsError where the model did not say in which unit it counted.
+        model says. Where the model did not say in which unit it counted, raises EscountsError; or, with assume, takes
+        its number for that of the other unit, so that it is doubled or halved, and says so (`without_unit`).
         """
+        if self.unit is None and assume:
+            return self._assumed(unit)
         if self.unit is None:
             raise EscountsError(
                 f"{self.video}: counted without a unit, so that it cannot be turned into {unit}s; units are told by "
@@ -290,6 +297,25 @@ class CountResult:
             self.converted(unit),
             confidence=confidence,
             unsure=is_unsure(confidence, self.confidence_kind, self.unsure_below or 0.0),
+        )
+
+    def _assumed(self, unit: Unit) -> CountResult:
+        """Each repetition as two sides, or two that follow one another as one cycle; an odd last one stays alone."""
+        if unit == "side":
+            found = tuple(half for repetition in self.repetitions for half in _halves(repetition))
+        else:
+            pairs = zip_longest(self.repetitions[::2], self.repetitions[1::2])
+            found = tuple(replace(first, end=(second or first).end) for first, second in pairs)
+        density = self.density.scaled(2.0 if unit == "side" else 0.5)
+        return replace(
+            self,
+            count=len(found),
+            raw_count=density.count,
+            repetitions=found,
+            density=density,
+            unit=unit if found else None,
+            without_unit=self.count if found else None,
+            hypotheses=(),
         )
 
     def converted(self, unit: Unit) -> CountResult:

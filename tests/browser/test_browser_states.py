@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -13,7 +14,8 @@ from playwright.sync_api import Page, Route, expect
 from serving import Client, eventually
 
 from escounts.output.text import headline
-from escounts.results import LIVE, CountResult
+from escounts.results import CountResult
+from escounts.serve.app import Service
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -157,53 +159,50 @@ def test_a_question_mark_opens_the_keys(page: Page) -> None:
     expect(page.locator("#help-dialog")).to_be_hidden()
 
 
-def test_both_numbers_where_the_motion_alternates(page: Page, client: Client, sample: Path) -> None:
-    units = [
-        {"count": 4, "unit": "cycle", "p": 0.55},
-        {"count": 8, "unit": "side", "p": 0.4},
-        {"count": 0, "p": 0.05},
-    ]
-    answer_with(page, hypotheses=units, unit="cycle")
+def test_a_chosen_unit_is_kept_with_the_video(page: Page, client: Client, service: Service, sample: Path) -> None:
+    """Card, files, reload and recount say the number that was chosen."""
     choose(page, sample)
-    chips = page.locator("#hypotheses button")
-    expect(chips).to_have_count(2)
-    expect(chips.nth(0)).to_have_text("4 both sides as one")
-    expect(chips.nth(0)).to_have_attribute("aria-pressed", "true")
-    expect(chips.nth(1)).to_have_text("8 left and right each")
-    asked: list[str] = []
-
-    def by_sides(route: Route) -> None:
-        asked.append(route.request.url)
-        if "unit=side" not in route.request.url:
-            route.continue_()
-            return
-        job = client.job(route.request.url.split("/")[-1].split("?")[0])
-        halves = [{"start": i, "end": i + 1} for i in range(8)]
-        unlikely = [
-            {"count": 4, "unit": "cycle", "p": 0.99},
-            {"count": 8, "unit": "side", "p": 0.01},
-        ]  # there is a way back all the same
-        result = {**job["result"], "hypotheses": unlikely, "unit": "side", "count": 8, "repetitions": halves}
-        route.fulfill(json={**job, "count": 8, "result": result})
-
-    page.route(re.compile(r"/api/jobs/[0-9a-f]{32}\?"), by_sides)
-    chips.nth(1).click()
+    (video,) = client.get("/api/videos").json()
+    units = [{"count": 4, "unit": "cycle", "p": 0.99}, {"count": 8, "unit": "side", "p": 0.01}]
+    job = video["job"]["id"]
+    document = {**client.job(job)["result"], "hypotheses": units, "unit": "cycle", "count": 4}
+    document["repetitions"] = [{"start": 2.0 * i, "end": 2.0 * i + 2, "score": None} for i in range(4)]
+    service.database.finish_job(job, document)
+    page.reload()
+    choices = page.locator("#units button")
+    expect(choices).to_have_text(["4 both sides as one", "8 each side"])
+    expect(choices.nth(0)).to_have_attribute("aria-pressed", "true")
+    choices.nth(1).click()
     expect(page.locator("#total")).to_have_text("8")
-    expect(chips.nth(1)).to_have_attribute("aria-pressed", "true")
     assert len(spans(page)) == 8
-    page.route("**/download/**", lambda route: asked.append(route.request.url) or route.fulfill(body="{}"))  # type: ignore[func-returns-value]
-    page.click("#downloads [data-format=json]")
-    expect(page.locator("#download-state")).to_contain_text("is ready")
-    assert asked[-1].endswith("/download/json?unit=side"), "downloads follow"
+    expect(page.locator(".video-card .badge")).to_have_text("8")
+    page.reload()
+    expect(page.locator("#total")).to_have_text("8")
+    expect(page.locator(".video-card .badge")).to_have_text("8")
+    expect(choices.nth(1)).to_have_attribute("aria-pressed", "true")
+    with page.expect_download() as saved:
+        page.click("#downloads [data-format=json]")
+    assert json.loads(Path(saved.value.path()).read_text())["count"] == 8
+    choices.nth(0).click()
+    expect(page.locator("#total")).to_have_text("4")
 
 
-@pytest.mark.parametrize(("p", "shown"), [(LIVE, 2), (LIVE - 0.01, 0)])
-def test_a_unit_that_is_not_probable_is_not_offered(page: Page, sample: Path, p: float, shown: int) -> None:
-    units = [{"count": 4, "unit": "cycle", "p": 0.8}, {"count": 8, "unit": "side", "p": p}]
-    answer_with(page, hypotheses=units, unit="cycle")
+def test_without_a_unit_a_person_doubles_or_halves(page: Page, client: Client, sample: Path) -> None:
+    """The model of these tests gives no unit: the number is the person's doing, and the files say so."""
     choose(page, sample)
-    expect(page.locator("#total")).to_be_visible()
-    expect(page.locator("#hypotheses button:visible")).to_have_count(shown)
+    counted = shown(page)
+    choices = page.locator("#units button")
+    half = -(-counted // 2)
+    expect(choices).to_have_text([f"{half} both sides as one", f"{counted} as counted", f"{2 * counted} each side"])
+    choices.nth(2).click()
+    expect(page.locator("#total")).to_have_text(str(2 * counted))
+    recount(page)
+    expect(page.locator("#total")).to_have_text(str(2 * counted))
+    (video,) = client.get("/api/videos").json()
+    said = client.get(f"/api/jobs/{video['job']['id']}/download/text").text
+    assert f"each side, as chosen; the model counted {counted} and gave no unit" in said
+    choices.nth(1).click()
+    expect(page.locator("#total")).to_have_text(str(counted))
 
 
 def test_a_first_choice_of_cards_opens_them(page: Page, sample: Path, other_clip: Path) -> None:

@@ -88,6 +88,21 @@ def test_a_count_by_sides(client: Client, service: Service, counted: dict[str, A
     assert client.job(counted["id"])["count"] == 7
 
 
+def test_a_chosen_unit_stays(client: Client, counted: dict[str, Any]) -> None:
+    """In list, files and recounts; null takes it back. This model gives none: 14 is a person's word."""
+    answer = client.put(f"/api/jobs/{counted['id']}/unit", json={"unit": "side"})
+    assert (answer.status_code, answer.json()["count"], answer.json()["result"]["without_unit"]) == (200, 14, 7)
+    assert client.get(f"/api/videos/{counted['video']}").json()["job"]["count"] == 14
+    data = client.get(f"/api/jobs/{counted['id']}/download/json").json()
+    assert (data["count"], data["unit"], data["without_unit"], len(data["repetitions"])) == (14, "side", 7, 14)
+    again = client.start_count(counted["video"], wait=30)
+    assert (again["unit"], again["count"]) == ("side", 14)
+    halved = client.put(f"/api/jobs/{again['id']}/unit", json={"unit": "cycle"}).json()
+    assert (halved["count"], len(halved["result"]["repetitions"])) == (4, 4)
+    assert client.put(f"/api/jobs/{again['id']}/unit", json={"unit": None}).json()["count"] == 7
+    assert client.put(f"/api/jobs/{again['id']}/unit", json={"unit": "leg"}).status_code == 422
+
+
 def test_one_border_moves_all(client: Client, service: Service, counted: dict[str, Any]) -> None:
     before = counted["result"]["repetitions"]
     at = before[2]["start"] + 0.2

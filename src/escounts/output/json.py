@@ -14,7 +14,7 @@ from escounts.results import CountResult, DensityMap, ExemplarSpan, Hypothesis, 
 from escounts.system.atomic_files import printable, write_text
 
 SCHEMA = "escounts.result"
-VERSION = "1.1"
+VERSION = "1.2"
 """The first number changes when a field goes away or changes its meaning, the second when one is added."""
 
 
@@ -37,6 +37,7 @@ def to_dict(result: CountResult) -> dict[str, Any]:
         "confidence_kind": result.confidence_kind,
         "unsure_below": result.unsure_below,
         "unit": result.unit,
+        "without_unit": result.without_unit,
         "hypotheses": [
             {"count": h.count, "unit": h.unit, "p": round(h.p, 4)}
             if h.unit
@@ -103,4 +104,5 @@ def from_dict(data: dict[str, Any]) -> CountResult:
         hypotheses=tuple(Hypothesis(h["count"], h.get("unit"), h["p"]) for h in data.get("hypotheses", ())),
         phase=data.get("phase", "arbitrary"),
         machine=machine,
+        without_unit=data.get("without_unit"),
     )

@@ -53,7 +53,11 @@ def headline(result: CountResult) -> str:
 
 
 def other_unit(result: CountResult) -> str:
-    """` (8 if left and right each count)`, or as cycles; empty where no other unit is live."""
+    """` (8 if left and right each count)`, or as cycles; empty where no other unit is live. Where a person gave the
+    unit, what became of the model's number."""
+    if result.without_unit is not None:
+        how = "each side" if result.unit == "side" else "both sides as one"
+        return f" ({how}, as chosen; the model counted {result.without_unit} and gave no unit)"
     if result.machine is not None or result.unit is None:
         return ""
     for hypothesis in result.hypotheses:

@@ -316,6 +316,11 @@ class Database:
                     (job_id, json.dumps(document)),
                 )
 
+    def say_again(self, job_id: str, request: str, document: dict[str, Any]) -> None:
+        """A finished job in the unit that a person chose: what is asked for, and the count that lists show."""
+        shown = {name: document[name] for name in ("count", "confidence")}
+        self._set_job(job_id, request=request, **shown, unsure=int(document["unsure"]))
+
     def result(self, job_id: str) -> dict[str, Any] | None:
         rows = self._rows("SELECT document FROM results WHERE job = ?", (job_id,))
         return dict(json.loads(rows[0][0])) if rows else None

@@ -8,11 +8,10 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
-import tempfile
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, HTTPException, Query, Request
@@ -21,8 +20,8 @@ from fastapi.responses import FileResponse, Response, StreamingResponse
 from pydantic import AfterValidator
 
 from escounts.output import FORMATS
-from escounts.output import Format as OutputFormat
 from escounts.serve.database import JobRow
+from escounts.serve.documents import changed, chosen, with_labels, written
 from escounts.serve.schemas import (
     GUARDED,
     PROBLEMS,
@@ -32,6 +31,8 @@ from escounts.serve.schemas import (
     Job,
     JobId,
     Services,
+    Unit,
+    UnitChoice,
     need_job,
     need_video,
     present_job,
@@ -50,7 +51,6 @@ def _known(format: str) -> str:
 
 
 Format = Annotated[str, AfterValidator(_known), PathParameter(json_schema_extra={"enum": [*FORMATS]})]
-Unit = Literal["cycle", "side"]
 AT = "Seconds: a repetition begins or ends here, and all others at the same point of the motion."
 EVENT = {
     "type": "object",
@@ -80,6 +80,8 @@ async def count(service: Services, request: CountRequest, response: Response) ->
         request = request.model_copy(update={"model": other_model(service, request.model)})
     if service.database.totals().get("queued", 0) >= service.settings.max_queue:
         raise HTTPException(429, f"{service.settings.max_queue} jobs are waiting already; try again later")
+    if request.unit is None and not request.exemplars:
+        request = request.model_copy(update={"unit": _unit_before(service, request.video)})
     row = JobRow(secrets.token_hex(16), request.video, "queued", request.stored(), time.time())
     if not await asyncio.to_thread(service.runner.submit, row):
         raise HTTPException(404, "the video was deleted meanwhile")
@@ -88,6 +90,12 @@ async def count(service: Services, request: CountRequest, response: Response) ->
     now = need_job(service, row.id)
     response.status_code = 200 if now.ended else 202
     return present_job(service, now, whole=True)
+
+
+def _unit_before(service: Services, video: str) -> Unit | None:
+    """What a person chose for the newest count of a video that followed no exemplar."""
+    requests = (json.loads(row.request) for row in service.database.jobs(video) if row.state == "done")
+    return next((request.get("unit") for request in requests if not request["exemplars"]), None)
 
 
 @router.get("/jobs", tags=["jobs"])
@@ -108,12 +116,28 @@ def job(
 ) -> Job:
     """One job, with its result when it is done: what the model counted, whatever was corrected since."""
     shown = present_job(service, need_job(service, job_id), whole=True)
-    if shown.result is None or (unit is None and at is None):
+    counted = service.database.result(job_id)
+    if shown.result is None or counted is None or (unit is None and at is None):
         return shown
-    result = changed(shown.result, unit, at)
+    result = changed(counted if unit is not None else shown.result, unit, at)
     return shown.model_copy(
         update={"result": result, **{name: result[name] for name in ("count", "confidence", "unsure")}}
     )
+
+
+@router.put("/jobs/{job_id}/unit", tags=["jobs"], dependencies=GUARDED, responses={409: PROBLEMS[409]})
+def choose_unit(service: Services, job_id: JobId, choice: UnitChoice) -> Job:
+    """Say what one repetition is: the job, its files and later recounts without exemplars are in that unit.
+
+    Where the model gave no unit, its count is doubled ("side") or halved ("cycle"), and says so. null: as it counted.
+    """
+    row = need_job(service, job_id)
+    counted = service.database.result(job_id)
+    if counted is None:
+        raise HTTPException(409, f"this job is {row.state}; there is a count once it is done")
+    request = json.dumps({**json.loads(row.request), "unit": choice.unit})
+    service.database.say_again(job_id, request, chosen(counted, choice.unit))
+    return present_job(service, need_job(service, job_id), whole=True)
 
 
 @router.post("/jobs/{job_id}/cancel", status_code=202, tags=["jobs"], dependencies=GUARDED)
@@ -206,7 +230,7 @@ async def download(
     media_type, suffix = kind.media_type, kind.suffix
     name = f"{Path(video.name).stem or 'video'}{suffix}"
     if not kind.drawn:
-        text = await asyncio.to_thread(_written, document, kind)
+        text = await asyncio.to_thread(written, document, kind)
         attachment = f"attachment; filename*=UTF-8''{quote(name, safe='')}"
         return Response(text, media_type=media_type, headers={"content-disposition": attachment})
     target = service.settings.renders / f"{job_id}.{version}{suffix}"
@@ -232,35 +256,12 @@ def _shown(
     if unit is not None or at is not None:
         version = "counted" if unit is None else unit
         return changed(document, unit, at), version if at is None else f"{version}-{round(at * 1000)}"
+    choice = json.loads(row.request).get("unit")
+    document = chosen(document, choice)
     labels = service.database.labels(row.video) if corrected else []
     if labels:
-        return _corrected(document, labels[0].spans), f"corrected-{round(labels[0].updated * 1000)}"
-    return document, "counted"
-
-
-def changed(document: dict[str, Any], unit: Unit | None, at: float | None) -> dict[str, Any]:
-    """A stored result by cycles or by sides, with all borders moved so that one lies at `at` seconds."""
-    from escounts.output.json import from_dict, to_dict  # noqa: PLC0415 - numpy: the server starts without it
-
-    result = from_dict(document)
-    result = result if unit is None else result.in_unit(unit)
-    return to_dict(result if at is None else result.aligned(at=at))
-
-
-def _corrected(document: dict[str, Any], spans: tuple[tuple[float, float], ...]) -> dict[str, Any]:
-    from escounts.output.json import from_dict, to_dict  # noqa: PLC0415 - numpy: the server starts without it
-
-    return to_dict(from_dict(document).corrected(spans))
-
-
-def _written(document: dict[str, Any], kind: OutputFormat) -> bytes:
-    """A format that needs no video, written by its own writer."""
-    from escounts.output.json import from_dict  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
-
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / f"result{kind.suffix}"
-        kind.write(from_dict(document), path)
-        return path.read_bytes()
+        return with_labels(document, labels[0].spans), f"corrected-{round(labels[0].updated * 1000)}"
+    return document, choice or "counted"
 
 
 def _remove_older(target: Path) -> None:

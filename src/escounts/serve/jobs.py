@@ -17,6 +17,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from escounts.serve.database import Database, JobRow, VideoRow
+from escounts.serve.documents import chosen
 from escounts.serve.settings import Settings, Source, hide_paths
 from escounts.serve.worker import CountTask, RenderTask
 from escounts.serve.worker_pool import JobError, Running, WorkerHandle, WorkerPool, checked_result, resolve
@@ -246,7 +247,11 @@ class JobRunner:
         if render is not None:
             resolve(render, str(value) if kind == "done" else JobError(str(value)))
         elif kind == "done":
-            self._database.finish_job(task_id, checked_result(value))
+            document = checked_result(value)
+            self._database.finish_job(task_id, document)
+            row = self._database.job(task_id)
+            if row is not None and (unit := json.loads(row.request).get("unit")):
+                self._database.say_again(task_id, row.request, chosen(document, unit))
             self._measure(entry)
         elif kind == "cancelled" or (entry is not None and entry.cancel_at is not None):
             self._database.end_job(task_id, "cancelled")

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from escounts.research.datasets.annotation_formats import Format
 from escounts.serve.database import JobRow, LabelRow, VideoRow
+from escounts.serve.documents import chosen
 
 if TYPE_CHECKING:
     from escounts.serve.app import Service
@@ -20,6 +21,7 @@ MOST_SPANS = 20_000
 """Repetitions that the labels of one video may have."""
 LONGEST_ACTION = 80
 """Characters of what an action is called."""
+Unit = Literal["cycle", "side"]
 Second = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 
 
@@ -61,13 +63,18 @@ class Exemplar(Span):
 
 
 class CountRequest(Strict):
-    """A count to make, zero-shot without exemplars. wait: seconds to hold the answer until it is done."""
+    """A count to make, zero-shot without exemplars. wait: seconds to hold the answer until it is done.
+
+    unit: count both sides of an alternating motion as one ("cycle") or each ("side"); null without exemplars: as a
+    person chose it for the count before.
+    """
 
     video: Identifier
     exemplars: Annotated[list[Exemplar], Field(max_length=16)] = []
     start: Second | None = None
     end: Second | None = None
     assume_repeats: bool = False
+    unit: Unit | None = None
     model: Annotated[str, Field(max_length=80)] | None = Field(
         default=None, description="A name of GET /api/models; null for the server's own."
     )
@@ -80,7 +87,13 @@ class CountRequest(Strict):
         return self
 
     def stored(self) -> str:
-        return self.model_dump_json(include={"exemplars", "start", "end", "assume_repeats", "model"})
+        return self.model_dump_json(include={"exemplars", "start", "end", "assume_repeats", "unit", "model"})
+
+
+class UnitChoice(Strict):
+    """What one repetition is, as a person says it; null: as the model counted."""
+
+    unit: Unit | None
 
 
 class Labels(Strict):
@@ -145,6 +158,7 @@ class Job(BaseModel):
     exemplars: list[Exemplar]
     start: float | None
     end: float | None
+    unit: Unit | None = Field(description="As a person chose it; null: as the model counted.")
     model: str | None
     count: int | None
     confidence: float | None
@@ -156,6 +170,7 @@ class Job(BaseModel):
         about: dict[str, Any] = {name: view[name] for name in ("progress", "remaining_s")}
         request = json.loads(row.request)
         about |= {name: request[name] for name in ("exemplars", "start", "end")}
+        about["unit"] = request.get("unit")
         about |= {"unsure": None if row.unsure is None else bool(row.unsure), "result": result}
         return cls(**{name: getattr(row, name) for name in cls.model_fields if name not in about}, **about)
 
@@ -274,6 +289,8 @@ def need_job(service: Service, job_id: str) -> JobRow:
 
 def present_job(service: Service, row: JobRow, *, whole: bool = False) -> Job:
     result = service.database.result(row.id) if whole and row.state == "done" else None
+    if result is not None:
+        result = chosen(result, json.loads(row.request).get("unit"))
     return Job.of(row, service.runner.view(row), result)
 
 

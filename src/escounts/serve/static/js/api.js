@@ -40,9 +40,6 @@ async function problem(response) {
   }
 }
 
-/** unit: "cycle" or "side", or nothing for the count as it came. */
-const inUnit = (unit) => (unit ? `?unit=${unit}` : "");
-
 export const api = {
   openSession: (token) => request("POST", "/api/session", { token }),
   limits: () => request("GET", "/api/limits"),
@@ -51,8 +48,10 @@ export const api = {
   media: () => request("GET", "/api/media"),
   chooseMedia: (file) => request("POST", "/api/media", { file }),
   count: (video, options = {}) => request("POST", "/api/jobs", { video, model: chosenModel(), ...options }),
-  job: (id, unit) => request("GET", `/api/jobs/${id}${inUnit(unit)}`),
+  job: (id) => request("GET", `/api/jobs/${id}`),
   jobs: (video) => request("GET", `/api/jobs?video=${video}`),
+  /** unit: "cycle" or "side", kept with the count; null for what the model counted. */
+  chooseUnit: (id, unit) => request("PUT", `/api/jobs/${id}/unit`, { unit }),
   cancel: (id) => request("POST", `/api/jobs/${id}/cancel`),
   labels: (video) => request("GET", `/api/videos/${video}/labels`),
   saveLabels: (video, labels) => request("PUT", `/api/videos/${video}/labels`, labels),
@@ -72,7 +71,7 @@ export const api = {
   previewAddress: (video) => `/api/videos/${video}/preview`,
   thumbnailAddress: (video) => `/api/videos/${video}/thumbnail`,
   filmstripAddress: (video) => `/api/videos/${video}/filmstrip`,
-  downloadAddress: (job, format, unit) => `/api/jobs/${job}/download/${format}${inUnit(unit)}`,
+  downloadAddress: (job, format) => `/api/jobs/${job}/download/${format}`,
   labelsAddress: (video) => `/api/videos/${video}/labels.csv`,
   labelStudioAddress: (video) => `/api/videos/${video}/label-studio`,
 };

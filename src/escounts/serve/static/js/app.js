@@ -23,6 +23,7 @@ const library = new Library({
 const stage = new Stage({
   others: () => [...library.videos.values()],
   onLabelled: (id, labels) => library.labelled(id, labels),
+  onJob: (job) => library.update(job),
 });
 
 const teaching = new Teaching({

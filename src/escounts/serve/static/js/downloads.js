@@ -10,8 +10,7 @@ export function setFormats(titles) {
   formats = Object.entries(titles).reverse();
 }
 
-/** unit: "cycle", "side" or null for the count as it came. */
-export function showDownloads(jobId, unit) {
+export function showDownloads(jobId) {
   byId("download-state").textContent = "";
   byId("downloads").replaceChildren(
     ...formats.map(([format, name]) => {
@@ -20,7 +19,7 @@ export function showDownloads(jobId, unit) {
         button.classList.add("busy");
         byId("download-state").textContent = `Making the ${name.toLowerCase()}…`;
         try {
-          byId("download-state").textContent = `${await download(api.downloadAddress(jobId, format, unit))} is ready.`;
+          byId("download-state").textContent = `${await download(api.downloadAddress(jobId, format))} is ready.`;
         } catch (error) {
           byId("download-state").textContent = "";
           toast(error.message);

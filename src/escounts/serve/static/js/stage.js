@@ -8,7 +8,7 @@ import { Player } from "./player.js";
 import { Prompt } from "./prompt.js";
 import { Timeline } from "./timeline.js";
 import {
-  showBusy, showDone, showFacts, showHypotheses, showKept, showNothing, showProblem, showRecounting, showTempo, showTotal,
+  showBusy, showDone, showFacts, showUnits, showKept, showNothing, showProblem, showRecounting, showTempo, showTotal,
 } from "./verdict.js";
 
 const ACTIVE = new Set(["queued", "running"]);
@@ -22,9 +22,10 @@ const UNCOUNTED = "The repetitions appear here once they are counted.";
 const MUCH_ROOM = 1.5; // repetitions: less than that is filled by one
 
 export class Stage {
-  /** others(): all videos of the library. onLabelled(videoId, labels): labels were saved. */
-  constructor({ others, onLabelled }) {
+  /** others(): all videos of the library. onLabelled(videoId, labels): labels were saved. onJob(job): it has changed. */
+  constructor({ others, onLabelled, onJob }) {
     this.others = others;
+    this.onJob = onJob;
     this.video = this.job = this.result = null;
     this.counted = -1;
     this.timeline = new Timeline(byId("timeline"), {
@@ -146,17 +147,19 @@ export class Stage {
     this.prompt.open(video.id, result.duration, job);
     this.prompt.offer(this.others());
     this.prompt.showHistory(jobs, job.id);
-    showHypotheses(result, job.unit, (unit) => this.#chooseUnit(unit));
-    showDownloads(job.id, job.unit);
+    showUnits(result, job.unit, (unit) => this.#chooseUnit(unit));
+    showDownloads(job.id);
     const sure = result.unsure ? "not sure" : `${Math.round(result.confidence * 100)} percent sure`;
     document.title = `${result.count} · ${video.name}`;
     announce(`${result.count} ${repetitions(result.count)}, ${sure}`);
   }
 
   async #chooseUnit(unit) {
-    if (unit === this.result.unit || !(await this.editor.mayLeave())) return;
+    if (unit === (this.job.unit ?? this.result.unit) || !(await this.editor.mayLeave())) return;
     try {
-      await this.show({ ...(await api.job(this.job.id, unit)), unit }, { recount: true });
+      const job = await api.chooseUnit(this.job.id, unit);
+      this.onJob(job);
+      await this.show(job, { recount: true });
     } catch (error) {
       toast(error.message);
     }

@@ -3,9 +3,8 @@
 import { api } from "./api.js";
 import { byId, clock, day, element, left, percent, repetitions, toast } from "./format.js";
 
-const LIVE = 0.15; // as escounts.results has it: what is less probable is not spoken of
 const BEGINS = { arbitrary: "at any point of the motion", exemplar: "as in your example", corrected: "where you put it" };
-const UNITS = { cycle: "both sides as one", side: "left and right each" };
+const UNITS = { cycle: "both sides as one", side: "each side" };
 
 /** The workspace is in one of these at a time: "counting", "failed", "done". */
 function setState(state) {
@@ -102,17 +101,26 @@ function showConfidence({ confidence, unsure }) {
   byId("confidence-text").textContent = `${percent(confidence)} sure, give or take one`;
 }
 
-/** Both numbers where a motion alternates; a click takes the other one, and once one was chosen there is a way back.
- * chosen: that unit, or undefined. onUnit(unit). */
-export function showHypotheses(result, chosen, onUnit) {
-  const units = (result.hypotheses ?? []).filter((item) => item.unit && item.count > 0 && (chosen || item.p >= LIVE));
-  byId("hypotheses").hidden = units.length < 2;
-  byId("hypotheses").replaceChildren(
-    ...units.sort((a, b) => a.count - b.count).map(({ count, unit, p }) =>
+/** What counts as one: both sides, or each. The model's numbers where it has them; where it gave no unit, its own, twice
+ * that and half of it. chosen: the person's unit, or null. onUnit(unit). */
+export function showUnits(result, chosen, onUnit) {
+  const { count, unit, hypotheses = [], raw_count: raw } = result;
+  const plain = result.without_unit ?? (unit === null ? count : null);
+  const other = (wanted) => hypotheses.find((item) => item.unit === wanted)?.count ?? Math.round(wanted === "side" ? 2 * raw : raw / 2);
+  const number = (wanted) => {
+    if (plain !== null) return wanted === "side" ? 2 * plain : Math.ceil(plain / 2);
+    return wanted === unit ? count : other(wanted);
+  };
+  const choices = ["cycle", "side"].map((wanted) => [number(wanted), wanted, UNITS[wanted]]);
+  if (plain !== null) choices.splice(1, 0, [plain, null, "as counted"]);
+  const current = plain === null ? unit : chosen;
+  byId("units").hidden = count === 0;
+  byId("units").replaceChildren(
+    ...choices.map(([total, wanted, name]) =>
       element(
         "button",
-        { class: "hypothesis", "data-unit": unit, "aria-pressed": String(unit === result.unit), title: `${percent(p)} likely`, onclick: () => onUnit(unit) },
-        element("b", {}, String(count)), ` ${UNITS[unit]}`,
+        { class: "unit", "data-unit": wanted ?? "counted", "aria-pressed": String(wanted === current), onclick: () => onUnit(wanted) },
+        element("b", {}, String(total)), ` ${name}`,
       )),
   );
 }
