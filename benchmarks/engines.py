@@ -1,6 +1,7 @@
 """How fast this machine counts: the default model, baselines and rivals on one video, by turns, as a table.
 
-    python benchmarks/engines.py [--quick] [--device auto|cpu|cuda] [--video FILE] [--rounds 3] [--by-processor] [--json]
+    python benchmarks/engines.py [--quick] [--device auto|cpu|cuda] [--video FILE] [--rounds 3] [--by-processor]
+                                 [--json]
 
 An engine is a model, on a device, in a precision, run by something: reading, encoder, decoder and all of it end to
 end are timed, in a process of its own, so that its peak of memory is its own. --quick: ten seconds of video, and only

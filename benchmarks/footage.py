@@ -1,5 +1,5 @@
-"""What the benchmarks share: footage drawn for them (720p30 of a block that goes up and down before a textured wall), what
-a piece of work took, children that are timed alone, tables in the docs."""
+"""What the benchmarks share: footage drawn for them, what a piece of work took, children that are timed alone, tables in
+the docs."""
 
 from __future__ import annotations
 

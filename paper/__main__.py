@@ -12,6 +12,7 @@ from rich.table import Table
 from escounts.cli import main
 from escounts.cli.display import table_display
 from escounts.cli.evaluate import evaluate_and_print, evaluate_command
+from escounts.cli.numbers import COUNT
 from escounts.cli.train import run_options, say, training
 from escounts.errors import DataError
 from escounts.nn.device import choose_device
@@ -26,7 +27,6 @@ from paper.rivals import RivalRecipe, open_with_rivals
 from paper.tables import TABLES
 
 PATH = click.Path(path_type=Path)
-AT_LEAST_ONE = click.IntRange(min=1)
 FIGURES = (*figures.FIGURES, "compilation")
 
 
@@ -44,9 +44,9 @@ def app() -> None:
 @click.option("--data", type=click.Choice(["paper", "synthetic"]), default="paper", show_default=True,
               help="The table's own datasets, or generated videos instead.")  # fmt: skip
 @click.option("--quick", is_flag=True, help="With --data synthetic: small runs, minutes on two CPU cores.")
-@click.option("--seeds", type=AT_LEAST_ONE, help="Runs of each row (default 1; 2 with --data synthetic).")
-@click.option("--epochs", type=AT_LEAST_ONE, help="Of every run on the paper's datasets (default 300, the paper's).")
-@click.option("--limit-videos", type=AT_LEAST_ONE, help="Evaluate on the first N videos of the split only.")
+@click.option("--seeds", type=COUNT, help="Runs of each row (default 1; 2 with --data synthetic).")
+@click.option("--epochs", type=COUNT, help="Of every run on the paper's datasets (default 300, the paper's).")
+@click.option("--limit-videos", type=COUNT, help="Evaluate on the first N videos of the split only.")
 @click.option("--estimate", is_flag=True, help="Only say what would be trained, how long that takes, how much disk.")
 @click.option("--device", default="auto", show_default=True)
 @click.option("--list", "show_list", is_flag=True, help="The tables there are.")
@@ -205,7 +205,7 @@ def evaluate(ctx: click.Context, /, **options: Any) -> None:
         ctx.invoke(evaluate_command, **options, opener=open_with_rivals)
         return
     shots, shifts, _ = options.pop("shots"), options.pop("shifts"), options.pop("exemplars")
-    if shots != "0" or shifts != 4:
+    if shots != (0,) or shifts != 4:
         raise click.UsageError("--released counts zero-shot with its own two shifts; leave out --shots and --shifts")
     model, dataset = options.pop("model"), options.pop("dataset")
     how = ", the released code's arithmetic"

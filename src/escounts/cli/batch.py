@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import click
 
+from escounts.cli import device_option
 from escounts.cli.display import counting_display
+from escounts.cli.numbers import COUNT, NONE_OR_MORE, SECONDS
 from escounts.exemplars import parse_exemplar
 from escounts.models import catalogue
 
@@ -13,10 +15,10 @@ from escounts.models import catalogue
 @click.argument("inputs", nargs=-1, required=True, metavar="VIDEO|FOLDER|ADDRESS...")
 @click.option("--out", default="results", show_default=True, metavar="FOLDER|ADDRESS",
               help="Where the Parquet files go.")  # fmt: skip
-@click.option("--jobs", type=click.IntRange(min=1), help="Videos at a time (default: one for two cores).")
-@click.option("--readers", type=click.IntRange(min=0),
+@click.option("--jobs", type=COUNT, help="Videos at a time (default: one for two cores).")
+@click.option("--readers", type=NONE_OR_MORE,
               help="Processes that read ahead of those that count, not --jobs; default on cuda.")  # fmt: skip
-@click.option("--nvdec", type=click.IntRange(min=0), default=0,
+@click.option("--nvdec", type=NONE_OR_MORE, default=0,
               help="Readers beside them that decode on an NVIDIA GPU's video engines ([nvdec]).")  # fmt: skip
 @click.option("--ray", metavar="ADDRESS", help="Count on a Ray cluster: its address, `auto`, or `local`.")
 @click.option("--model", default="default", show_default=True, help="A name of `escounts models`.")
@@ -25,7 +27,7 @@ from escounts.models import catalogue
               help="One repetition to look for in every video.")  # fmt: skip
 @click.option("--thorough", is_flag=True, help="More frame rates and time shifts: three times the work.")
 @click.option("--assume-repeats", is_flag=True, help="Never answer that there are no repetitions.")
-@click.option("--limit", type=click.FloatRange(min=0, min_open=True), default=3600.0, show_default=True,
+@click.option("--limit", type=SECONDS, default=3600.0, show_default=True,
               help="Seconds that one video may take; then its row is an error.")  # fmt: skip
 @click.option("--retry-errors", is_flag=True, help="Count again the videos whose row is an error.")
 def batch_command(

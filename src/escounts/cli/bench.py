@@ -1,4 +1,4 @@
-"""`escounts bench`: how fast this machine counts. Rivals, and each part alone: `benchmarks/engines.py` of a checkout."""
+"""`escounts bench`: how fast this machine counts. Rivals, and each part alone: `benchmarks/engines.py`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import click
 
 from escounts import __version__
 from escounts.cli import device_option
+from escounts.cli.numbers import COUNT
 from escounts.models import catalogue
 
 SAMPLE = Path(__file__).resolve().parent.parent / "serve" / "static" / "sample.mp4"
@@ -24,7 +25,7 @@ SAMPLE = Path(__file__).resolve().parent.parent / "serve" / "static" / "sample.m
 @device_option
 @click.option("--video", type=click.Path(path_type=Path, exists=True, dir_okay=False),
               help="Time this one (default: the sample).")  # fmt: skip
-@click.option("--rounds", type=click.IntRange(min=1), default=3, show_default=True, help="Medians are shown.")
+@click.option("--rounds", type=COUNT, default=3, show_default=True, help="Medians are shown.")
 @click.option(
     "--by-processor", is_flag=True, help="Rates per second of processor: where others use the machine, too."
 )

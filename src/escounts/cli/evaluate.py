@@ -14,6 +14,7 @@ import click
 
 from escounts import __version__
 from escounts.cli.display import counting_display
+from escounts.cli.numbers import COUNT, whole_numbers
 from escounts.nn.device import choose_device, chosen_devices
 from escounts.research.datasets.registry import DATASETS
 from escounts.research.evaluation.by_name import Opener, evaluate_named, open_model
@@ -23,7 +24,6 @@ from escounts.system.atomic_files import write_text
 
 SOURCES = ("same", "other")
 PATH = click.Path(path_type=Path)
-AT_LEAST_ONE = click.IntRange(min=1)
 REPORT = b'{\n "model": {'
 """How the file of --json begins."""
 
@@ -57,15 +57,17 @@ def _places() -> str:
 @click.option(
     "--split", help="Default: the split of published numbers; all videos of your own folder. `all`: every split."
 )
-@click.option("--shots", default="0", show_default=True, help="Numbers of exemplars, such as 0,1,2,3.")
+@click.option(
+    "--shots", type=whole_numbers, default="0", show_default=True, help="Numbers of exemplars, such as 0,1,2,3."
+)
 @click.option(
     "--exemplars", default="same", show_default=True, help="From the same video, from other ones, or same,other."
 )
 @click.option(
-    "--shifts", type=AT_LEAST_ONE, default=4, show_default=True,
+    "--shifts", type=COUNT, default=4, show_default=True,
     help="K of the paper (heads on tokens; no more than the tokens have offsets).",
 )  # fmt: skip
-@click.option("--limit-videos", type=AT_LEAST_ONE, help="Only the first N videos of the split.")
+@click.option("--limit-videos", type=COUNT, help="Only the first N videos of the split.")
 @click.option(
     "--checkpoint", type=click.Choice(["best", "last"]), default="best", show_default=True, help="Of a run."
 )
@@ -80,12 +82,12 @@ def _places() -> str:
 )
 @click.option("--groups", is_flag=True, help="Also by count, repetition length, duration and action.")
 @click.option("--device", default="auto", show_default=True)
-@click.option("--jobs", type=AT_LEAST_ONE, default=1, show_default=True, help="Processes that share the videos.")
+@click.option("--jobs", type=COUNT, default=1, show_default=True, help="Processes that share the videos.")
 @click.option("--devices", help="Share the videos among these, one process each at least: cuda:0,cuda:1.")
 def evaluate_command(
     model: str,
     dataset: str | None,
-    shots: str,
+    shots: tuple[int, ...],
     exemplars: str,
     shifts: int,
     **options: Any,
@@ -110,7 +112,7 @@ def evaluate_command(
     """
     specs = [
         EvalSpec(None, number, kind, shifts)  # type: ignore[arg-type]
-        for number in _whole(shots)
+        for number in shots
         for kind in (_kinds(exemplars) if number else ("same",))
     ]
     evaluate_and_print(model, dataset, specs, **options)
@@ -159,16 +161,6 @@ def evaluate_and_print(
         about = {"name": model, "identity": dict(found[0].model), "escounts": __version__}
         write_text(document, json.dumps(evaluation_document(about, found), indent=1) + "\n")
         click.echo(f"wrote {document}")
-
-
-def _whole(text: str) -> list[int]:
-    try:
-        numbers = [int(part) for part in text.split(",")]
-    except ValueError:
-        numbers = [-1]
-    if min(numbers) < 0:
-        raise click.BadParameter(f"--shots {text!r}: numbers from 0 with commas, such as 0,1,2,3")
-    return numbers
 
 
 def _kinds(text: str) -> tuple[str, ...]:

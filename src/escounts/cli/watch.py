@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from escounts.cli import device_option, lasting
+from escounts.cli.numbers import Number
 from escounts.errors import EscountsError, ExemplarError
 from escounts.exemplars import parse_exemplar
 
@@ -31,7 +32,7 @@ BAR = 20
 @click.option("--model", default="default", show_default=True, help="A name of `escounts models`.")
 @device_option
 @click.option("--assume-repeats", is_flag=True, help="Never answer that there are no repetitions.")
-@click.option("--speed", type=click.FloatRange(min=0, min_open=True), default=1.0, show_default=True,
+@click.option("--speed", type=Number(above=0, infinite=True), default=1.0, show_default=True,
               help="Of a file: 2 is twice its own speed, inf as fast as it can be counted.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per event on stdout, nothing else.")
 def watch_command(
