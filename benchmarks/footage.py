@@ -1,5 +1,4 @@
-"""What the benchmarks share: footage drawn for them, what a piece of work took, children that are timed alone, tables in
-the docs."""
+"""What the benchmarks share: drawn footage, what work took, children that are timed alone, tables for the docs."""
 
 from __future__ import annotations
 

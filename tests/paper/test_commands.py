@@ -73,17 +73,7 @@ def test_released_checkpoint_from_file_to_table_row(
     encoder, decoder = released_files(tmp_path / "files")
     assert escounts("weights", "add", encoder, "--as", "mae-vit-b").code == 0
     assert escounts("weights", "add", decoder).out.startswith("escounts-repcount: decoder")
-    evaluate = (
-        "evaluate",
-        "escounts-repcount",
-        "--data",
-        "repcount",
-        "--root",
-        root,
-        "--released",
-        "--device",
-        "cpu",
-    )
+    evaluate = ("evaluate", "escounts-repcount", "--data", "repcount", "--root", root, "--released", "--device", "cpu")
 
     opened: list[str] = []
     encode = encode_video
@@ -95,15 +85,15 @@ def test_released_checkpoint_from_file_to_table_row(
         return encode(path, annotation, *rest)
 
     monkeypatch.setattr(models, "encode_video", stopping)
-    assert escounts(*evaluate).code == 130
-    finished = escounts(*evaluate)
+    assert paper(*evaluate).code == 130
+    finished = paper(*evaluate)
     assert finished.code == 0, finished.err
     assert opened == ["a.mp4", "b.mp4", "b.mp4", "odd.mp4"], "what was counted is not counted again"
     assert "repcount test: 2 of 4 videos scored" in finished.out
     assert "gone.mp4 (not here)" in finished.out
     assert "odd.mp4 (the released code fails here: its two maps have 8 and 9 cells)" in finished.out
     assert "MAE as the released code has it" in finished.out
-    grouped = escounts(*evaluate, "--groups").out.splitlines()
+    grouped = paper(*evaluate, "--groups").out.splitlines()
     (overall,) = [line.split("  ")[-1].split()[0] for line in grouped if "MAE as the released" in line]
     assert {line.split()[3] for line in grouped if line.split()[:1] == ["squat"]} == {overall}, "one MAE, not two"
 

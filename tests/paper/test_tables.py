@@ -149,7 +149,7 @@ def test_rows_without_data_are_printed_as_not_run(tmp_path: Path) -> None:
         assert all(row.videos.startswith(("not run", "–")) for row in ours)
     notes = "\n".join(fill(TABLES["1a"], runner).notes)
     assert "escounts encode repcount --root FOLDER --encoder swin3d-t" in notes
-    assert "escounts table 1c --root repcount=FOLDER" in notes, "it is told which table it fills"
+    assert "python -m paper table 1c --root repcount=FOLDER" in notes, "it is told which table it fills"
     sampling = "\n".join(fill(TABLES["sampling"], runner).notes)
     assert "--encoder mae-vit-b --every 32" in sampling
 

@@ -68,10 +68,10 @@ def app() -> None:
     """escounts counts repetitions in videos: how many, when, and how sure."""
 
 
-def main(command: click.Command = app) -> None:
+def main(command: click.Command | None = None) -> None:
     """Entry point: a user's mistake is one line on stderr and exit code 2, never a traceback."""
     try:
-        sys.exit(command(standalone_mode=False) or 0)
+        sys.exit((command or app)(standalone_mode=False) or 0)
     except click.exceptions.Exit as error:
         sys.exit(error.exit_code)
     except click.ClickException as error:

@@ -195,7 +195,7 @@ class TestStaleness:
     def test_other_arithmetic(self, counted, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
         evaluate, *_ = counted
         evaluate()
-        monkeypatch.setattr("escounts.research.evaluation.evaluate.code_digest", lambda places: "changed")
+        monkeypatch.setattr("escounts.research.evaluation.evaluate.code_identity", lambda places: "changed")
         assert evaluate()[0] == ["e0", "e1"]
 
 

@@ -104,9 +104,7 @@ def head_config(values: Mapping[str, Any]) -> DecoderConfig | HeadConfig:
 
 def _known(kinds: Mapping[str, type[Any]], kind: str) -> type[Any]:
     if kind not in kinds:
-        raise DataError(
-            f"the run's head is {kind!r}, not ESCounts' own; from a checkout: python -m paper evaluate RUN"
-        )
+        raise DataError(f"a run of {kind!r} is read in a checkout of the project: python -m paper evaluate RUN")
     return kinds[kind]
 
 
