@@ -73,7 +73,17 @@ def test_released_checkpoint_from_file_to_table_row(
     encoder, decoder = released_files(tmp_path / "files")
     assert escounts("weights", "add", encoder, "--as", "mae-vit-b").code == 0
     assert escounts("weights", "add", decoder).out.startswith("escounts-repcount: decoder")
-    evaluate = ("evaluate", "escounts-repcount", "--data", "repcount", "--root", root, "--released", "--device", "cpu")
+    evaluate = (
+        "evaluate",
+        "escounts-repcount",
+        "--data",
+        "repcount",
+        "--root",
+        root,
+        "--released",
+        "--device",
+        "cpu",
+    )
 
     opened: list[str] = []
     encode = encode_video
@@ -233,7 +243,7 @@ def test_a_rivals_run_is_trained_and_evaluated_in_several_processes(
     escounts: Command, paper: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     videos = [video(f"t{k}", count=2 + k) for k in range(3)]
-    videos += [video(f"e{k}", split=split) for split in ("valid", "test") for k in range(2)]
+    videos += [video(f"{split}{k}", split=split) for split in ("valid", "test") for k in range(2)]
     store(tmp_path / "tokens" / "repcount-patches", videos, name="repcount")
     common = ("--tokens", tmp_path / "tokens", "--out", tmp_path / "run", "--device", "cpu")
     trained = paper("train", "repcount", "--decoder", "transrac", "--steps", 2, "--batch", 2, *common)
