@@ -35,7 +35,7 @@ def bench_command(
 ) -> None:
     """Time counting on this machine: seconds of video per second, as a Markdown table."""
     from escounts.counter import load  # noqa: PLC0415 - torch takes a second to load, and help needs none of it
-    from escounts.video.files import Video  # noqa: PLC0415 - PyAV
+    from escounts.video.files import Video  # noqa: PLC0415 - PyAV, as above
 
     path = video or SAMPLE
     duration = Video(path).info.duration
