@@ -74,7 +74,7 @@ def test_import_keeps_what_it_does_not_read_and_puts_replaced_labels_aside(
 
 def test_classes_of_one_video_stay_classes_there_and_back(escounts: Callable[..., Outcome], tmp_path: Path) -> None:
     """Squats and jumps of one video had all become squats."""
-    rows = "file,start_s,end_s,class\na.mp4,0.500,1.000,squat\na.mp4,1.000,1.500,jump\n"
+    rows = "file,start_s,end_s,class\na.mp4,0.520,1.000,squat\na.mp4,1.000,1.520,jump\n"
     (tmp_path / "mine.csv").write_text(rows)
     assert escounts("data", "import", tmp_path / "mine.csv", "--root", tmp_path / "a").code == 0
     assert (tmp_path / "a" / "labels.csv").read_text() == rows
