@@ -25,7 +25,7 @@ from escounts.batching.tasks import CountingProcess, Row, Settings, Task, find_t
 from escounts.errors import EscountsError, OutputError
 from escounts.system.atomic_files import printable
 from escounts.system.extras import install_command
-from escounts.system.worker_processes import TaskError, Worker, answers
+from escounts.system.task_processes import TaskError, Worker, answers
 from escounts.video.nvdec import missing as nvdec_missing
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from escounts.research.training.batches import ExemplarChoice
 from escounts.research.training.predictions import Prediction
 from escounts.research.training.run_folder import ABOUT, PREDICTING, code_digest
 from escounts.research.training.token_run import RunMetadata
-from escounts.system.worker_processes import TaskError, Worker, answers, divided
+from escounts.system.task_processes import TaskError, Worker, answers, divided
 
 MODELS = "models"
 """Where the predictions of models that are not trained here lie under the tables' folder."""
@@ -38,7 +38,8 @@ EvaluationTask = tuple[VideoAnnotation, Mapping[int, tuple[EvalSpec, Sequence[Ex
 """A video, and the evaluations (by their place) that lack it, each with its exemplars."""
 Counted = dict[int, Prediction | str]
 """The row of each evaluation, or why there is none."""
-EvaluationProcess = Worker[EvaluationTask, Counted]
+EvaluationProcess = Worker[EvaluationTask, Mapping[str, Any]]
+"""Its answers are `Counted` in JSON values."""
 
 
 @dataclass(frozen=True)
@@ -191,13 +192,25 @@ def _counted(
             yield task, _count(model, *task)
         return
     for task, answer in answers(tasks, processes):
-        yield task, dict.fromkeys(task[1], _one_line(answer)) if isinstance(answer, TaskError) else answer
+        if isinstance(answer, TaskError):
+            yield task, dict.fromkeys(task[1], _one_line(answer))
+        else:
+            yield task, {int(at): row if isinstance(row, str) else _row(row) for at, row in answer.items()}
 
 
-def evaluation_work(model: str, place: ModelPlace, split: str) -> Callable[[EvaluationTask], Counted]:
-    """In a process: opens the model; each task is then a video's rows."""
+def evaluation_work(model: str, place: ModelPlace, split: str) -> Callable[[EvaluationTask], dict[str, Any]]:
+    """In a process: opens the model; each task is then a video's rows, as JSON values."""
     opened = open_model(model, place, split=split)
-    return lambda task: _count(opened, *task)
+
+    def work(task: EvaluationTask) -> dict[str, Any]:
+        return {str(at): row if isinstance(row, str) else asdict(row) for at, row in _count(opened, *task).items()}
+
+    return work
+
+
+def _row(values: Mapping[str, Any]) -> Prediction:
+    spans = tuple((start, end) for start, end in values["spans"])
+    return Prediction(**{**values, "density": tuple(values["density"]), "spans": spans})
 
 
 def _count(
