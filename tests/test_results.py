@@ -253,12 +253,12 @@ def test_the_advice_to_install_works_where_it_is_given(monkeypatch: pytest.Monke
     checkout = tmp_path / "checkout"
     checkout.mkdir()
     (checkout / "pyproject.toml").touch()
-    monkeypatch.setattr(extras, "__file__", str(checkout / "src" / "escounts" / "extras.py"))
+    monkeypatch.setattr(extras, "__file__", str(checkout / "src" / "escounts" / "system" / "extras.py"))
     monkeypatch.chdir(checkout)
     assert extras.install_command("serve") == "pip install -e '.[serve]'"
     monkeypatch.chdir(tmp_path)
     assert extras.install_command("serve") == f"pip install -e '{checkout}[serve]'"
-    monkeypatch.setattr(extras, "__file__", str(tmp_path / "site-packages" / "escounts" / "extras.py"))
+    monkeypatch.setattr(extras, "__file__", str(tmp_path / "site-packages" / "escounts" / "system" / "extras.py"))
     assert extras.install_command("serve").startswith("pip install 'fastapi>=")
 
 

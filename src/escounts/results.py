@@ -202,7 +202,7 @@ class CountResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types, as docs/json-schema.md describes them."""
-        document: dict[str, Any] = _writers().json.to_dict(self)
+        document: dict[str, Any] = _output(".json").to_dict(self)
         return document
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -210,11 +210,11 @@ class CountResult:
 
         Pictures of the video are taken from `video`; where it is not at hand, .png and .html do without them.
         """
-        _writers().save(self, Path(path))
+        _output().save(self, Path(path))
 
     def plot(self) -> Any:
         """A matplotlib figure: density, running count, frames of the repetitions. Needs the [plot] extra."""
-        return _writers().png.figure(self)
+        return _output(".png").figure(self)
 
     def corrected(self, spans: Sequence[tuple[float, float]]) -> CountResult:
         """What a person said instead: (start, end) of every repetition in seconds, of the whole video."""
@@ -318,9 +318,9 @@ class CountResult:
         )
 
 
-def _writers() -> Any:
-    """escounts.output, which stands on this module and is loaded when a result is first written."""
-    return importlib.import_module("escounts.output")
+def _output(module: str = "") -> Any:
+    """escounts.output, or a module of it: it stands on this one and is loaded when a result is first written."""
+    return importlib.import_module(f"escounts.output{module}")
 
 
 def two_digits(confidence: float, *, unsure: bool) -> str:

@@ -19,8 +19,8 @@ from warm_processes import warm_processes
 
 from escounts.cli.count_jobs import output_names
 from escounts.cli.display import MOST_ROWS, Row, table
+from escounts.cli.ledger import Ledger, claim
 from escounts.counting.spectral import Spectral
-from escounts.output import Ledger, claim
 
 COUNT = ("count", "--model", "spectral")
 
@@ -124,11 +124,11 @@ def test_a_count_whose_file_cannot_be_written_is_printed(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def full(*_: object, **__: object) -> None:
+    def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setitem(__import__("escounts.output").output.WRITERS, "json", full)
+        patch.setattr("os.replace", full)
         done = escounts(*COUNT, three[0], "-o", tmp_path / "out", "-f", "json")
     assert done.code == 1 and "4 repetitions" in done.out and "No space left" in done.err
     assert not (tmp_path / "out" / "a.json").exists()
@@ -284,10 +284,9 @@ def test_a_process_that_dies_takes_one_video_with_it(three: list[Path], tmp_path
         outcomes[task.name] = done
         os.kill(min(_children() - earlier), 9)
         outcomes |= {task.name: done for task, done in counting}
-    assert len(outcomes) == 3 and sum(result is not None for result, _ in outcomes.values()) == 2
-    assert "its process died (SIGKILL: out of memory, or killed)" in next(
-        failure for _, failure in outcomes.values() if failure
-    )
+    assert len(outcomes) == 3 and sum(result is not None for result, _, _ in outcomes.values()) == 2
+    (failure,) = (failure for _, failure, _ in outcomes.values() if failure)
+    assert "its process died (SIGKILL: out of memory, or killed)" in failure
 
 
 def test_of_very_many_videos_the_table_shows_those_to_look_at() -> None:

@@ -12,9 +12,9 @@ from movies import bouncing, write_movie
 
 from escounts.cli import main
 from escounts.cli.count_jobs import output_names
+from escounts.cli.ledger import LEDGER, Ledger
 from escounts.errors import DataError
 from escounts.models import catalogue, store
-from escounts.output import LEDGER, Ledger
 from escounts.research.datasets import counted
 from escounts.research.datasets import folder as own_folder
 from escounts.research.datasets.stores import load_labels

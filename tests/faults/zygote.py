@@ -16,9 +16,9 @@ def main() -> None:
     import torch.utils.tensorboard
 
     from escounts.cli import main as command
-    from escounts.output import WRITERS
+    from escounts.output import mp4, png
 
-    assert WRITERS
+    assert mp4 and png
 
     torch.set_num_threads(1)  # no threads before the fork
     log = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND)

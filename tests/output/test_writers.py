@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from movies import bouncing, write_movie
 
 from escounts.errors import OutputError
-from escounts.output import LEDGER, SUFFIXES, WRITERS, Ledger
+from escounts.output import FORMATS
 from escounts.output.json import from_dict, to_dict
 from escounts.output.mp4 import Badge
 from escounts.output.png import ORANGE, draw, frames_at, jpeg, telling_times
@@ -59,11 +59,11 @@ def movie(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_writer_has_an_ending() -> None:
-    assert set(WRITERS) == set(SUFFIXES) == {"text", "json", "csv", "srt", "png", "mp4", "html"}
+    assert set(FORMATS) == {"text", "json", "csv", "srt", "png", "mp4", "html"}
 
 
 def test_json_round_trip(result: CountResult, tmp_path: Path) -> None:
-    WRITERS["json"](result, tmp_path / "r.json", video=None)
+    FORMATS["json"].write(result, tmp_path / "r.json", video=None)
     data = json.loads((tmp_path / "r.json").read_text())
     assert data["count"] == 4 and data["confidence"] == 0.83 and len(data["repetitions"]) == 4
     assert sum(data["density"]["values"]) == pytest.approx(4.0)
@@ -80,11 +80,11 @@ def test_json_of_another_version_is_refused(result: CountResult) -> None:
 
 
 def test_csv_has_a_row_a_repetition(result: CountResult, nothing: CountResult, tmp_path: Path) -> None:
-    WRITERS["csv"](result, tmp_path / "r.csv", video=None)
+    FORMATS["csv"].write(result, tmp_path / "r.csv", video=None)
     rows = list(csv.DictReader((tmp_path / "r.csv").open(newline="")))
     assert [row["repetition"] for row in rows] == ["1", "2", "3", "4"]
     assert float(rows[2]["start_s"]) == 2.0 and rows[0]["video"] == result.video and rows[0]["count"] == "4"
-    WRITERS["csv"](nothing, tmp_path / "n.csv", video=None)
+    FORMATS["csv"].write(nothing, tmp_path / "n.csv", video=None)
     rows = list(csv.DictReader((tmp_path / "n.csv").open(newline="")))
     assert len(rows) == 1 and rows[0]["count"] == "0" and rows[0]["start_s"] == ""
 
@@ -92,7 +92,7 @@ def test_csv_has_a_row_a_repetition(result: CountResult, nothing: CountResult, t
 def test_subtitles_count_along(result: CountResult, nothing: CountResult, tmp_path: Path) -> None:
     assert cues(result) == [(0.0, 1.0, "0"), (1.0, 2.0, "1"), (2.0, 3.0, "2"), (3.0, 3.5, "3"), (3.5, 4.0, "4")]
     assert cues(nothing) == [(0.0, 4.0, "0")]
-    WRITERS["srt"](result, tmp_path / "r.srt", video=None)
+    FORMATS["srt"].write(result, tmp_path / "r.srt", video=None)
     text = (tmp_path / "r.srt").read_text()
     assert text.startswith("1\n00:00:00,000 --> 00:00:01,000\n0\n\n2\n")
     assert timestamp(3723.0456) == "01:02:03,046"
@@ -115,7 +115,7 @@ def test_text_says_how_many_when_and_how_sure(result: CountResult, nothing: Coun
 
 
 def test_html_is_one_file_and_safe(result: CountResult, movie: Path, tmp_path: Path) -> None:
-    WRITERS["html"](result, tmp_path / "r.html", video=movie)
+    FORMATS["html"].write(result, tmp_path / "r.html", video=movie)
     text = (tmp_path / "r.html").read_text()
     assert "<squats>" not in text and "&lt;squats&gt; &amp; co.mp4" in text
     assert not re.search(r"(src|href)=\"(?!data:)", text) and "http" not in text.replace("http-equiv", "")
@@ -125,7 +125,7 @@ def test_html_is_one_file_and_safe(result: CountResult, movie: Path, tmp_path: P
 
 def test_html_and_png_say_what_their_axes_are(result: CountResult, nothing: CountResult, tmp_path: Path) -> None:
     words = ["time (minutes:seconds)", "repetitions per second", "count so far"]
-    WRITERS["html"](result, tmp_path / "r.html", video=None)
+    FORMATS["html"].write(result, tmp_path / "r.html", video=None)
     shown = re.findall(r'<text class="(\w+).*?>(.*?)</text>', (tmp_path / "r.html").read_text())
     assert [text for kind, text in shown if kind == "title"] == words
     numbers = [text for kind, text in shown if kind == "tick"]
@@ -134,13 +134,13 @@ def test_html_and_png_say_what_their_axes_are(result: CountResult, nothing: Coun
     assert numbers[5:] == ["0", f"{most / 2:.2g}", f"{most:.2g}", "0", "2", "4"], "the rate, and the count"
     rate, count = draw(Figure(), result, None).axes
     assert [rate.get_xlabel(), rate.get_ylabel(), count.get_ylabel()] == words
-    WRITERS["html"](nothing, tmp_path / "none.html", video=None)
+    FORMATS["html"].write(nothing, tmp_path / "none.html", video=None)
     assert "nan" not in (tmp_path / "none.html").read_text()
 
 
 def test_a_model_that_cannot_say_how_sure_it_is_says_so_once(result: CountResult, tmp_path: Path) -> None:
     agreeing = replace(result, confidence_kind="agreement", unsure=True, unsure_below=None)
-    WRITERS["html"](agreeing, tmp_path / "r.html", video=None)
+    FORMATS["html"].write(agreeing, tmp_path / "r.html", video=None)
     texts = [headline(agreeing), (tmp_path / "r.html").read_text()]
     texts.append(" ".join(text.get_text() for text in draw(Figure(), agreeing, None).texts))
     for text in texts:
@@ -151,8 +151,8 @@ def test_a_model_that_cannot_say_how_sure_it_is_says_so_once(result: CountResult
 
 @pytest.mark.parametrize("kind", ["html", "png"])
 def test_pictures_are_optional_and_zero_is_fine(nothing: CountResult, movie: Path, tmp_path: Path, kind: str) -> None:
-    WRITERS[kind](nothing, tmp_path / "without", video=None)
-    WRITERS[kind](nothing, tmp_path / "with", video=movie)
+    FORMATS[kind].write(nothing, tmp_path / "without", video=None)
+    FORMATS[kind].write(nothing, tmp_path / "with", video=movie)
     assert (tmp_path / "with").stat().st_size > (tmp_path / "without").stat().st_size > 1000
 
 
@@ -163,12 +163,12 @@ def test_a_name_is_text_in_a_picture(name: str, result: CountResult, tmp_path: P
     """Not a formula that cannot be set, and no warning on the terminal of a sign that the font does not have."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        WRITERS["png"](replace(result, video=name), tmp_path / "r.png")
+        FORMATS["png"].write(replace(result, video=name), tmp_path / "r.png")
     assert (tmp_path / "r.png").stat().st_size > 1000
 
 
 def test_png_shows_the_frames_of_the_repetitions(result: CountResult, movie: Path, tmp_path: Path) -> None:
-    WRITERS["png"](result, tmp_path / "r.png", video=movie)
+    FORMATS["png"].write(result, tmp_path / "r.png", video=movie)
     picture = next(Video(_twice(tmp_path / "r.png", tmp_path / "pair")).frames()).image
     assert picture.shape == (600, 1500, 3)
     orange = (np.abs(picture.astype(int) - (217, 119, 43)).sum(axis=2) < 30).sum()
@@ -178,7 +178,7 @@ def test_png_shows_the_frames_of_the_repetitions(result: CountResult, movie: Pat
 
 
 def test_counted_mp4_shows_the_number(result: CountResult, movie: Path, tmp_path: Path) -> None:
-    WRITERS["mp4"](result, tmp_path / "r.mp4", video=movie)
+    FORMATS["mp4"].write(result, tmp_path / "r.mp4", video=movie)
     counted = list(Video(tmp_path / "r.mp4").frames(rate=10))
     plain = list(Video(movie).frames(rate=10))
     assert len(counted) == len(plain) == 40
@@ -211,12 +211,12 @@ def test_the_last_frame_the_last_subtitle_and_the_stair_show_the_final_count(
 ) -> None:
     """The last repetition ends with the video, as in most videos of exercises."""
     movie = write_movie(tmp_path / "m.mp4", bouncing(4, 4.0, rate=rate, size=(160, 120)), rate=rate)
-    WRITERS["mp4"](result, tmp_path / "r.mp4", video=movie)
+    FORMATS["mp4"].write(result, tmp_path / "r.mp4", video=movie)
     numbers = badge_numbers(tmp_path / "r.mp4", highest=4)
     assert numbers[-1] == 4 and numbers[0] == 0 and numbers == sorted(numbers)
     if rate == 30:
         assert numbers.count(4) == pytest.approx(15, abs=1), "for half a second"
-    WRITERS["srt"](result, tmp_path / "r.srt", video=None)
+    FORMATS["srt"].write(result, tmp_path / "r.srt", video=None)
     seen = [block.split("\n") for block in (tmp_path / "r.srt").read_text().split("\n\n")]
     begin = re.match(r"00:00:0(\d),(\d+) -->", seen[-1][1])
     assert seen[-1][2].strip() == "4" and begin and int(begin[1]) + int(begin[2]) / 1000 <= 3.5
@@ -272,25 +272,25 @@ def test_the_counted_mp4_keeps_the_sound(
     result: CountResult, movie: Path, tmp_path: Path, codec: str, ending: str
 ) -> None:
     heard = with_sound(tmp_path / f"heard.{ending}", movie, codec)
-    WRITERS["mp4"](result, tmp_path / "r.mp4", video=heard)
+    FORMATS["mp4"].write(result, tmp_path / "r.mp4", video=heard)
     levels = loudness(tmp_path / "r.mp4")
     assert len(levels) == 8 and max(levels[:5]) < 0.05 and min(levels[-2:]) > 0.2, levels
     assert badge_numbers(tmp_path / "r.mp4", highest=4)[-1] == 4
     last_second = replace(result, range=(3.0, 4.0), repetitions=result.repetitions[3:], count=1)
-    WRITERS["mp4"](last_second, tmp_path / "part.mp4", video=heard)
+    FORMATS["mp4"].write(last_second, tmp_path / "part.mp4", video=heard)
     assert min(loudness(tmp_path / "part.mp4")) > 0.2, "the sound of the counted part"
 
 
 def test_sound_that_an_mp4_does_not_take_is_left_out(result: CountResult, movie: Path, tmp_path: Path) -> None:
     heard = with_sound(tmp_path / "heard.mkv", movie, "pcm_u8")
-    WRITERS["mp4"](result, tmp_path / "r.mp4", video=heard)
+    FORMATS["mp4"].write(result, tmp_path / "r.mp4", video=heard)
     with av.open(str(tmp_path / "r.mp4")) as container:
         assert not container.streams.audio and container.streams.video[0].frames == 120
 
 
 def test_mp4_needs_the_video(result: CountResult, tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="needs the video"):
-        WRITERS["mp4"](result, tmp_path / "r.mp4", video=None)
+        FORMATS["mp4"].write(result, tmp_path / "r.mp4", video=None)
 
 
 def test_pictures(result: CountResult, movie: Path) -> None:
@@ -300,12 +300,12 @@ def test_pictures(result: CountResult, movie: Path) -> None:
     assert jpeg(images[0])[:2] == b"\xff\xd8"
 
 
-@pytest.mark.parametrize("kind", sorted(WRITERS))
+@pytest.mark.parametrize("kind", sorted(FORMATS))
 def test_no_space_left_leaves_nothing_behind(
     result: CountResult, movie: Path, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The disk is full when the finished file is to be put in its place; the old file stays."""
-    target = tmp_path / f"result{SUFFIXES[kind]}"
+    target = tmp_path / f"result{FORMATS[kind].suffix}"
     target.write_text("older result")
 
     def full(*_: object) -> None:
@@ -313,25 +313,9 @@ def test_no_space_left_leaves_nothing_behind(
 
     monkeypatch.setattr("os.replace", full)
     with pytest.raises(OutputError, match=r"result.*cannot be written: No space left on device"):
-        WRITERS[kind](result, target, video=movie)
+        FORMATS[kind].write(result, target, video=movie)
     assert [path.name for path in tmp_path.iterdir()] == [target.name]
     assert target.read_text() == "older result"
-
-
-def test_ledger_knows_settings_video_and_files(tmp_path: Path) -> None:
-    video = tmp_path / "v.mp4"
-    video.write_bytes(b"1")
-    Ledger(tmp_path).add("v", video, {"model": "a"}, ["v.json"], {"count": 4})
-    (tmp_path / "v.json").write_text("{}")
-    assert Ledger(tmp_path).about("v", video, {"model": "a"}, ["v.json"]) == {"count": 4}
-    assert Ledger(tmp_path).about("v", video, {"model": "b"}, ["v.json"]) is None
-    assert Ledger(tmp_path).about("v", video, {"model": "a"}, ["v.json", "v.csv"]) is None
-    video.write_bytes(b"22")
-    assert Ledger(tmp_path).about("v", video, {"model": "a"}, ["v.json"]) is None
-    with (tmp_path / LEDGER).open("a") as file:
-        file.write('{"name": "v", "vid')  # a crash in the middle of a line
-    Ledger(tmp_path).add("v", video, {"model": "a"}, ["v.json"], {"count": 4})
-    assert Ledger(tmp_path).about("v", video, {"model": "a"}, ["v.json"]) == {"count": 4}
 
 
 def _twice(picture: Path, folder: Path) -> Path:
@@ -373,8 +357,8 @@ def test_every_format_of_a_corrected_result_says_so(result: CountResult, movie: 
     corrected = result.corrected(SAID)
     texts = {}
     for name in ("text", "json", "csv", "srt", "html"):
-        path = tmp_path / f"r{SUFFIXES[name]}"
-        WRITERS[name](corrected, path, video=None)
+        path = tmp_path / f"r{FORMATS[name].suffix}"
+        FORMATS[name].write(corrected, path, video=None)
         texts[name] = path.read_text()
     data = json.loads(texts["json"])
     assert (data["count"], data["corrected"], data["confidence"]) == (3, True, None)
@@ -398,5 +382,5 @@ def test_every_format_of_a_corrected_result_says_so(result: CountResult, movie: 
 
 def test_a_result_that_nobody_corrected_says_that(result: CountResult, tmp_path: Path) -> None:
     assert (to_dict(result)["corrected"], to_dict(result)["machine"]) == (False, None)
-    WRITERS["csv"](result, tmp_path / "r.csv", video=None)
+    FORMATS["csv"].write(result, tmp_path / "r.csv", video=None)
     assert next(csv.DictReader((tmp_path / "r.csv").open(newline="")))["corrected"] == "no"

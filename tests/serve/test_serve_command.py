@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from serving import Client, Command, get
 
-from escounts.cli.serve import default_data, size
+from escounts.cli.serve import default_data
 from escounts.errors import EscountsError
 
 
@@ -53,20 +53,6 @@ def test_elsewhere_than_on_loopback_a_token_is_made_up(tmp_path: Path) -> None:
         assert get(f"http://127.0.0.1:{port}/api/videos", headers=headers).status_code == 200
     finally:
         server.interrupt()
-
-
-@pytest.mark.parametrize(
-    ("text", "value"), [("500M", 500 * 2**20), ("2G", 2**31), ("1.5k", 1536), ("77", 77), ("3 GiB", 3 * 2**30)]
-)
-def test_sizes(text: str, value: int) -> None:
-    assert size(text) == value
-
-
-@pytest.mark.parametrize("text", ["", "much", "-1", "0", "1T"])
-def test_wrong_sizes_are_wrong_use(text: str) -> None:
-    done = escounts("serve", "--max-upload", text)
-    assert done.returncode == 2
-    assert "not a size" in done.stderr
 
 
 def test_without_a_home_directory_a_folder_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

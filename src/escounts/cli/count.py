@@ -9,7 +9,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,17 +37,17 @@ from escounts.cli.display import (
     table,
     write_summary,
 )
+from escounts.cli.ledger import Ledger, stamp
+from escounts.cli.numbers import COUNT
 from escounts.errors import EscountsError, OutputError, one_line
 from escounts.exemplars import parse_exemplar, parse_time, states_of_videos
 from escounts.models import catalogue
 from escounts.models.store import stored_path
-from escounts.output import Ledger, stamp
+from escounts.output import FORMATS
 from escounts.system.atomic_files import remove_partials
 
 if TYPE_CHECKING:
     from escounts.counter import Counter, WantedUnit
-
-FORMATS = ("text", "json", "csv", "srt", "png", "mp4", "html")
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ def _formats(ctx: click.Context, param: click.Parameter, value: str | None) -> t
     help="More frame rates and time shifts, where the model has them: three times the work, seldom better.",
 )
 @click.option("--assume-repeats", is_flag=True, help="Never answer that there are no repetitions.")
-@click.option("-j", "--jobs", type=click.IntRange(1), default=1, show_default=True, help="Videos counted at once.")
+@click.option("-j", "--jobs", type=COUNT, default=1, show_default=True, help="Videos counted at once.")
 @click.option("--summary", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.csv", callback=_table_file,
               help="One row per video, failures too, in a CSV file.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line on stdout, nothing else.")
@@ -221,7 +221,7 @@ def run(inputs: tuple[Path, ...], job: Job) -> int:
     videos = [path for path, reason in given if not reason]
     tasks = []
     for video, name in output_names(videos, ledger.owners if ledger else None):
-        task = Task(video, name, job.counting, job.folder, job.formats)
+        task = _with_stale(Task(video, name, job.counting, job.folder, job.formats), job, ledger)
         about = None if ledger is None or job.force else _finished(ledger, task, job)
         in_the_way = [] if ledger is None or job.force else ledger.strangers(task.files)
         if about is not None:
@@ -244,6 +244,22 @@ def run(inputs: tuple[Path, ...], job: Job) -> int:
     ended = [row for row in rows.values() if row]
     _close(ended, job)
     return 1 if any(row.reason for row in ended) else 0
+
+
+def _with_stale(task: Task, job: Job, ledger: Ledger | None) -> Task:
+    """The task with the formats that lie there already, of this video and of other settings: all are made again, so
+    that no two files of a video contradict each other."""
+    if ledger is None:
+        return task
+    try:
+        stale = ledger.stale(task.name, task.video, job.settings, task.files)
+    except EscountsError:  # counting it says why it cannot be looked at
+        return task
+    kinds = [kind for kind, known in FORMATS.items() if task.name + known.suffix in stale]
+    if kinds and not job.quiet:
+        names = ", ".join(task.name + FORMATS[kind].suffix for kind in kinds)
+        say(f"{names}: of other settings, made again", err=True)
+    return replace(task, formats=(*task.formats, *kinds))
 
 
 def _refusal(folder: Path | None, files: list[str]) -> str:
@@ -280,16 +296,15 @@ def _counted(tasks: list[Task], job: Job, *, several: bool) -> Iterator[tuple[Ta
 
 def _report(task: Task, done: Done, job: Job, ledger: Ledger | None) -> Row:
     """Print one outcome, remember it where all files are written."""
-    result, failure = done
+    result, failure, written = done
     if result is not None:
         show(result, as_json=job.json, quiet=job.quiet)
-    if failure is None and ledger is not None and job.folder is not None:
-        assert result is not None
+    if written and result is not None and ledger is not None and job.folder is not None:
         try:
-            ledger.add(task.name, task.video, job.settings, task.files, facts(result))
+            ledger.add(task.name, task.video, job.settings, written, facts(result))
         except OutputError as error:  # the disk is full, or the video was taken away: the others go on
-            failure = str(error)
-        for file in task.files if not (job.json or job.quiet) else ():
+            failure = f"{failure}; {error}" if failure else str(error)
+        for file in written if not (job.json or job.quiet) else ():
             say(f"wrote {job.folder / file}", err=True)
     if failure is not None:
         say(f"escounts: {failure}", err=True)

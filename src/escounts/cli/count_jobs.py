@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from escounts.cli import lasting
+from escounts.cli.ledger import claim, stamp
 from escounts.errors import EscountsError, VideoError, explained
-from escounts.output import SUFFIXES, WRITERS, claim, stamp
+from escounts.output import FORMATS
 from escounts.system.task_processes import TaskError, answers, divided
 from escounts.video.decoding import image_files
 from escounts.video.files import video_files
@@ -110,25 +111,33 @@ class Task:
     @property
     def files(self) -> list[str]:
         """Names of the files it writes."""
-        return [self.name + SUFFIXES[kind] for kind in self.formats]
+        return [self.name + FORMATS[kind].suffix for kind in self.formats]
 
 
-Done = tuple["CountResult | None", "str | None"]
-"""How it went: the result, None where counting failed, and what went wrong, in counting or in writing."""
+Done = tuple["CountResult | None", "str | None", list[str]]
+"""The result, None where counting failed; what went wrong, in counting or in writing; the files written."""
 
 
 def attempt(counter: Counter, task: Task, progress: Progress | None = None) -> Done:
-    """Count one video and write its files. A count whose files cannot be written is a count all the same."""
+    """Count one video and write its files. A count whose files cannot be written is a count all the same, and a file
+    that cannot be written keeps no other from being written."""
     result = None
+    written: list[str] = []
+    failures: list[str] = []
     try:
         result = counter.count(task.video, **task.counting, progress=progress)
-        if task.folder is not None:
-            claim(task.folder, task.name, task.video, task.files)
-            for kind, file in zip(task.formats, task.files, strict=True):
-                WRITERS[kind](result, task.folder / file, video=task.video)
-        return result, None
+        if task.folder is None:
+            return result, None, []
+        claim(task.folder, task.name, task.video, task.files)
     except Exception as error:
-        return result, explained(error, f"{task.video}: ")
+        return result, explained(error, f"{task.video}: "), []
+    for kind, file in zip(task.formats, task.files, strict=True):
+        try:
+            FORMATS[kind].write(result, task.folder / file, video=task.video, progress=progress)
+            written.append(file)
+        except Exception as error:
+            failures.append(explained(error, f"{task.video}: "))
+    return result, "; ".join(failures) or None, written
 
 
 @contextmanager
@@ -170,22 +179,26 @@ def side_by_side(model: str, device: str, tasks: Sequence[Task], jobs: int) -> I
     processes = divided(counting_work, (device,), min(jobs, len(tasks)), lambda place: (model, place), attempts=1)
     for task, answer in answers(tasks, processes):
         if isinstance(answer, TaskError):
-            yield task, (None, f"{task.video}: {answer}")
+            yield task, (None, f"{task.video}: {answer}", [])
             continue
-        document, failure = answer
+        document, failure, written = answer
         result = None if document is None else replace(from_dict(document), video=str(task.video))
-        yield task, (result, failure)
+        yield task, (result, failure, written)
 
 
-def counting_work(model: str, device: str) -> Callable[[Task], tuple[dict[str, Any] | None, str | None]]:
+DoneValues = tuple[dict[str, Any] | None, str | None, list[str]]
+"""`Done` as JSON values."""
+
+
+def counting_work(model: str, device: str) -> Callable[[Task], DoneValues]:
     """In a process: what `attempt` finds of each task, as JSON values."""
     with lasting():
         from escounts.counter import load  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
 
         counter = load(model, device=device)
 
-    def work(task: Task) -> tuple[dict[str, Any] | None, str | None]:
-        result, failure = attempt(counter, task)
-        return None if result is None else result.to_dict(), failure
+    def work(task: Task) -> DoneValues:
+        result, failure, written = attempt(counter, task)
+        return None if result is None else result.to_dict(), failure, written
 
     return work

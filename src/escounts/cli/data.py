@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from escounts.cli.display import counting_display, duration_text
+from escounts.cli.numbers import COUNT, NONE_OR_MORE, SEED, Number
 from escounts.errors import DataError, OutputError
 from escounts.nn.device import choose_device, chosen_devices
 from escounts.research.datasets.annotation_formats import FORMATS, Format, label_text, read_labels, write_labels
@@ -60,10 +61,10 @@ def check(dataset: str, root: Path, videos: Path | None, open_videos: bool, show
 @data_command.command()
 @click.argument("dataset", type=click.Choice(["synthetic"]))
 @click.option("--root", type=click.Path(path_type=Path), required=True, help="Folder to write to.")
-@click.option("--train", type=int, default=160, show_default=True)
-@click.option("--valid", type=int, default=16, show_default=True)
-@click.option("--test", type=int, default=48, show_default=True)
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--train", type=NONE_OR_MORE, default=160, show_default=True)
+@click.option("--valid", type=NONE_OR_MORE, default=16, show_default=True)
+@click.option("--test", type=NONE_OR_MORE, default=48, show_default=True)
+@click.option("--seed", type=SEED, default=0, show_default=True)
 def make(dataset: str, root: Path, train: int, valid: int, test: int, seed: int) -> None:
     """Draw the generated dataset: videos and label tables in the form of RepCount."""
     made = create(root, SyntheticSet(train=train, valid=valid, test=test, seed=seed))
@@ -86,7 +87,7 @@ def verify(store: Path) -> None:
 @click.option("--root", type=click.Path(path_type=Path), required=True, help="Folder with your videos.")
 @click.option("--format", "name", type=click.Choice(list(FORMATS)), help="Told by the file when left out.")
 @click.option("--only", metavar="NAME", help="The behaviour, tier or label that is meant, when there are several.")
-@click.option("--fps", type=float, help="Frames a second of a Label Studio file that states none.")
+@click.option("--fps", type=Number(1, 1000), help="Frames a second of a Label Studio file that states none.")
 def import_(source: Path, root: Path, name: Format | None, only: str | None, fps: float | None) -> None:
     """Take the labels of BORIS, ELAN, Label Studio or a CSV into the labels.csv of ROOT.
 
@@ -150,17 +151,17 @@ PATH = click.Path(path_type=Path)
 @click.option("--videos", type=PATH, help="Folder with the videos, when not the root.")
 @click.option("--tokens", type=PATH, default=Path("tokens"), show_default=True)
 @click.option("--encoder", default="mae-vit-b", show_default=True, help="An encoder: see `escounts weights list`.")
-@click.option("--pool", type=int, help="Average tokens to POOL×POOL (default 6 for the paper's encoders).")
-@click.option("--shifts", type=int, default=4, show_default=True, help="Start offsets: K of the paper.")
-@click.option("--exemplars", type=int, default=8, show_default=True, help="Repetitions stored per video, at most.")
-@click.option("--every", type=int, help="Raw frames between sampled ones, when not the encoder's own.")
+@click.option("--pool", type=COUNT, help="Average tokens to POOL×POOL (default 6 for the paper's encoders).")
+@click.option("--shifts", type=COUNT, default=4, show_default=True, help="Start offsets: K of the paper.")
+@click.option(
+    "--exemplars", type=NONE_OR_MORE, default=8, show_default=True, help="Repetitions stored per video, at most."
+)
+@click.option("--every", type=COUNT, help="Raw frames between sampled ones, when not the encoder's own.")
 @click.option("--padding", type=click.Choice(["last", "mean"]), default="last", show_default=True,
               help="Of a video's last window: its last frame, or the released code's mean colour.")  # fmt: skip
 @click.option("--split", "splits", multiple=True, help="Only these splits.")
 @click.option("--device", default="auto", show_default=True)
-@click.option(
-    "--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Processes that share the videos."
-)
+@click.option("--jobs", type=COUNT, default=1, show_default=True, help="Processes that share the videos.")
 @click.option("--devices", help="Share the videos among these, one process each at least: cuda:0,cuda:1.")
 @click.option("--estimate", is_flag=True, help="Only say how much disk and time it takes.")
 def encode_command(
@@ -205,7 +206,7 @@ def _gb(size: int) -> str:
 @click.command()
 @click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("sample.mp4"), show_default=True)
 @click.option("--repetitions", type=click.IntRange(1, 200), default=8, show_default=True)
-@click.option("--seed", type=int, default=0, show_default=True, help="The same seed draws the same video.")
+@click.option("--seed", type=SEED, default=0, show_default=True, help="The same seed draws the same video.")
 @click.option("--force", is_flag=True, help="Write over files that are there.")
 def sample_command(output: Path, repetitions: int, seed: int, force: bool) -> None:
     """Draw a figure doing squats; the true repetition times go into a .json file beside the video."""

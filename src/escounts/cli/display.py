@@ -167,7 +167,16 @@ def progress_bar(label: str, *, wanted: bool) -> Iterator[Callable[[float, float
         return
     with _bar(seconds=True)[1] as progress:
         task = progress.add_task(printable(label), total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)
+        seen = 0.0
+
+        def report(done: float, total: float) -> None:
+            nonlocal seen
+            if done < seen:  # it begins anew: the video was read, and is drawn now
+                progress.reset(task, description=f"{printable(label)}: drawing")
+            seen = done
+            progress.update(task, completed=done, total=total)
+
+        yield report
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from escounts import __version__
 from escounts.cli.display import counting_display, table_display
+from escounts.cli.numbers import COUNT, whole_numbers
 from escounts.errors import DataError
 from escounts.nn.device import choose_device, chosen_devices
 from escounts.research.datasets.registry import DATASETS, load_dataset
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 SOURCES = ("same", "other")
 PATH = click.Path(path_type=Path)
-AT_LEAST_ONE = click.IntRange(min=1)
 REPORT = b'{\n "model": {'
 """How the file of --json begins."""
 
@@ -68,18 +68,20 @@ def _places() -> str:
 @click.option(
     "--split", help="Default: the split of published numbers; all videos of your own folder. `all`: every split."
 )
-@click.option("--shots", default="0", show_default=True, help="Numbers of exemplars, such as 0,1,2,3.")
+@click.option(
+    "--shots", type=whole_numbers, default="0", show_default=True, help="Numbers of exemplars, such as 0,1,2,3."
+)
 @click.option(
     "--exemplars", default="same", show_default=True, help="From the same video, from other ones, or same,other."
 )
 @click.option(
-    "--shifts", type=AT_LEAST_ONE, default=4, show_default=True,
+    "--shifts", type=COUNT, default=4, show_default=True,
     help="K of the paper (heads on tokens; no more than the tokens have offsets).",
 )  # fmt: skip
 @click.option(
     "--released", is_flag=True, help="The released code's arithmetic end to end (RepCount, heads on tokens)."
 )
-@click.option("--limit-videos", type=AT_LEAST_ONE, help="Only the first N videos of the split.")
+@click.option("--limit-videos", type=COUNT, help="Only the first N videos of the split.")
 @click.option(
     "--checkpoint", type=click.Choice(["best", "last"]), default="best", show_default=True, help="Of a run."
 )
@@ -94,12 +96,12 @@ def _places() -> str:
 )
 @click.option("--groups", is_flag=True, help="Also by count, repetition length, duration and action.")
 @click.option("--device", default="auto", show_default=True)
-@click.option("--jobs", type=AT_LEAST_ONE, default=1, show_default=True, help="Processes that share the videos.")
+@click.option("--jobs", type=COUNT, default=1, show_default=True, help="Processes that share the videos.")
 @click.option("--devices", help="Share the videos among these, one process each at least: cuda:0,cuda:1.")
 def evaluate_command(
     model: str,
     dataset: str | None,
-    shots: str,
+    shots: tuple[int, ...],
     exemplars: str,
     shifts: int,
     released: bool,
@@ -128,11 +130,11 @@ def evaluate_command(
     first ten; --json names all). `escounts data check DATASET --root FOLDER` says
     beforehand what is there and what is missing; `escounts table` prints published numbers beside these.
     """
-    if released and (shots != "0" or shifts != 4):
+    if released and (shots != (0,) or shifts != 4):
         raise click.UsageError("--released counts zero-shot with its own two shifts; leave out --shots and --shifts")
     specs = [
         EvalSpec(None, number, kind, shifts, released)  # type: ignore[arg-type]
-        for number in _whole(shots)
+        for number in shots
         for kind in (_kinds(exemplars) if number else ("same",))
     ]
     with counting_display("videos") as progress:
@@ -166,16 +168,6 @@ def evaluate_command(
         click.echo(f"wrote {document}")
 
 
-def _whole(text: str) -> list[int]:
-    try:
-        numbers = [int(part) for part in text.split(",")]
-    except ValueError:
-        numbers = [-1]
-    if min(numbers) < 0:
-        raise click.BadParameter(f"--shots {text!r}: numbers from 0 with commas, such as 0,1,2,3")
-    return numbers
-
-
 def _kinds(text: str) -> tuple[str, ...]:
     kinds = tuple(part.strip() for part in text.split(","))
     if not set(kinds) <= set(SOURCES):
@@ -192,9 +184,9 @@ def _kinds(text: str) -> tuple[str, ...]:
 @click.option("--data", type=click.Choice(["paper", "synthetic"]), default="paper", show_default=True,
               help="The table's own datasets, or generated videos instead.")  # fmt: skip
 @click.option("--quick", is_flag=True, help="With --data synthetic: small runs, minutes on two CPU cores.")
-@click.option("--seeds", type=AT_LEAST_ONE, help="Runs of each row (default 1; 2 with --data synthetic).")
-@click.option("--epochs", type=AT_LEAST_ONE, help="Of every run on the paper's datasets (default 300, the paper's).")
-@click.option("--limit-videos", type=AT_LEAST_ONE, help="Evaluate on the first N videos of the split only.")
+@click.option("--seeds", type=COUNT, help="Runs of each row (default 1; 2 with --data synthetic).")
+@click.option("--epochs", type=COUNT, help="Of every run on the paper's datasets (default 300, the paper's).")
+@click.option("--limit-videos", type=COUNT, help="Evaluate on the first N videos of the split only.")
 @click.option("--estimate", is_flag=True, help="Only say what would be trained, how long that takes, how much disk.")
 @click.option("--device", default="auto", show_default=True)
 @click.option("--list", "show_list", is_flag=True, help="The tables there are.")

@@ -15,6 +15,7 @@ import click
 
 from escounts.cli import device_option, lasting
 from escounts.cli.display import counting_display
+from escounts.cli.numbers import COUNT, NONE_OR_MORE, SECONDS, Number
 from escounts.errors import EscountsError, ExemplarError
 from escounts.exemplars import parse_exemplar
 from escounts.models import catalogue
@@ -35,7 +36,7 @@ BAR = 20
 @click.option("--model", default="default", show_default=True, help="A name of `escounts models`.")
 @device_option
 @click.option("--assume-repeats", is_flag=True, help="Never answer that there are no repetitions.")
-@click.option("--speed", type=click.FloatRange(min=0, min_open=True), default=1.0, show_default=True,
+@click.option("--speed", type=Number(above=0, infinite=True), default=1.0, show_default=True,
               help="Of a file: 2 is twice its own speed, inf as fast as it can be counted.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per event on stdout, nothing else.")
 def watch_command(
@@ -133,10 +134,10 @@ def _read_marks(watching: Watch) -> None:
 @click.argument("inputs", nargs=-1, required=True, metavar="VIDEO|FOLDER|ADDRESS...")
 @click.option("--out", default="results", show_default=True, metavar="FOLDER|ADDRESS",
               help="Where the Parquet files go.")  # fmt: skip
-@click.option("--jobs", type=click.IntRange(min=1), help="Videos at a time (default: one for two cores).")
-@click.option("--readers", type=click.IntRange(min=0),
+@click.option("--jobs", type=COUNT, help="Videos at a time (default: one for two cores).")
+@click.option("--readers", type=NONE_OR_MORE,
               help="Processes that read ahead of those that count, not --jobs; default on cuda.")  # fmt: skip
-@click.option("--nvdec", type=click.IntRange(min=0), default=0,
+@click.option("--nvdec", type=NONE_OR_MORE, default=0,
               help="Readers beside them that decode on an NVIDIA GPU's video engines ([nvdec]).")  # fmt: skip
 @click.option("--ray", metavar="ADDRESS", help="Count on a Ray cluster: its address, `auto`, or `local`.")
 @click.option("--model", default="default", show_default=True, help="A name of `escounts models`.")
@@ -145,7 +146,7 @@ def _read_marks(watching: Watch) -> None:
               help="One repetition to look for in every video.")  # fmt: skip
 @click.option("--thorough", is_flag=True, help="More frame rates and time shifts: three times the work.")
 @click.option("--assume-repeats", is_flag=True, help="Never answer that there are no repetitions.")
-@click.option("--limit", type=click.FloatRange(min=0, min_open=True), default=3600.0, show_default=True,
+@click.option("--limit", type=SECONDS, default=3600.0, show_default=True,
               help="Seconds that one video may take; then its row is an error.")  # fmt: skip
 @click.option("--retry-errors", is_flag=True, help="Count again the videos whose row is an error.")
 def batch_command(
@@ -221,7 +222,7 @@ def batch_command(
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
 @click.option("--video", type=click.Path(path_type=Path, exists=True, dir_okay=False),
               help="Time this one (default: 720p30 that is drawn for it).")  # fmt: skip
-@click.option("--rounds", type=click.IntRange(min=1), default=1, show_default=True,
+@click.option("--rounds", type=COUNT, default=1, show_default=True,
               help="All engines take turns so often; medians are shown.")  # fmt: skip
 @click.option("--by-processor", is_flag=True,
               help="Rates per second of processor, not on the wall: where others use the machine, too.")  # fmt: skip

@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import glob
 import os
-import re
 import secrets
 import socket
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from escounts.cli.numbers import COUNT, Number, size
 from escounts.errors import EscountsError
 from escounts.system.atomic_files import lock_folder
 from escounts.system.extras import install_command
@@ -22,15 +22,8 @@ from escounts.system.extras import install_command
 if TYPE_CHECKING:
     from escounts.serve.settings import Settings
 
-UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
-
-
-def size(text: str) -> int:
-    """Bytes in "500M", "2G" or a plain number."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmg]?)i?b?\s*", text.lower())
-    if match is None or float(match[1]) <= 0:
-        raise click.BadParameter(f"{text!r} is not a size; write for example 500M or 2G")
-    return int(float(match[1]) * UNITS[match[2]])
+DAYS = Number(0, 36_500)
+LIMIT = Number(1, 1e9)
 
 
 def default_data() -> Path:
@@ -56,24 +49,22 @@ def default_data() -> Path:
 @click.option("--media-root", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Offer its videos.")
 @click.option("--model", default="default", show_default=True, help="See `escounts models`.")
 @click.option("--device", multiple=True, help="One worker for each; default: every GPU, or the CPU.")
-@click.option("--max-upload", type=size, default="2G", show_default=True, help="Largest upload.")
-@click.option("--max-duration", type=click.FloatRange(1), default=14400.0, show_default=True, help="Seconds.")
-@click.option("--max-queue", type=click.IntRange(1), default=200, show_default=True, help="Jobs that may wait.")
-@click.option("--max-body", type=size, default="16M", show_default=True, help="Largest request besides uploads.")
+@click.option("--max-upload", type=size("64k"), default="2G", show_default=True, help="Largest upload.")
+@click.option("--max-duration", type=LIMIT, default=14400.0, show_default=True, help="Seconds.")
+@click.option("--max-queue", type=COUNT, default=200, show_default=True, help="Jobs that may wait.")
+@click.option(
+    "--max-body", type=size("64k"), default="16M", show_default=True, help="Largest request besides uploads."
+)
 @click.option("--max-connections", type=click.IntRange(8), default=256, show_default=True, help="Open at once.")
-@click.option("--max-guesses", type=click.IntRange(1), default=10, show_default=True, help="Wrong tokens per minute.")
-@click.option(
-    "--request-seconds", type=click.FloatRange(1), default=20.0, show_default=True, help="Silence within a request."
-)
-@click.option("--keep-days", type=click.FloatRange(0), default=7.0, show_default=True, help="0: keep uploads.")
-@click.option("--trash-days", type=click.FloatRange(0), default=3.0, show_default=True, help="Keep what was deleted.")
+@click.option("--max-guesses", type=COUNT, default=10, show_default=True, help="Wrong tokens per minute.")
+@click.option("--request-seconds", type=LIMIT, default=20.0, show_default=True, help="Silence within a request.")
+@click.option("--keep-days", type=DAYS, default=7.0, show_default=True, help="0: keep uploads.")
+@click.option("--trash-days", type=DAYS, default=3.0, show_default=True, help="Keep what was deleted.")
 @click.option("--rebuild", is_flag=True, help="Make a damaged or lost database anew from the files, then serve.")
-@click.option("--job-seconds", type=click.FloatRange(1), default=1800.0, show_default=True, help="Time for a job.")
-@click.option("--max-live", type=click.IntRange(1), default=2, show_default=True, help="Live counts at once.")
-@click.option(
-    "--live-seconds", type=click.FloatRange(10), default=1800.0, show_default=True, help="For a live count."
-)
-@click.option("--worker-memory", type=size, default="6G", show_default=True, help="Memory for a job.")
+@click.option("--job-seconds", type=LIMIT, default=1800.0, show_default=True, help="Time for a job.")
+@click.option("--max-live", type=COUNT, default=2, show_default=True, help="Live counts at once.")
+@click.option("--live-seconds", type=Number(10, 1e9), default=1800.0, show_default=True, help="For a live count.")
+@click.option("--worker-memory", type=size("256M"), default="6G", show_default=True, help="Memory for a job.")
 def serve_command(
     host: str,
     port: int,

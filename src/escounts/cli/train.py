@@ -6,12 +6,13 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from escounts.cli import train_synthetic
 from escounts.cli.display import counting_display, training_display
+from escounts.cli.numbers import COUNT, SEED, Number, whole_numbers
 from escounts.models.catalogue import is_own_model, own_model_path
 from escounts.nn.device import choose_device
 from escounts.research.training.recipes import Recipe, train_dataset, train_folder
@@ -34,14 +35,22 @@ train_command.add_command(train_synthetic.synthetic)
 train_command.add_command(train_synthetic.mean)
 
 
+def _sigma(text: Any) -> float | Literal["variable"]:
+    return "variable" if text == "variable" else Number(above=0, most=1000).convert(text, None, None)
+
+
 def _run_options(function: Callable[..., None]) -> Callable[..., None]:
     options = [
-        click.option("--epochs", type=int, help="Default: 300, the paper's."),
-        click.option("--steps", type=int, help="Optimiser steps, instead of epochs."),
-        click.option("--batch", "batch_size", type=int, help="Videos per step (default 8)."),
-        click.option("--lr", type=float, help="Learning rate (default 5e-5 on a dataset, 1e-4 on a folder)."),
-        click.option("--seed", type=int, default=0, show_default=True),
-        click.option("--ema", type=float, help="Decay of averaged weights, such as 0.999."),
+        click.option("--epochs", type=COUNT, help="Default: 300, the paper's."),
+        click.option("--steps", type=COUNT, help="Optimiser steps, instead of epochs."),
+        click.option("--batch", "batch_size", type=COUNT, help="Videos per step (default 8)."),
+        click.option(
+            "--lr",
+            type=Number(above=0, most=100),
+            help="Learning rate (default 5e-5 on a dataset, 1e-4 on a folder).",
+        ),
+        click.option("--seed", type=SEED, default=0, show_default=True),
+        click.option("--ema", type=Number(above=0, below=1), help="Decay of averaged weights, such as 0.999."),
         click.option("--precision", type=click.Choice(["auto", "float32", "bf16"]), default="auto"),
         click.option("--device", default="auto", show_default=True),
     ]
@@ -57,9 +66,13 @@ def _dataset_command(group_name: str, datasets: tuple[str, ...]) -> None:
     @click.option("--form", type=click.Choice(datasets), default=datasets[0], show_default=True)
     @click.option("--tokens", type=PATH, default=Path("tokens"), show_default=True)
     @click.option("--encoder", help="Whose tokens, when there are several.")
-    @click.option("--shots", default="0,1,2", show_default=True, help="Numbers of exemplars drawn from.")
-    @click.option("--other-video", type=float, default=0.4, show_default=True, help="p of the paper.")
-    @click.option("--sigma", default="0.5", show_default=True, help="Width of the peaks in cells, or variable.")
+    @click.option(
+        "--shots", type=whole_numbers, default="0,1,2", show_default=True, help="Numbers of exemplars drawn from."
+    )
+    @click.option("--other-video", type=Number(0, 1), default=0.4, show_default=True, help="p of the paper.")
+    @click.option(
+        "--sigma", type=_sigma, default="0.5", show_default=True, help="Width of the peaks in cells, or variable."
+    )
     @click.option(
         "--objective",
         type=click.Choice(["paper", "released"]),
@@ -81,9 +94,9 @@ def _dataset_command(group_name: str, datasets: tuple[str, ...]) -> None:
         form: str,
         tokens: Path,
         encoder: str | None,
-        shots: str,
+        shots: tuple[int, ...],
         other_video: float,
-        sigma: str,
+        sigma: float | Literal["variable"],
         objective: str,
         self_attention_only: bool,
         decoder: str,
@@ -91,9 +104,9 @@ def _dataset_command(group_name: str, datasets: tuple[str, ...]) -> None:
     ) -> None:
         recipe = Recipe(
             dataset=form,
-            shots=_numbers(shots),
+            shots=shots,
             other_video=other_video,
-            sigma="variable" if sigma == "variable" else float(sigma),
+            sigma=sigma,
             self_attention_only=self_attention_only,
             method=decoder if decoder in RIVALS else "escounts",  # type: ignore[arg-type]
             released_decoder=decoder == "released",
@@ -213,10 +226,3 @@ def _say(figures: dict[str, float], out: Path) -> None:
         if name.startswith("val_"):
             click.echo(f"{name.removeprefix('val_'):6s} {value:.3f}")
     click.echo(f"wrote {out}")
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise click.BadParameter(f"{text!r}: numbers with commas, such as 0,1,2") from None

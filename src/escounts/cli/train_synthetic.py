@@ -12,6 +12,7 @@ import click
 from click.core import ParameterSource
 
 from escounts.cli.display import counting_display, training_display
+from escounts.cli.numbers import COUNT, NONE_OR_MORE, SECONDS, SEED, Number
 from escounts.nn.device import choose_device
 from escounts.research.training.optimisation import synthetic_recipe
 from escounts.research.training.run_folder import package_commit
@@ -52,7 +53,7 @@ def _footage_options(function: Callable[..., None]) -> Callable[..., None]:
         ),
         click.option(
             "--coded-stills",
-            type=click.IntRange(min=0),
+            type=NONE_OR_MORE,
             default=0,
             show_default=True,
             help="How many frames of the clips go through real codecs as still videos, in which nothing moves.",
@@ -76,7 +77,9 @@ def _footage_options(function: Callable[..., None]) -> Callable[..., None]:
             help="Another value for a choice of the generator, such as dark=0.3 or period=3,60; may be given often.",
         ),
         click.option("--device", default="auto", show_default=True),
-        click.option("--workers", type=int, default=0, show_default=True, help="Processes that draw plans ahead."),
+        click.option(
+            "--workers", type=NONE_OR_MORE, default=0, show_default=True, help="Processes that draw plans ahead."
+        ),
     ]
     for option in reversed(options):
         function = option(function)
@@ -87,16 +90,14 @@ def _footage_options(function: Callable[..., None]) -> Callable[..., None]:
 @click.option("--model", type=click.Choice(MODELS), default="lite", help="Which configuration to train.")
 @_footage_options
 @click.option("--out", type=click.Path(path_type=Path), default=Path("runs/lite"), show_default=True)
-@click.option("--steps", type=int, default=4000, show_default=True)
-@click.option("--seconds", type=float, help="Stop after this long; the schedule follows the clock.")
-@click.option("--batch", "batch_size", type=int, default=24, show_default=True)
-@click.option("--lr", type=float, default=6e-4, show_default=True)
-@click.option(
-    "--warmup", type=click.IntRange(min=0), default=200, show_default=True, help="Steps until the full rate."
-)
+@click.option("--steps", type=COUNT, default=4000, show_default=True)
+@click.option("--seconds", type=SECONDS, help="Stop after this long; the schedule follows the clock.")
+@click.option("--batch", "batch_size", type=COUNT, default=24, show_default=True)
+@click.option("--lr", type=Number(above=0, most=100), default=6e-4, show_default=True)
+@click.option("--warmup", type=NONE_OR_MORE, default=200, show_default=True, help="Steps until the full rate.")
 @click.option(
     "--ema",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    type=Number(above=0, below=1),
     default=0.998,
     show_default=True,
     help="Decay a step of the averaged weights, which are the ones kept.",
@@ -108,7 +109,7 @@ def _footage_options(function: Callable[..., None]) -> Callable[..., None]:
     show_default=True,
     help="Fuse the encoder's frame stage with torch.compile: pays on a GPU that trains for minutes.",
 )
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--seed", type=SEED, default=0, show_default=True)
 @click.option("--init", "initial", type=click.Path(path_type=Path, exists=True), help="Start from this checkpoint.")
 @click.option(
     "--smoke",
@@ -219,9 +220,7 @@ def _like(own: int | float | tuple[float, float], text: str, name: str) -> int |
 @click.command("mean")
 @click.argument("checkpoints", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="The checkpoint to write.")
-@click.option(
-    "--videos", type=click.IntRange(min=1), default=240, show_default=True, help="Generated videos to calibrate on."
-)
+@click.option("--videos", type=COUNT, default=240, show_default=True, help="Generated videos to calibrate on.")
 @_footage_options
 def mean(
     checkpoints: tuple[Path, ...],

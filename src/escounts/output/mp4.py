@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from fractions import Fraction
 from itertools import islice
@@ -34,10 +34,17 @@ TRIED_PACKETS = 8
 """Packets of sound that are written for trial, to find out whether an mp4 takes them."""
 
 
-def write(result: CountResult, path: Path, *, video: Path | None = None) -> None:
+def write(
+    result: CountResult,
+    path: Path,
+    *,
+    video: Path | None = None,
+    progress: Callable[[float, float], None] | None = None,
+) -> None:
     """Encode the counted range with the number of completed repetitions in a corner. Needs the [plot] extra.
 
-    The sound is copied as it is where an mp4 takes its codec, and left out where not.
+    The sound is copied as it is where an mp4 takes its codec, and left out where not. progress is called with the
+    seconds drawn and in all.
     """
     if video is None:
         raise OutputError(f"{path}: mp4 needs the video itself")
@@ -63,6 +70,8 @@ def write(result: CountResult, path: Path, *, video: Path | None = None) -> None
             image = frame.image.copy()
             badge.draw(image, number, _progress(result, frame.time))
             yield image
+            if progress is not None:
+                progress(frame.time - first, last - first)
             frame = following
 
     write_movie(

@@ -16,8 +16,12 @@ from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 from fastapi import APIRouter, HTTPException, Query, Request
+from fastapi import Path as PathParameter
 from fastapi.responses import FileResponse, Response, StreamingResponse
+from pydantic import AfterValidator
 
+from escounts.output import FORMATS
+from escounts.output import Format as OutputFormat
 from escounts.serve.database import JobRow
 from escounts.serve.schemas import (
     GUARDED,
@@ -38,19 +42,16 @@ from escounts.serve.worker_pool import JobError
 
 router = APIRouter(prefix="/api", responses=USUAL_PROBLEMS)
 
-Format = Literal["json", "csv", "srt", "text", "png", "mp4", "html"]
+
+def _known(format: str) -> str:
+    if format not in FORMATS:
+        raise ValueError(f"known formats: {', '.join(FORMATS)}")
+    return format
+
+
+Format = Annotated[str, AfterValidator(_known), PathParameter(json_schema_extra={"enum": [*FORMATS]})]
 Unit = Literal["cycle", "side"]
-FORMATS: dict[Format, tuple[str, str]] = {
-    "json": ("application/json", ".json"),
-    "csv": ("text/csv", ".csv"),
-    "srt": ("application/x-subrip", ".srt"),
-    "text": ("text/plain", ".txt"),
-    "png": ("image/png", ".png"),
-    "mp4": ("video/mp4", ".mp4"),
-    "html": ("text/html", ".html"),
-}
 AT = "Seconds: a repetition begins or ends here, and all others at the same point of the motion."
-DRAWN = frozenset({"png", "mp4", "html"})
 EVENT = {
     "type": "object",
     "required": ["event", "data"],
@@ -186,7 +187,7 @@ def _stream(text: AsyncIterator[str]) -> StreamingResponse:
     "/jobs/{job_id}/download/{format}",
     tags=["jobs"],
     response_class=Response,
-    responses={200: {"content": {media_type: {} for media_type, _ in FORMATS.values()}}, 409: PROBLEMS[409]},
+    responses={200: {"content": {kind.media_type: {} for kind in FORMATS.values()}}, 409: PROBLEMS[409]},
 )
 async def download(
     service: Services,
@@ -201,10 +202,11 @@ async def download(
     row = need_job(service, job_id)
     video = need_video(service, row.video)
     document, version = await asyncio.to_thread(_shown, service, row, unit, at, corrected)
-    media_type, suffix = FORMATS[format]
-    name = f"{Path(video.name).stem or 'video'}{'-counted' if format == 'mp4' else ''}{suffix}"
-    if format not in DRAWN:
-        text = await asyncio.to_thread(_written, document, format, suffix)
+    kind = FORMATS[format]
+    media_type, suffix = kind.media_type, kind.suffix
+    name = f"{Path(video.name).stem or 'video'}{suffix}"
+    if not kind.drawn:
+        text = await asyncio.to_thread(_written, document, kind)
         attachment = f"attachment; filename*=UTF-8''{quote(name, safe='')}"
         return Response(text, media_type=media_type, headers={"content-disposition": attachment})
     target = service.settings.renders / f"{job_id}.{version}{suffix}"
@@ -251,14 +253,13 @@ def _corrected(document: dict[str, Any], spans: tuple[tuple[float, float], ...])
     return to_dict(from_dict(document).corrected(spans))
 
 
-def _written(document: dict[str, Any], format: str, suffix: str) -> bytes:
+def _written(document: dict[str, Any], kind: OutputFormat) -> bytes:
     """A format that needs no video, written by its own writer."""
-    from escounts.output import WRITERS  # noqa: PLC0415 - numpy: the server starts without it
     from escounts.output.json import from_dict  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
 
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / f"result{suffix}"
-        WRITERS[format](from_dict(document), path, video=None)
+        path = Path(folder) / f"result{kind.suffix}"
+        kind.write(from_dict(document), path)
         return path.read_bytes()
 
 

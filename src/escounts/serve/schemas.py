@@ -201,6 +201,7 @@ class Limits(BaseModel):
     keep_days: float
     media_root: bool
     formats: list[str]
+    titles: dict[str, str] = Field(description="What a person reads for each format.")
     version: str
 
 

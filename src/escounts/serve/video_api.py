@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, HTTPException, Query, Request, Response
 from fastapi.responses import FileResponse
 
+from escounts.output import FORMATS
 from escounts.serve.database import VideoRow
-from escounts.serve.job_api import FORMATS
 from escounts.serve.media import content_type
 from escounts.serve.schemas import (
     GUARDED,
@@ -82,7 +82,8 @@ def limits(service: Services) -> Limits:
         max_duration=settings.max_duration,
         keep_days=settings.keep_days,
         media_root=settings.media_root is not None,
-        formats=sorted(FORMATS),
+        formats=list(FORMATS),
+        titles={name: kind.title for name, kind in FORMATS.items()},
         version=version("escounts"),
     )
 

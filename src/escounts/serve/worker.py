@@ -252,7 +252,7 @@ class Worker:
         return progress
 
     def _render(self, task: RenderTask) -> str:
-        from escounts.output import WRITERS  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
+        from escounts.output import FORMATS  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
         from escounts.output.json import from_dict  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
         from escounts.serve.previews import (  # noqa: PLC0415 - PyAV and numpy: the server's process, which imports this module, needs neither
             write_filmstrip,
@@ -265,7 +265,7 @@ class Worker:
             write = {"preview": write_preview, "thumbnail": write_thumbnail, "filmstrip": write_filmstrip}
             write[task.format](video, Path(task.target))
             return task.target
-        WRITERS[task.format](from_dict(task.document), Path(task.target), video=Path(task.source.path))
+        FORMATS[task.format].write(from_dict(task.document), Path(task.target), video=Path(task.source.path))
         return task.target
 
     def _explain(self, error: Exception, source: Source) -> str:

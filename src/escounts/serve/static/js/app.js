@@ -3,6 +3,7 @@
 import { api, follow } from "./api.js";
 import { setUpCamera } from "./camera.js";
 import { ask, openSession, setUpDialogs, setUpMedia, setUpTheme } from "./dialogs.js";
+import { setFormats } from "./downloads.js";
 import { byId, bytes, toast } from "./format.js";
 import { setUpKeys } from "./keys.js";
 import { Library } from "./library.js";
@@ -193,6 +194,7 @@ async function begin() {
   setUpCamera((blob, name) => library.add(blob, { name, source: "camera" }));
   setUpMedia((video) => library.count(video).catch((error) => toast(error.message)));
   const limits = await openSession();
+  setFormats(limits.titles);
   byId("limits").textContent = `Up to ${bytes(limits.max_upload)}${limits.keep_days ? `, kept for ${limits.keep_days} days` : ""}`;
   byId("browse").hidden = !limits.media_root;
   byId("model").textContent = limits.model;

@@ -3,21 +3,19 @@
 import { api, download } from "./api.js";
 import { byId, element, toast } from "./format.js";
 
-const FORMATS = [
-  ["mp4", "Video", "mp4"],
-  ["html", "Report", "html"],
-  ["png", "Picture", "png"],
-  ["json", "Data", "json"],
-  ["csv", "Table", "csv"],
-  ["srt", "Subtitles", "srt"],
-];
+let formats = [];
+
+/** titles: format → what people call it, as GET /api/limits has them. */
+export function setFormats(titles) {
+  formats = Object.entries(titles).reverse();
+}
 
 /** unit: "cycle", "side" or null for the count as it came. */
 export function showDownloads(jobId, unit) {
   byId("download-state").textContent = "";
   byId("downloads").replaceChildren(
-    ...FORMATS.map(([format, name, note]) => {
-      const button = element("button", { class: "button", "data-format": format }, name, element("small", {}, note));
+    ...formats.map(([format, name]) => {
+      const button = element("button", { class: "button", "data-format": format }, name, element("small", {}, format));
       button.onclick = async () => {
         button.classList.add("busy");
         byId("download-state").textContent = `Making the ${name.toLowerCase()}…`;
