@@ -19,6 +19,7 @@ from escounts.counting.pool import InferencePool
 from escounts.counting.spans import rest_factor
 from escounts.counting.views import BASE_RATE, CHUNK, View, ViewEncoder, WindowStore
 from escounts.errors import ExemplarError, ModelError
+from escounts.nn.encoders.lite import LiteEncoder
 from escounts.nn.network import LITE_TINY, Network
 from escounts.system.arrays import Array32
 from escounts.video.files import Frame, Video
@@ -72,7 +73,9 @@ def test_a_window_waits_for_no_chunk_that_has_just_begun(model: MultiRateModel) 
 
     network = model.network
     decoder = network.decoder.config
-    encoder = ViewEncoder(network, View(1), WindowStore(decoder.grid, decoder.channels), Listed(model.device))
+    assert isinstance(network.encoder, LiteEncoder)
+    store = WindowStore(decoder.grid, decoder.channels, network.encoder.look_width)
+    encoder = ViewEncoder(network, View(1), store, Listed(model.device))
     for image in moving_square(400):
         encoder.push(image)
     needed = [(encoder.length + encoder.length // 2 * window) // CHUNK for _, window in begun]
@@ -85,9 +88,11 @@ def test_windows_encoded_together_are_those_encoded_alone(model: MultiRateModel)
     moved = moving_square(300)
     images = [*moved, *[moved[-1]] * 200, *moving_square(333)]
     decoder = model.network.decoder.config
+    network_encoder = model.network.encoder
+    assert isinstance(network_encoder, LiteEncoder)
     found = []
     for at_once in (1, 3):
-        store = WindowStore(decoder.grid, decoder.channels)
+        store = WindowStore(decoder.grid, decoder.channels, network_encoder.look_width)
         encoder = ViewEncoder(model.network, View(1), store, InferencePool(model.device))
         encoder._at_once = at_once
         for image in images:
@@ -100,6 +105,9 @@ def test_windows_encoded_together_are_those_encoded_alone(model: MultiRateModel)
     assert torch.allclose(one.tokens_BTHWC, other.tokens_BTHWC, atol=2e-3)  # kept in half precision
     assert one.similarity_BTC is not None and other.similarity_BTC is not None
     assert torch.allclose(one.similarity_BTC, other.similarity_BTC, atol=2e-3)
+    looks = [store.read_looks(window) for window in moving]
+    assert {len(cells) for cells in looks} == {window.cells for window in moving}
+    assert all(np.isfinite(cells).all() and cells.std() > 0 for cells in looks)
 
 
 def test_chunk_size_does_not_change_the_density(model: MultiRateModel, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -152,23 +152,32 @@ class LiveStore(WindowStore):
     def __init__(self, grid: tuple[int, int]) -> None:
         self.grid = grid
         self.kept: dict[int | None, Projected] = {}
+        self._window_looks: dict[int | None, Tensor] = {}
         self._next = 0
 
-    def append(self, projected: Projected) -> int:
+    def append(self, projected: Projected, looks_TD: Tensor) -> int:
         """Keep one window (batch 1); its number."""
         assert projected.similarity_BTC is not None
         number, self._next = self._next, self._next + 1
+        self._window_looks[number] = looks_TD.half().cpu()
         self.kept[number] = Projected(projected.tokens_BTHWC.half(), projected.similarity_BTC.half())
         return number
 
     def drop(self, window: Window) -> None:
         """Forget a window; one that stands still was never kept."""
         self.kept.pop(window.offset, None)
+        self._window_looks.pop(window.offset, None)
 
     @property
     def nbytes(self) -> int:
         """Bytes held in memory."""
-        return sum(part.nbytes for projected in self.kept.values() for part in projected if part is not None)
+        tokens = sum(part.nbytes for projected in self.kept.values() for part in projected if part is not None)
+        return tokens + sum(looks.nbytes for looks in self._window_looks.values())
+
+    def read_looks(self, window: Window) -> Array32:
+        """What each cell of a window looks like, (T, D)."""
+        looks: Array32 = self._window_looks[window.offset].float().numpy()
+        return looks
 
     def read(self, windows: Sequence[Window], device: torch.device) -> Projected:
         """Windows of equal length as one batch, in single precision."""

@@ -43,6 +43,7 @@ from escounts.counting.views import (
 from escounts.counting.windows import Stitcher, triangle
 from escounts.errors import ExemplarError
 from escounts.nn.decoder import ExemplarKeysValues
+from escounts.nn.encoders.lite import LiteEncoder
 from escounts.nn.heads import ONE_PERIOD, HeadOutput, RateHeadConfig, read_periods
 from escounts.nn.network import exemplar_cells
 from escounts.results import EXEMPLAR_CUT, UNIT_GIVEN, ConfidenceKind, DensityMap, Estimate, Hypothesis
@@ -92,7 +93,9 @@ class MultiRateEncoding:
         decoder = model.network.decoder.config
         self.model, self.start, self._read = model, start, read
         self.video = object() if video is None else video
-        self.store = WindowStore(decoder.grid, decoder.channels)
+        encoder = model.network.encoder
+        assert isinstance(encoder, LiteEncoder)
+        self.store = WindowStore(decoder.grid, decoder.channels, encoder.look_width)
         self.windows: dict[View, list[Window]] = {}
         self.meter = MotionMeter()
         self.frames = 0

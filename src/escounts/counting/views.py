@@ -87,16 +87,20 @@ def best_window(windows: Sequence[Window], first: float, last: float) -> Window:
 class WindowStore:
     """Projected windows of one video, in half precision; hours of them lie in a temporary file."""
 
-    def __init__(self, grid: tuple[int, int], channels: int) -> None:
+    def __init__(self, grid: tuple[int, int], channels: int, look_width: int) -> None:
         self.grid = grid
         # A cell is its tokens and, as one more row, its similarity feature.
         self._file = TokenFile((grid[0] * grid[1] + 1, channels), memory_limit=MEMORY_LIMIT)
+        self._looks = TokenFile((look_width,))
+        self._lock = threading.Lock()
 
-    def append(self, projected: Projected) -> int:
+    def append(self, projected: Projected, looks_TD: Tensor) -> int:
         """Keep windows one after another; the cell of the file that the first begins at. From any thread."""
         assert projected.similarity_BTC is not None
         cells = torch.cat([projected.tokens_BTHWC.flatten(2, 3), projected.similarity_BTC[:, :, None]], 2)
-        return self._file.append(cells.flatten(0, 1))
+        with self._lock:  # a cell has one place in both files
+            self._looks.append(looks_TD)
+            return self._file.append(cells.flatten(0, 1))
 
     @property
     def cells(self) -> int:
@@ -106,11 +110,18 @@ class WindowStore:
     @property
     def nbytes(self) -> int:
         """Bytes held in memory: none once the windows lie in a file."""
-        return self._file.nbytes
+        return self._file.nbytes + self._looks.nbytes
 
     def forget_after(self, cells: int) -> None:
         """Drop what was kept after the first `cells` cells."""
         self._file.truncate(cells)
+        self._looks.truncate(cells)
+
+    def read_looks(self, window: Window) -> Array32:
+        """What each cell of a window looks like, (T, D)."""
+        assert window.offset is not None, "a still window has no looks"
+        looks: Array32 = self._looks.read(window.offset, window.offset + window.cells, torch.device("cpu")).numpy()
+        return looks
 
     def read(self, windows: Sequence[Window], device: torch.device) -> Projected:
         """Windows of equal length as one batch, in single precision."""
@@ -241,7 +252,7 @@ class ViewEncoder:
         features_TCHW = each[0] if len(each) == 1 else torch.cat(each)  # both leave channels where they lie in memory
         tokens_BTHWC = self.encoder.window_tokens(features_TCHW.view(len(each), -1, *features_TCHW.shape[1:]))
         check_tokens(tokens_BTHWC)
-        first = self.store.append(self.decoder.project(tokens_BTHWC))
+        first = self.store.append(self.decoder.project(tokens_BTHWC), self.encoder.look_features(features_TCHW))
         cells = tokens_BTHWC.shape[1]  # every window of a view has as many
         return [Window(cut.start, cells, first + row * cells) for row, cut in enumerate(cuts)]
 

@@ -68,6 +68,7 @@ class LiteEncoder(Encoder):
         self.frame_stage = _frame_stage(config)
         self.reduce = nn.Conv2d(config.widths[-1], config.channels, 3, stride=2, padding=1)
         self.amount = nn.Parameter(torch.zeros(config.channels)) if config.amount else None
+        self.look: nn.Module | None = None  # a learnt head on frame features, (T, C, H, W) -> (T, D)
         self.blocks = nn.ModuleList([WindowBlock(config.channels, d) for d in config.dilations])
 
     def compile_frame_stage(self, backend: str = "inductor") -> None:
@@ -118,6 +119,20 @@ class LiteEncoder(Encoder):
                 x = x.float()
             x = layer(x)
         return x
+
+    def look_features(self, features_TCHW: Tensor) -> Tensor:
+        """What each frame looks like, (T, D) float32: place and time are pooled later, the still scene is kept."""
+        if self.look is not None:
+            look_TD: Tensor = self.look(features_TCHW)
+            return look_TD.float()
+        spread_TC, mean_TC = torch.std_mean(features_TCHW.float(), (2, 3))
+        return torch.cat([mean_TC, spread_TC], 1)
+
+    @property
+    def look_width(self) -> int:
+        """D of `look_features`."""
+        width: int = 2 * self.config.widths[-1] if self.look is None else self.look.width  # type: ignore[assignment]
+        return width
 
     def window_tokens(self, features_BTCHW: Tensor) -> Tensor:
         """Tokens (B, T, H, W, C) of windows of per-frame features; the window's still content is removed."""
