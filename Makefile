@@ -21,8 +21,8 @@ release-check: $(VENV)/.release
 	$(BIN)/python .ci/release_check.py $(PARTS) --share $(SHARE)
 
 lint: $(VENV)/.test
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks paper
+	$(BIN)/ruff format --check src tests benchmarks paper
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 

@@ -23,11 +23,10 @@ from footage import (
     decode,
     looped,
     measured,
+    processor_name,
     replace_section,
     segment,
 )
-
-from escounts.benchmarking.measuring import processor_name
 
 PRECISION_VARIABLE = "ESCOUNTS_PRECISION"
 """escounts.nn.device has it, too; importing that is part of what is timed."""

@@ -15,14 +15,13 @@ from typing import Any
 import torch
 from encoders import measure as measure_encoder
 from encoders import product_rate
+from engines import PLAIN, TRANSFORMERS, Engine, as_row, in_child
+from footage import looped, processor_name, segment
 from gpu_pipeline_lite import engines, pipeline
 from gpu_pipeline_tables import table
 from gpu_pipeline_vit import decoded_frames, kernels
 
 from escounts import __version__
-from escounts.benchmarking.engines import PLAIN, TRANSFORMERS, Engine
-from escounts.benchmarking.measuring import looped, processor_name, segment
-from escounts.benchmarking.table import as_row, in_child
 from escounts.nn.device import bf16_speedup
 
 HERE = Path(__file__).resolve().parent

@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 from encoders import operations
+from engines import Engine, paper_model
 from torch.autograd import DeviceType
 
-from escounts.benchmarking.engines import Engine, paper_model
 from escounts.counting.paper_windows import PAPER_WINDOWS, PaperWindowModel
 from escounts.nn.encoders.registry import build_encoder
 from escounts.video.files import Frame, Video

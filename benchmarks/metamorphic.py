@@ -30,7 +30,7 @@ from real_clips import read_dev
 from transformed import Pictures, VideoInMemory
 
 import escounts
-from escounts.research.training.run_folder import PREDICTING, code_digest
+from escounts.research.training.run_folder import PREDICTING, code_identity
 from escounts.system.atomic_files import write_text
 
 TOLERANCE = 1
@@ -128,7 +128,7 @@ def weights_of(model: str) -> str:
 def code_of() -> str:
     """A hash of what decides a count here: the package's arithmetic, and how clips are changed and made."""
     beside = b"".join((HERE / f"{name}.py").read_bytes() for name in ("metamorphic", "transformed", "negatives"))
-    return f"{code_digest(PREDICTING)}-{hashlib.sha256(beside).hexdigest()[:16]}"
+    return f"{code_identity(PREDICTING)}-{hashlib.sha256(beside).hexdigest()[:16]}"
 
 
 def chosen(clips: list[Clip], limit: int | None) -> list[Clip]:

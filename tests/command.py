@@ -8,9 +8,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import click
 import pytest
 
-from escounts.cli import main
+from escounts.cli import app, main
 
 NOBODY = 65534
 
@@ -24,11 +25,16 @@ class Outcome:
     err: str
 
 
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: object) -> Outcome:
-    """`escounts arguments…` in this process."""
+def run(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    *arguments: object,
+    command: click.Command = app,
+) -> Outcome:
+    """`escounts arguments…` in this process; command: another program."""
     monkeypatch.setattr(sys, "argv", ["escounts", *map(str, arguments)])
     with pytest.raises(SystemExit) as stopped:
-        main()
+        main(command)
     out, err = capsys.readouterr()
     return Outcome(int(stopped.value.code or 0), out, err)
 

@@ -22,7 +22,20 @@ TESTS = Path(__file__).resolve().parent  # the release check tests packages with
 REPOSITORY = TESTS.parent
 
 
-LONG = ("models", "batching", "research", "browser", "serve", "faults", "fuzz", "cli", "nn", "counting", "tests")
+LONG = (
+    "models",
+    "batching",
+    "research",
+    "paper",
+    "browser",
+    "serve",
+    "faults",
+    "fuzz",
+    "cli",
+    "nn",
+    "counting",
+    "tests",
+)
 """Folders with the longest files. They begin, so that no core is left with a long file at the end: pytest-xdist gives
 out whole files, and by itself those with the most tests first, whatever they take."""
 

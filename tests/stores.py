@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import torch
+from movies import bouncing, write_movie
 
 from escounts.research.datasets.annotations import Dataset, VideoAnnotation, assemble
 from escounts.research.datasets.stores import save_labels
@@ -74,3 +76,21 @@ def store(folder: Path, videos: list[VideoAnnotation], *, name: str = "toy") -> 
     dataset = assemble(name, videos, rows)
     save_labels(folder, dataset)
     return made, dataset
+
+
+def repcount(root: Path, lengths: dict[str, int], *, absent: tuple[str, ...] = ()) -> Path:
+    """Files of RepCount's form: tables and test videos of so many frames, three repetitions each."""
+    for split in ("train", "valid", "test"):
+        (root / "annotation").mkdir(parents=True, exist_ok=True)
+        (root / "video" / split).mkdir(parents=True, exist_ok=True)
+        rows = lengths if split == "test" else {f"{split}1.mp4": 30}
+        with (root / "annotation" / f"{split}.csv").open("w", newline="") as handle:
+            writer = csv.writer(handle)
+            labels = [f"L{k}" for k in range(1, 7)]
+            writer.writerow(["", "type", "name", "count", *labels, "fps", "duration", "num_frames"])
+            for place, (name, frames) in enumerate(rows.items()):
+                edges = [round(k * frames / 3) for k in (0, 1, 1, 2, 2, 3)]
+                writer.writerow([place, "squat", name, 3, *edges, 30, frames / 30, frames])
+                if name not in absent:
+                    write_movie(root / "video" / split / name, bouncing(3, frames / 30, size=(48, 32)), rate=30)
+    return root

@@ -14,8 +14,8 @@ from escounts.counting.density import released_density_map
 from escounts.counting.windows import Stitcher
 from escounts.nn.heads import HeadOutput
 from escounts.research import metrics
-from escounts.research.evaluation.paper_protocol import stitch
 from escounts.research.training.objective import RELEASED_OBJECTIVE, Objective, Target
+from paper.released import stitch
 
 FACTS = json.loads((Path(__file__).parents[1] / "golden" / "official_density.json").read_text())
 

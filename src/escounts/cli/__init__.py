@@ -15,11 +15,11 @@ from escounts.errors import EscountsError
 
 COMMANDS = {
     "count": ("count", "Count the repetitions in videos."),
-    "batch": ("long_runs", "Count thousands of videos, here or on a Ray cluster, into Parquet."),
-    "watch": ("long_runs", "Count a camera, a stream or a file while it runs."),
+    "batch": ("batch", "Count thousands of videos, here or on a Ray cluster, into Parquet."),
+    "watch": ("watch", "Count a camera, a stream or a file while it runs."),
     "export": ("models", "Write a model for other runtimes (ONNX)."),
     "models": ("models", "What can be loaded, from where, how big, on what it was trained."),
-    "bench": ("long_runs", "How fast this machine counts: every engine, in one table."),
+    "bench": ("bench", "How fast this machine counts."),
     "doctor": ("models", "Versions, device, decoders, weights: what works here."),
     "sample": ("data", "Draw the sample video with the project's own generator."),
     "weights": ("models", "Add and list public weights."),
@@ -27,8 +27,8 @@ COMMANDS = {
     "encode": ("data", "Encode a dataset into a token store."),
     "train": ("train", "Train on a dataset, your own folder, or generated repetitions."),
     "evaluate": ("evaluate", "Evaluate a run: all metrics with confidence intervals."),
-    "table": ("evaluate", "A table of the paper, ours beside the published numbers."),
-    "figure": ("evaluate", "A figure of the paper from a run's predictions."),
+    "table": ("evaluate", "The paper's tables: from a checkout, python -m paper table."),
+    "figure": ("evaluate", "The paper's figures: from a checkout, python -m paper figure."),
     "serve": ("serve", "A local web page and REST service."),
 }
 """Command → the module of this package that has it, as `NAME_command`, and what it is for."""
@@ -68,10 +68,10 @@ def app() -> None:
     """escounts counts repetitions in videos: how many, when, and how sure."""
 
 
-def main() -> None:
+def main(command: click.Command | None = None) -> None:
     """Entry point: a user's mistake is one line on stderr and exit code 2, never a traceback."""
     try:
-        sys.exit(app(standalone_mode=False) or 0)
+        sys.exit((command or app)(standalone_mode=False) or 0)
     except click.exceptions.Exit as error:
         sys.exit(error.exit_code)
     except click.ClickException as error:

@@ -15,7 +15,8 @@ from escounts.cli.display import counting_display, training_display
 from escounts.cli.numbers import COUNT, SEED, Number, whole_numbers
 from escounts.models.catalogue import is_own_model, own_model_path
 from escounts.nn.device import choose_device
-from escounts.research.training.recipes import Recipe, train_dataset, train_folder
+from escounts.research.training.recipes import Recipe, train_dataset
+from escounts.research.training.whole_decoder import train_folder
 from escounts.system.atomic_files import keep_existing
 from escounts.teach.own_action import learn_folder
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from escounts.research.datasets.annotations import Problem
 
 PATH = click.Path(path_type=Path)
-RIVALS = ("repnet", "transrac")
 
 
 @click.group()
@@ -39,7 +39,8 @@ def _sigma(text: Any) -> float | Literal["variable"]:
     return "variable" if text == "variable" else Number(above=0, most=1000).convert(text, None, None)
 
 
-def _run_options(function: Callable[..., None]) -> Callable[..., None]:
+def run_options(function: Callable[..., None]) -> Callable[..., None]:
+    """The options of every training."""
     options = [
         click.option("--epochs", type=COUNT, help="Default: 300, the paper's."),
         click.option("--steps", type=COUNT, help="Optimiser steps, instead of epochs."),
@@ -84,12 +85,12 @@ def _dataset_command(group_name: str, datasets: tuple[str, ...]) -> None:
     @click.option("--self-attention-only", is_flag=True, help="No exemplars in the decoder (Table 3a).")
     @click.option(
         "--decoder",
-        type=click.Choice(["paper", "released", "repnet", "transrac"]),
+        type=click.Choice(["paper", "released"]),
         default="paper",
         show_default=True,
-        help="The paper's, the released code's with its objective, or a rival's head.",
+        help="The paper's, or the released code's with its objective.",
     )
-    @_run_options
+    @run_options
     def train(
         form: str,
         tokens: Path,
@@ -108,13 +109,12 @@ def _dataset_command(group_name: str, datasets: tuple[str, ...]) -> None:
             other_video=other_video,
             sigma=sigma,
             self_attention_only=self_attention_only,
-            method=decoder if decoder in RIVALS else "escounts",  # type: ignore[arg-type]
             released_decoder=decoder == "released",
             released_objective=objective == "released" or decoder == "released",
         )
-        with _training(options) as how:
+        with training(options) as how:
             figures = train_dataset(recipe, tokens, options["out"], encoder=encoder, **how)
-        _say(figures, options["out"])
+        say(figures, options["out"])
 
 
 _dataset_command("repcount", ("repcount", "repcount-open"))
@@ -142,7 +142,7 @@ _dataset_command("ovr", ("ovr-ego4d", "ovr-kinetics"))
 @click.option("--init", "initial", default="lite", show_default=True, help="A model, a checkpoint, or none.")
 @click.option("--whole-decoder", is_flag=True, help="For hundreds of videos: train the decoder on stored tokens.")
 @click.option("--tokens", type=PATH, help="Where to keep those tokens (default: in the run's folder).")
-@_run_options
+@run_options
 def folder(
     root: Path | None,
     labels: Path | None,
@@ -180,10 +180,10 @@ def folder(
     if out is None:
         raise click.UsageError("--whole-decoder and --init none train for long and need a folder: --out RUN")
 
-    with counting_display("videos") as progress, _training(options) as how:
+    with counting_display("videos") as progress, training(options) as how:
         figures, problems = train_folder(root, out, tokens=tokens, initial=initial, progress=progress, **how)
     _say_problems(problems)
-    _say(figures, out)
+    say(figures, out)
     if initial != "none":
         click.echo(f"count with it: escounts count --model {out / 'best.safetensors'} VIDEO")
 
@@ -209,7 +209,7 @@ def _say_problems(problems: Iterable[Problem]) -> None:
 
 
 @contextmanager
-def _training(options: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def training(options: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """What the library's training functions take of the common options, with a display of its progress."""
     names = ("epochs", "steps", "batch_size", "lr", "ema", "precision")
     changes = {name: options[name] for name in names if options[name] is not None}
@@ -218,7 +218,7 @@ def _training(options: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield {"seed": options["seed"], "changes": changes, "device": device, "report": report}
 
 
-def _say(figures: dict[str, float], out: Path) -> None:
+def say(figures: dict[str, float], out: Path) -> None:
     """Print the last validation."""
     if os.environ.get("RANK", "0") != "0":  # torchrun: one process speaks
         return

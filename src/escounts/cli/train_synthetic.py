@@ -15,7 +15,7 @@ from escounts.cli.display import counting_display, training_display
 from escounts.cli.numbers import COUNT, NONE_OR_MORE, SECONDS, SEED, Number
 from escounts.nn.device import choose_device
 from escounts.research.training.optimisation import synthetic_recipe
-from escounts.research.training.run_folder import package_commit
+from escounts.research.training.run_folder import code_identity
 from escounts.research.training.synthetic_run import (
     NETWORKS,
     SMOKE,
@@ -275,7 +275,7 @@ def _footage(
     if mocap is not None:
         motion = MotionBank.from_npz(mocap, mocap.with_suffix(".csv"), workers=max(1, workers))
     provenance = {
-        "commit": package_commit(),
+        "commit": code_identity(),
         "footage": "every licence" if every_licence else "permissive" if bank else "none",
         "clips": str(len(bank.names) - coded_stills) if bank else "0",
         "coded_stills": str(coded_stills if bank else 0),

@@ -12,9 +12,8 @@ from stores import LAYOUT, STEP, store, video
 
 from escounts.errors import DataError
 from escounts.nn.decoder import PAPER, Decoder
-from escounts.research.evaluation.evaluated_models import TokenModel, TokenSource
-from escounts.research.evaluation.evaluating import evaluate_model
-from escounts.research.evaluation.paper_protocol import choose_exemplars
+from escounts.research.evaluation.evaluate import choose_exemplars, evaluate_model
+from escounts.research.evaluation.models import EvalSpec, TokenModel, TokenSource
 from escounts.research.evaluation.report import (
     by_action,
     by_count,
@@ -24,8 +23,6 @@ from escounts.research.evaluation.report import (
     metric_report,
     score,
 )
-from escounts.research.evaluation.table_spec import EvalSpec
-from escounts.research.rival_heads import RepNetConfig, TransRACConfig
 from escounts.research.training.batches import TokenCache
 from escounts.research.training.predictions import (
     Prediction,
@@ -37,6 +34,7 @@ from escounts.research.training.predictions import (
     save_predictions,
 )
 from escounts.research.training.token_run import build_head
+from paper.rivals import RepNetConfig, TransRACConfig
 
 SMALL = replace(
     PAPER, in_channels=8, channels=32, heads=2, cross_blocks=1, window_blocks=1, window=(4, 2, 2), grid=(2, 2),

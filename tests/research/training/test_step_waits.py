@@ -20,11 +20,11 @@ from escounts.nn.decoder import PAPER, Decoder
 from escounts.nn.heads import HeadOutput
 from escounts.nn.window_attention import Size
 from escounts.research.datasets.tokens import TokenStore
-from escounts.research.rival_heads import RivalHead
 from escounts.research.training.objective import DensityObjectiveConfig, Objective
 from escounts.research.training.optimisation import TrainConfig, step_if_finite
 from escounts.research.training.stored_tokens import StoredTokensConfig, StoredTokensTask, TokenBatch
 from escounts.research.training.trainer import Trainer
+from paper.rivals import RivalHead
 
 SMALL = replace(
     PAPER, in_channels=8, channels=32, heads=2, cross_blocks=1, window_blocks=2, window=(4, 2, 2), grid=(2, 2),

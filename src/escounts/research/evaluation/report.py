@@ -23,7 +23,7 @@ from escounts.research.training.predictions import Prediction, true_counts
 from escounts.results import DensityMap
 
 if TYPE_CHECKING:
-    from escounts.research.evaluation.evaluating import Evaluation
+    from escounts.research.evaluation.evaluate import Evaluation
 
 SIZES = ("XS", "S", "M", "L", "XL")
 LENGTH_EDGES = (0.96, 1.53, 2.29, 3.09)

@@ -1,22 +1,21 @@
 """What training minimises: eq. 6 for density maps, and its counterpart for the rate head.
 
-Both meet one interface: `Objective(config)(output, target)` gives a dictionary of scalars whose "loss" is the
-total; the others are its terms before they are weighted, for the log.
+`Objective(config)(output, target)` gives a dictionary of scalars whose "loss" is the total; the others are its terms
+before they are weighted, for the log. Any config with `weights()` and `terms()` is an objective.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from escounts.nn.heads import VIDEO_OUTPUTS, HeadOutput, RateHeadConfig, pool_video_logits
-from escounts.research.rival_heads import RepNetOutput
 
 INSIDE = 1e-4
 """A cell whose target density is above this lies inside a repetition."""
@@ -41,6 +40,23 @@ class Target:
     video_BK: Tensor | None = None
 
 
+class ObjectiveConfig(Protocol):
+    """What is minimised; a frozen dataclass of plain values, so that a run folder can keep it."""
+
+    @property
+    def kind(self) -> str:
+        """Its name in files."""
+        ...
+
+    def weights(self) -> Mapping[str, float]:
+        """Term → its weight in the loss."""
+        ...
+
+    def terms(self, output: HeadOutput, target: Target) -> dict[str, Tensor]:
+        """The terms of a batch before they are weighted."""
+        ...
+
+
 @dataclass(frozen=True)
 class DensityObjectiveConfig:
     """Eq. 6. map_weight, count_weight: its two terms (the ablation of Table 3g sets the second to 0).
@@ -55,6 +71,12 @@ class DensityObjectiveConfig:
     map_scale: float = 1.0
     drop: float = 0.0
     count_rule: Literal["paper", "released"] = "paper"
+
+    def weights(self) -> Mapping[str, float]:
+        return {"map": self.map_weight, "count": self.count_weight}
+
+    def terms(self, output: HeadOutput, target: Target) -> dict[str, Tensor]:
+        return _density_terms(self, output, target)
 
 
 @dataclass(frozen=True)
@@ -74,19 +96,18 @@ class RateObjectiveConfig:
     floor: float = 0.02
     head: RateHeadConfig = field(default_factory=RateHeadConfig)
 
+    def weights(self) -> Mapping[str, float]:
+        return {
+            "map": self.map_weight,
+            "count": self.count_weight,
+            "period": self.period_weight,
+            "gate": self.gate_weight,
+            **dict.fromkeys(VIDEO_OUTPUTS, self.video_weight),
+        }
 
-@dataclass(frozen=True)
-class PeriodObjectiveConfig:
-    """RepNet's objective: cross-entropy of the period's length, binary cross-entropy of periodicity.
+    def terms(self, output: HeadOutput, target: Target) -> dict[str, Tensor]:
+        return _rate_terms(self, output, target)
 
-    periods: lengths 1 … periods, in cells shown to the head; a longer repetition is not periodic at that speed.
-    """
-
-    kind: Literal["period"] = "period"
-    periods: int = 32
-
-
-ObjectiveConfig: TypeAlias = DensityObjectiveConfig | RateObjectiveConfig | PeriodObjectiveConfig
 
 RELEASED_OBJECTIVE = DensityObjectiveConfig(map_scale=100.0, drop=0.2, count_rule="released")
 """The released code's arithmetic."""
@@ -96,32 +117,10 @@ class Objective:
     """(output, target) -> {"loss": total, and its terms}, each a scalar averaged over the batch."""
 
     def __init__(self, config: ObjectiveConfig) -> None:
-        self.config = config
-        self._terms: Callable[[HeadOutput, Target], dict[str, Tensor]]
-        if isinstance(config, RateObjectiveConfig):
-            self._terms, self._weights = (
-                lambda output, target: _rate_terms(config, output, target),
-                {
-                    "map": config.map_weight,
-                    "count": config.count_weight,
-                    "period": config.period_weight,
-                    "gate": config.gate_weight,
-                    **{name: config.video_weight for name in VIDEO_OUTPUTS},
-                },
-            )
-        elif isinstance(config, PeriodObjectiveConfig):
-            self._terms, self._weights = (
-                lambda output, target: _period_terms(config, output, target),
-                {"period": 1.0, "gate": 1.0},
-            )
-        else:
-            self._terms, self._weights = (
-                lambda output, target: _density_terms(config, output, target),
-                {"map": config.map_weight, "count": config.count_weight},
-            )
+        self.config, self._weights = config, config.weights()
 
     def __call__(self, output: HeadOutput, target: Target) -> dict[str, Tensor]:
-        terms = self._terms(output, target)
+        terms = self.config.terms(output, target)
         loss = torch.stack([self._weights[name] * term for name, term in terms.items()]).sum()
         return {"loss": loss, **terms}
 
@@ -129,7 +128,7 @@ class Objective:
 def _density_terms(config: DensityObjectiveConfig, output: HeadOutput, target: Target) -> dict[str, Tensor]:
     """Eq. 6: mean squared error of the maps over time, absolute error of the counts over the true count."""
     density_BT, truth_BT = output.density_BT.float(), target.density_BT.float()
-    valid_BT = _valid(target)
+    valid_BT = valid_cells(target)
     looked_at_BT = target.looked_at_BT
     if looked_at_BT is None and config.drop > 0:
         looked_at_BT = torch.rand_like(density_BT) >= config.drop
@@ -148,7 +147,7 @@ def _rate_terms(config: RateObjectiveConfig, output: HeadOutput, target: Target)
     if output.gate_logits_BT is None or output.period_logits_BTP is None:
         raise ValueError("the rate objective needs a rate head; this output has only a density")
     density_BT, truth_BT = output.density_BT.float(), target.density_BT.float()
-    valid_BT = _valid(target)
+    valid_BT = valid_cells(target)
     error_B = ((density_BT - truth_BT).square() * valid_BT).sum(1)
     energy_B = (truth_BT.square() * valid_BT).sum(1).clamp(min=config.floor)
     count_B = target.count_B.float()
@@ -181,28 +180,6 @@ def _video_terms(output: HeadOutput, target: Target) -> dict[str, Tensor]:
     return dict(zip(VIDEO_OUTPUTS, error_K, strict=True))
 
 
-def _period_terms(config: PeriodObjectiveConfig, output: HeadOutput, target: Target) -> dict[str, Tensor]:
-    """RepNet, section 3.3: the class of the period's length inside repetitions, and whether a cell is inside."""
-    if not isinstance(output, RepNetOutput) or output.gate_logits_BT is None or output.period_logits_BTP is None:
-        raise ValueError("the period objective needs RepNet's head")
-    if target.period_BT is None:
-        raise ValueError("the period objective needs the length of each cell's repetition")
-    valid_BT = _valid(target)
-    shown_BT = target.period_BT.float() / output.stride
-    inside_BT = (shown_BT > 0) & (shown_BT.round() <= config.periods)
-    known_BT = inside_BT * valid_BT
-    class_BT = (shown_BT.round().long() - 1).clamp(0, config.periods - 1)
-    logs_BTP = output.period_logits_BTP.float().log_softmax(-1)
-    period_error_BT = -logs_BTP.gather(-1, class_BT[..., None]).squeeze(-1)
-    gate_error_BT = F.binary_cross_entropy_with_logits(
-        output.gate_logits_BT.float(), inside_BT.float(), reduction="none"
-    )
-    return {
-        "period": (period_error_BT * known_BT).sum() / known_BT.sum().clamp(min=1),
-        "gate": (gate_error_BT * valid_BT).sum() / valid_BT.sum(),
-    }
-
-
 def _period_cross_entropy(head: RateHeadConfig, logits_BTP: Tensor, period_BT: Tensor) -> Tensor:
     """Cross-entropy against the two period classes nearest in log, weighted by nearness; periods in cells."""
     below_BT, share_BT = nearest_periods(head, period_BT)
@@ -221,7 +198,7 @@ def nearest_periods(head: RateHeadConfig, period: Tensor) -> tuple[Tensor, Tenso
     return below.long(), (place - below).clamp(0, 1)
 
 
-def _valid(target: Target) -> Tensor:
+def valid_cells(target: Target) -> Tensor:
     """1.0 where a cell is real, (B, T)."""
     if target.valid_BT is None:
         return torch.ones_like(target.density_BT, dtype=torch.float32)

@@ -1,12 +1,11 @@
 """A run's folder: config, log, checkpoints. One process writes at a time; every file is whole or absent.
 
-What a run and a figure were made by is kept with them: the package's commit, and a hash of the code that makes a
-figure, so that a figure of other code is known to be stale.
+What a run and a figure were made by is kept with them: the commit of the code. Figures of other code are known
+to be stale.
 """
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import json
 import math
@@ -30,7 +29,6 @@ PACKAGE = Path(__file__).resolve().parents[2]
 TRAINING = (
     "counting/density.py",
     "nn",
-    "research/rival_heads.py",
     "research/training/objective.py",
     "research/training/optimisation.py",
     "research/training/batches.py",
@@ -47,39 +45,28 @@ PREDICTING = (
     "video/decoding.py",
     "video/files.py",
     "research/training/predictions.py",
-    "research/evaluation/paper_protocol.py",
-    "research/evaluation/evaluated_models.py",
+    "research/evaluation/evaluate.py",
+    "research/evaluation/models.py",
 )
 """What decides the counts of given weights."""
 
 
 @lru_cache(maxsize=8)
-def code_digest(places: tuple[str, ...]) -> str:
-    """Hash of what some files and folders of the package compute; comments and docstrings do not count."""
-    digest = hashlib.sha256()
-    for place in places:
-        path = PACKAGE / place
-        for file in [path] if path.is_file() else sorted(path.rglob("*.py")):
-            digest.update(str(file.relative_to(PACKAGE)).encode())
-            digest.update(_meaning(file.read_text(encoding="utf-8")))
-    return digest.hexdigest()[:16]
+def code_identity(places: tuple[str, ...] = (".",)) -> str:
+    """The commit that last changed some files and folders of the package, and what is changed in them since; the
+    version where the package is in no checkout."""
 
+    def ask(*arguments: str) -> str:
+        command = ["git", "-C", str(PACKAGE), *arguments, "--", *places]
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
-def _meaning(source: str) -> bytes:
-    """What a file computes, without what is only said in it."""
-    return ast.dump(_without_docstrings(ast.parse(source))).encode()
-
-
-def _without_docstrings(tree: ast.Module) -> ast.Module:
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        if isinstance(body, list):
-            node.body = [part for part in body if not _is_text(part)]  # type: ignore[attr-defined]
-    return tree
-
-
-def _is_text(node: ast.AST) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    try:
+        commit, changes = ask("log", "-1", "--format=%H"), ask("diff", "HEAD")
+    except OSError:  # no git on this machine
+        commit = ""
+    if not commit:  # nor any of the package in whatever checkout it lies in
+        return f"version {__version__}"
+    return commit + (f"+{hashlib.sha256(changes.encode()).hexdigest()[:16]}" if changes else "")
 
 
 OWN_FILES = ("best.safetensors", "last.safetensors", "last.pt", "log.jsonl", "config.json")
@@ -178,13 +165,3 @@ def _tensorboard(path: Path) -> Any:
     except ImportError:
         return None
     return SummaryWriter(str(path / "tensorboard"))
-
-
-def package_commit() -> str:
-    """The commit of the escounts that runs, not of wherever the user stands; its version where there is none."""
-    ask = ["git", "-C", str(PACKAGE), "log", "-1", "--format=%H", "--", "."]
-    try:
-        call = subprocess.run(ask, capture_output=True, text=True, check=False)
-        return call.stdout.strip() or f"version {__version__}"
-    except OSError:  # no git on this machine
-        return f"version {__version__}"

@@ -6,10 +6,10 @@ The run folder records what was trained on, video by video, so that an evaluatio
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Protocol
 
 import torch
 from torch import nn
@@ -30,29 +30,82 @@ from escounts.nn.network import Network
 from escounts.research.datasets.annotations import Dataset, VideoAnnotation
 from escounts.research.datasets.stores import encoder_identity
 from escounts.research.datasets.tokens import TokenLayout, TokenStore
-from escounts.research.rival_heads import RepNet, RepNetConfig, TransRAC, TransRACConfig
 from escounts.research.training.batches import TokenCache
-from escounts.research.training.objective import DensityObjectiveConfig, Objective, ObjectiveConfig
+from escounts.research.training.objective import (
+    DensityObjectiveConfig,
+    Objective,
+    ObjectiveConfig,
+    RateObjectiveConfig,
+)
 from escounts.research.training.optimisation import TrainConfig
 from escounts.research.training.run_folder import ABOUT, reserve_run_folder
 from escounts.research.training.stored_tokens import StoredTokensConfig, StoredTokensTask
 from escounts.research.training.trainer import Report, Trainer, start_distributed
 from escounts.system.config_codec import from_plain, to_plain
 
-HeadConfigs: TypeAlias = DecoderConfig | RepNetConfig | TransRACConfig
-"""What can be trained on stored tokens: the paper's decoder, or a rival's head."""
-RIVAL = "rival"
-"""Where a checkpoint keeps a rival's config; `decoder` is the place of the one decoder that counts videos."""
+
+class HeadConfig(Protocol):
+    """A head on tokens that is not the paper's decoder; a frozen dataclass of plain values with a `kind`.
+
+    The head that it builds is called as the decoder is and says with `map_kind` what its map holds.
+    """
+
+    @property
+    def kind(self) -> str:
+        """Its name in files."""
+        ...
+
+    @property
+    def in_channels(self) -> int:
+        """Channels of the tokens that it takes."""
+        ...
+
+    def build(self) -> nn.Module:
+        """The head with fresh weights."""
+        ...
+
+
+OTHER_HEADS: dict[str, type[Any]] = {}
+"""Heads beside the paper's decoder, kind → config: who brings some puts them here, and runs of them can be read."""
+OBJECTIVES: dict[str, type[Any]] = {"density": DensityObjectiveConfig, "rate": RateObjectiveConfig}
+"""Kind → config; as above."""
+OTHER = "rival"
+"""Where a checkpoint keeps another head's config; `decoder` is the place of the one decoder that counts videos."""
 
 
 @dataclass(frozen=True)
 class TokenRun:
     """Everything that decides what a run learns; the defaults are the paper's recipe."""
 
-    decoder: HeadConfigs = PAPER
+    decoder: DecoderConfig | HeadConfig = PAPER
     train: TrainConfig = field(default_factory=TrainConfig)
     tokens: StoredTokensConfig = field(default_factory=StoredTokensConfig)
     objective: ObjectiveConfig = field(default_factory=DensityObjectiveConfig)
+
+    @classmethod
+    def from_plain(cls, values: Mapping[str, Any]) -> TokenRun:
+        """The inverse of to_plain; raises DataError for a head that nobody brought."""
+        parts: dict[str, Any] = {}
+        if "decoder" in values:
+            parts["decoder"] = head_config(values["decoder"])
+        if "objective" in values:
+            kind = values["objective"].get("kind", "density")
+            parts["objective"] = from_plain(_known(OBJECTIVES, kind), values["objective"])
+        plain = {name: value for name, value in values.items() if name not in parts}
+        return replace(from_plain(cls, plain), **parts)
+
+
+def head_config(values: Mapping[str, Any]) -> DecoderConfig | HeadConfig:
+    """The config of a head as a file has it."""
+    kind = values.get("kind")
+    config: DecoderConfig | HeadConfig = from_plain(_known(OTHER_HEADS, kind) if kind else DecoderConfig, values)
+    return config
+
+
+def _known(kinds: Mapping[str, type[Any]], kind: str) -> type[Any]:
+    if kind not in kinds:
+        raise DataError(f"a run of {kind!r} is read in a checkout of the project: python -m paper evaluate RUN")
+    return kinds[kind]
 
 
 @dataclass(frozen=True)
@@ -71,7 +124,7 @@ class RunMetadata:
             values = json.loads((folder / ABOUT).read_text())
             return cls(
                 dataset=values["dataset"],
-                run=from_plain(TokenRun, values["run"]),
+                run=TokenRun.from_plain(values["run"]),
                 layout=TokenLayout.from_plain(values["layout"]),
                 trained=frozenset(values["trained"]),
             )
@@ -79,7 +132,7 @@ class RunMetadata:
             raise DataError(f"{folder} is not a run on stored tokens: it has no {ABOUT}") from None
         except KeyError as error:
             raise DataError(f"{folder} is not a run on stored tokens: its {ABOUT} has no {error}") from None
-        except (OSError, ValueError, TypeError) as error:
+        except (OSError, ValueError, TypeError, AttributeError) as error:
             raise DataError(f"{folder / ABOUT} cannot be read: {error}") from error
 
 
@@ -127,13 +180,19 @@ def train_on_tokens(
     return trainer.fit(resume=resume)
 
 
+def changed(run: TokenRun, changes: Mapping[str, Any]) -> TokenRun:
+    """The run with other fields of its TrainConfig; epochs stand in the place of its steps."""
+    train = replace(run.train, **({"steps": None} if "epochs" in changes else {}) | dict(changes))
+    return replace(run, train=train, tokens=replace(run.tokens, batch_size=train.batch_size))
+
+
 def steps_of(run: TokenRun, dataset: Dataset, store: TokenStore) -> int:
     """Optimiser steps of a run on the videos that the store holds."""
     videos = sum(video.name in store and store.entries[video.name].cells > 0 for video in dataset.split("train"))
     return run.train.total_steps(-(-videos // min(run.tokens.batch_size, max(videos, 1))))
 
 
-def build(config: HeadConfigs, layout: TokenLayout, initial: Path | None) -> nn.Module:
+def build(config: DecoderConfig | HeadConfig, layout: TokenLayout, initial: Path | None) -> nn.Module:
     """A fresh head for a store's tokens, or the network to start from with its encoder frozen."""
     if initial is None:
         if config.in_channels != layout.channels:
@@ -158,18 +217,16 @@ def load_trained(folder: Path, *, which: str = "best", device: torch.device | st
     if not path.exists():
         raise DataError(f"{folder} has no checkpoint yet; train it first")
     tensors, config, _ = read_checkpoint(path)
-    if RIVAL not in config and kind_of(config) == "network":
+    if OTHER not in config and kind_of(config) == "network":
         return load_network(path, device)[0]
-    head = build_head(from_plain(TokenRun, {"decoder": config.get(RIVAL) or config["decoder"]}).decoder)
+    head = build_head(head_config(config.get(OTHER) or config["decoder"]))
     strict_load(head, tensors, source=f"the weights in {path}")
     return head.to(device).eval()
 
 
-def build_head(config: HeadConfigs) -> nn.Module:
+def build_head(config: DecoderConfig | HeadConfig) -> nn.Module:
     """The network a config describes, with fresh weights."""
-    if isinstance(config, RepNetConfig):
-        return RepNet(config)
-    return TransRAC(config) if isinstance(config, TransRACConfig) else Decoder(config)
+    return Decoder(config) if isinstance(config, DecoderConfig) else config.build()
 
 
 def leakage_key(dataset: str, video: VideoAnnotation) -> str:
@@ -200,7 +257,7 @@ def _saver(run: TokenRun, dataset: str, encoder: str, initial: Path | None) -> A
             # The encoder is named: several have tokens of one width, and counting needs the right one.
             save_decoder(path, network, encoder=encoder, metadata=about)
         else:
-            config = {"encoder": encoder, RIVAL: to_plain(run.decoder)}
+            config = {"encoder": encoder, OTHER: to_plain(run.decoder)}
             write_checkpoint(path, network.state_dict(), config=config, metadata=about)
 
     return save

@@ -10,21 +10,21 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
-from escounts.research.evaluation.evaluating import Progress
-from escounts.research.evaluation.generated_tables import (
+from escounts.research.evaluation.evaluate import Progress
+from escounts.research.evaluation.report import by_action
+from escounts.research.training.recipes import Recipe
+from escounts.research.training.token_run import steps_of, train_on_tokens
+from escounts.research.training.trainer import Report
+from escounts.system.atomic_files import write_text
+from paper.entries import Table
+from paper.generated import (
     FULL_EXPERIMENT,
     QUICK_EXPERIMENT,
     GeneratedBench,
     one_thread,
 )
-from escounts.research.evaluation.rendering import FilledTable, fill
-from escounts.research.evaluation.report import by_action
-from escounts.research.evaluation.table_runner import Source, TableRunner, Unavailable, stored_model, stored_source
-from escounts.research.evaluation.table_spec import Table
-from escounts.research.training.recipes import Recipe
-from escounts.research.training.token_run import steps_of, train_on_tokens
-from escounts.research.training.trainer import Report
-from escounts.system.atomic_files import write_text
+from paper.rendering import FilledTable, fill
+from paper.runs import Source, TableRunner, Unavailable, stored_model, stored_source
 
 PROBE_STEPS = 8
 """Steps of one run that an estimate is made from, after as many to warm up."""

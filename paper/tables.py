@@ -9,18 +9,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from escounts.research.evaluation.ablation_tables import ABLATIONS, FULL, OURS, ablation_row
-from escounts.research.evaluation.table_spec import (
+from escounts.research.evaluation.models import EvalSpec
+from escounts.research.training.recipes import Recipe
+from paper.ablations import ABLATIONS, FULL, OURS, ablation_row
+from paper.entries import (
     METRICS,
     Cells,
-    EvalSpec,
     Group,
     NamedModel,
     Number,
     Table,
     TableRow,
 )
-from escounts.research.training.recipes import Method, Recipe
+from paper.released import ReleasedSpec
+from paper.rivals import Method, RivalRecipe
 
 OPEN = Recipe(dataset="repcount-open")
 MAE_OBO = ("MAE", "OBO")
@@ -57,7 +59,7 @@ def _measured_only(label: str, second: str, cells: Cells, *groups: Group) -> Tab
 def _beside(dataset: str, *groups: Group, released: bool = False) -> tuple[TableRow, ...]:
     """The rows that every comparison on a dataset gets: rivals' heads on the same tokens, and what trains nothing."""
     rows = [
-        _measured_only(label, "ViT-B", Cells(NONE, Recipe(dataset=dataset, method=method)), *groups)
+        _measured_only(label, "ViT-B", Cells(NONE, RivalRecipe(dataset=dataset, method=method)), *groups)
         for method, label in RE_RUN.items()
     ]
     models: tuple[tuple[NamedModel, str, str], ...] = (
@@ -74,7 +76,7 @@ def _beside(dataset: str, *groups: Group, released: bool = False) -> tuple[Table
         for model, label, second in models
     ]
     if released:
-        cells = Cells(NONE, None, EvalSpec(dataset, released=True), "escounts-repcount")
+        cells = Cells(NONE, None, ReleasedSpec(dataset), "escounts-repcount")
         rows.append(_measured_only("ESCounts, authors' checkpoint, released arithmetic", "ViT-B", cells, *groups))
     return tuple(rows)
 
@@ -253,7 +255,7 @@ TABLE_RIVALS = Table(
     ("Method",),
     (Group("", RIVAL_COLUMNS),),
     (
-        *(TableRow((label,), (Cells(SIX, Recipe(method=method)),)) for method, label in RE_RUN.items()),
+        *(TableRow((label,), (Cells(SIX, RivalRecipe(method=method)),)) for method, label in RE_RUN.items()),
         TableRow(("ESCounts, density head (the paper's)",), (Cells(SIX, OURS),)),
         TableRow(("ESCounts, rate head (lite's)",), (Cells(SIX, Recipe(head="rate")),)),
         TableRow(("spectral",), (_named("spectral", "repcount", RIVAL_COLUMNS),)),

@@ -1,4 +1,4 @@
-"""What `generated_tables.py` runs, how it keeps what was found, and how it prints it."""
+"""What `sweep.py` runs, how it keeps what was found, and how it prints it."""
 
 from __future__ import annotations
 
@@ -13,23 +13,25 @@ from typing import Any, Literal
 
 import numpy as np
 
-from escounts.research.evaluation.ablation_tables import ABLATIONS
-from escounts.research.evaluation.generated_tables import GeneratedBench, GeneratedExperiment
+from escounts.research.evaluation.models import EvalSpec
 from escounts.research.evaluation.prediction_files import digest_of
-from escounts.research.evaluation.rendering import SeedSpread, compare, interval
-from escounts.research.evaluation.table_runner import Measured
-from escounts.research.evaluation.table_spec import Cells, EvalSpec, Table, TableRow
-from escounts.research.evaluation.tables import TABLE_RIVALS
 from escounts.research.metrics import mae, obo, obz, rmse
 from escounts.research.training.recipes import Recipe
 from escounts.system.arrays import Array
+from paper.ablations import ABLATIONS
+from paper.entries import Cells, Table, TableRow
+from paper.generated import GeneratedBench, GeneratedExperiment
+from paper.rendering import SeedSpread, compare, interval
+from paper.rivals import RivalRecipe
+from paper.runs import Measured
+from paper.tables import TABLE_RIVALS
 
 RATES = (1e-4, 3e-4, 1e-3)
 """Learning rates that every method tries, for batches of BATCH videos; others are tried at rates that grow with the
 root of the batch."""
 BATCH = 24
-METHODS = {"density": Recipe(), "rate": Recipe(head="rate"), "repnet": Recipe(method="repnet"),
-           "transrac": Recipe(method="transrac")}  # fmt: skip
+METHODS = {"density": Recipe(), "rate": Recipe(head="rate"), "repnet": RivalRecipe(method="repnet"),
+           "transrac": RivalRecipe(method="transrac")}  # fmt: skip
 RUNS = "runs.jsonl"
 UNTRAINED = ("MAE", "OBO", "OBZ", "RMSE")
 """Columns of the rows that train nothing."""
@@ -76,7 +78,7 @@ class Job:
 
 
 def method_of(recipe: Recipe) -> str:
-    return recipe.method if recipe.method != "escounts" else recipe.head
+    return recipe.method if isinstance(recipe, RivalRecipe) else recipe.head
 
 
 class Results:
@@ -306,7 +308,8 @@ def table_lines(results: Results, table: Table, seeds: int, spread: SeedSpread |
         apart = stdev([mae(truth, c) for c in counted.values()]) if len(counted) > 1 else 0.0
         against = "reference" if row.labels == reference else ""
         if not against and errors.get(reference):
-            by = None if theirs is None or paper[reference] is None else theirs - paper[reference]
+            known = paper[reference]
+            by = None if theirs is None or known is None else theirs - known
             both = sorted(mine.keys() & errors[reference].keys())  # a run may lack an evaluation yet
             paired = cells.recipe == runs[reference] and bool(both)
             ours, other = (

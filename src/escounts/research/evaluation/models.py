@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -24,23 +23,41 @@ from escounts.nn.encoders.interface import Encoder
 from escounts.research.datasets.annotations import Dataset, VideoAnnotation
 from escounts.research.datasets.encoding import encode_exemplars, encode_video
 from escounts.research.datasets.tokens import TokenLayout, TokenStore, VideoTokens
-from escounts.research.evaluation.paper_protocol import SHIFT, frame_count, kept_cells, released_truth, stitch
-from escounts.research.evaluation.table_spec import EvalSpec
 from escounts.research.training.batches import ExemplarChoice
 from escounts.research.training.predictions import (
     ExemplarTokens,
     Prediction,
-    decode,
     decode_tokens,
     decode_videos,
     decoded_together,
-    exemplar_arguments,
     head_of,
     map_kind,
     prediction_of,
 )
 from escounts.results import DensityMap, ExemplarSpan
 from escounts.system.arrays import Array32
+
+
+@dataclass(frozen=True)
+class EvalSpec:
+    """One evaluation of one model. dataset: None for the model's own. shots: exemplars given to every video, and
+    where they come from. shifts: K of section 3.3."""
+
+    dataset: str | None = None
+    shots: int = 0
+    exemplars: Literal["same", "other"] = "same"
+    shifts: int = 4
+
+    @property
+    def given(self) -> str:
+        """Its exemplars, as files and messages name them."""
+        return f"{self.shots}-{self.exemplars}" if self.shots else "0-none"
+
+    @property
+    def label(self) -> str:
+        """How files and messages name it."""
+        return f"{self.given}-K{self.shifts}"
+
 
 Count = Callable[[EvalSpec, Sequence[ExemplarChoice]], Prediction]
 """Counts the opened video as an evaluation says, with the exemplars chosen for it."""
@@ -129,7 +146,7 @@ class TokenSource:
 
 
 class TokenModel:
-    """A decoder, or a rival's head, on tokens.
+    """A decoder, or another head, on tokens.
 
     coming: videos that will be counted, in this order. Where they are stored, many are decoded together.
     """
@@ -163,7 +180,7 @@ class TokenModel:
         tokens = self.source.tokens(video)
 
         def count(spec: EvalSpec, chosen: Sequence[ExemplarChoice]) -> Prediction:
-            return self._released(video, tokens) if spec.released else self._count(video, tokens, spec, chosen)
+            return self._count(video, tokens, spec, chosen)
 
         return count
 
@@ -177,7 +194,7 @@ class TokenModel:
             exemplars.append((shot_THWC, (end - start) / tokens.step if name == video.name else 0.0))
         values = self._map(tokens, exemplars, spec.shifts)
         given = spec.exemplars if exemplars else "none"
-        return self._row(video, tokens, values, shots=len(exemplars), exemplars=given)
+        return self.row(video, tokens, values, shots=len(exemplars), exemplars=given)
 
     def _map(self, tokens: VideoTokens, exemplars: Sequence[ExemplarTokens], shifts: int) -> Array32:
         """A video's map; zero-shot it comes with those of its group, of which the last one is remembered."""
@@ -198,27 +215,11 @@ class TokenModel:
             self._decoded = (self._decoded if same else {}) | decoded
         return self._decoded[tokens.name, shifts]
 
-    def _row(self, video: VideoAnnotation, tokens: VideoTokens, values: Array32, **about: Any) -> Prediction:
+    def row(self, video: VideoAnnotation, tokens: VideoTokens, values: Array32, **about: Any) -> Prediction:
+        """The row of a map that was made of its tokens."""
         density = DensityMap(values, 0.0, tokens.step, map_kind(self.head))
         dataset = self.source.dataset.name
         return prediction_of(video, density, duration=tokens.duration, dataset=dataset, model=self.name, **about)
-
-    def _released(self, video: VideoAnnotation, tokens: VideoTokens) -> Prediction:
-        """The released arithmetic: two shifts, the first cells halved, its own truth."""
-        layout = self.source.layout
-        if SHIFT not in layout.offsets or layout.padding != "mean":
-            raise DataError(
-                f"the released arithmetic needs tokens at offsets 0 and {SHIFT} padded with the mean colour; these "
-                f"have offsets {layout.offsets}, padding {layout.padding!r}: encode with --padding mean"
-            )
-        truth = released_truth(video)
-        given = exemplar_arguments(self.head, (), self.device)
-        maps: list[npt.ArrayLike] = []
-        for offset, cells in zip((0, SHIFT), kept_cells(frame_count(video)), strict=True):
-            sequence = tokens.sequences.get(offset)
-            kept = None if sequence is None else sequence[:cells]
-            maps.append([] if kept is None or not len(kept) else decode(self.head, kept, given, self.device))
-        return self._row(video, tokens, stitch(*maps), released_truth=truth)
 
 
 class FileModel:

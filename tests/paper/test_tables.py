@@ -23,26 +23,30 @@ from escounts.research.datasets.encoding import layout_for
 from escounts.research.datasets.folder import SyntheticSet
 from escounts.research.datasets.stores import find_store, store_path
 from escounts.research.datasets.tokens import TokenLayout, TokenStore
-from escounts.research.evaluation import table_making
-from escounts.research.evaluation.generated_tables import (
+from escounts.research.evaluation.models import EvalSpec
+from escounts.research.training.objective import DensityObjectiveConfig
+from escounts.research.training.optimisation import TrainConfig
+from escounts.research.training.recipes import Recipe
+from escounts.research.training.stored_tokens import StoredTokensConfig
+from escounts.research.training.token_run import TokenRun, train_on_tokens
+from escounts.system.config_codec import to_plain
+from paper import making
+from paper.entries import METRICS, Cells, Group, Table, TableRow
+from paper.generated import (
     FULL_EXPERIMENT,
     QUICK_EXPERIMENT,
+    QUICK_SCALE,
     RATES,
     GeneratedBench,
     GeneratedExperiment,
+    generated_run,
     one_thread,
 )
-from escounts.research.evaluation.rendering import fill
-from escounts.research.evaluation.table_making import TableMaker
-from escounts.research.evaluation.table_runner import Source, TableRunner, Unavailable, stored_model, stored_source
-from escounts.research.evaluation.table_spec import METRICS, Cells, EvalSpec, Group, Table, TableRow
-from escounts.research.evaluation.tables import TABLES
-from escounts.research.training.objective import DensityObjectiveConfig
-from escounts.research.training.optimisation import TrainConfig
-from escounts.research.training.recipes import QUICK_SCALE, Recipe
-from escounts.research.training.stored_tokens import StoredTokensConfig
-from escounts.research.training.token_run import TokenRun, train_on_tokens
-from escounts.system.config_codec import from_plain, to_plain
+from paper.making import TableMaker
+from paper.rendering import fill
+from paper.rivals import RivalRecipe
+from paper.runs import Source, TableRunner, Unavailable, stored_model, stored_source
+from paper.tables import TABLES
 
 NAMES = [
     *("1a", "1b", "1c", "2", "3a", "3b", "3c", "3d", "3e", "3f", "3g", "4"),
@@ -99,20 +103,19 @@ def test_recipes_become_the_decoder_they_name() -> None:
     assert _decoder(Recipe(window="full", cross_blocks=4).paper_run(layout)).window == "full"
     assert _objective(Recipe(count_weight=0.0).paper_run(layout)).count_weight == 0.0
     assert Recipe(sigma="variable").paper_run(layout).tokens.sigma == "variable"
-    assert from_plain(TokenRun, to_plain(default)) == default
+    assert TokenRun.from_plain(to_plain(default)) == default
     released = Recipe(released_decoder=True, released_objective=True).paper_run(layout)
     assert replace(_decoder(released), in_channels=768) == RELEASED
     assert _objective(released).map_scale == 100.0
-    quick = Recipe(self_attention_only=True, cross_blocks=4, window_blocks=1).generated_run(
-        layout, 3, scale=QUICK_SCALE
-    )
+    shallow = Recipe(self_attention_only=True, cross_blocks=4, window_blocks=1)
+    quick = generated_run(shallow, layout, 3, scale=QUICK_SCALE)
     decoder = _decoder(quick)
     assert decoder.self_attention_only
     assert (decoder.cross_blocks, decoder.window_blocks) == (4, 1), "as many blocks as the row says"
     assert quick.train.seed == quick.tokens.seed == 3
-    for recipe in (Recipe(), Recipe(head="rate"), Recipe(method="repnet"), Recipe(method="transrac")):
-        run = recipe.generated_run(layout, 3, scale=QUICK_SCALE)
-        assert from_plain(TokenRun, to_plain(run)) == run
+    for recipe in (Recipe(), Recipe(head="rate"), RivalRecipe(method="repnet"), RivalRecipe(method="transrac")):
+        run = generated_run(recipe, layout, 3, scale=QUICK_SCALE)
+        assert TokenRun.from_plain(to_plain(run)) == run
 
 
 def test_parameters_that_the_speed_table_names_are_those_of_the_decoders_it_trains() -> None:
@@ -146,7 +149,7 @@ def test_rows_without_data_are_printed_as_not_run(tmp_path: Path) -> None:
         assert all(row.videos.startswith(("not run", "–")) for row in ours)
     notes = "\n".join(fill(TABLES["1a"], runner).notes)
     assert "escounts encode repcount --root FOLDER --encoder swin3d-t" in notes
-    assert "escounts table 1c --root repcount=FOLDER" in notes, "it is told which table it fills"
+    assert "python -m paper table 1c --root repcount=FOLDER" in notes, "it is told which table it fills"
     sampling = "\n".join(fill(TABLES["sampling"], runner).notes)
     assert "--encoder mae-vit-b --every 32" in sampling
 
@@ -293,7 +296,7 @@ def test_rows_with_different_labels_are_different_runs(name: str, tmp_path: Path
             _decoder(bench.plan(TABLES[name])(cells.recipe, layout_of("patches", 4), 0)).head.kind
             for row in TABLES[name].rows
             for cells in row.cells
-            if cells.recipe and cells.recipe.method == "escounts"
+            if cells.recipe and not isinstance(cells.recipe, RivalRecipe)
         }
         assert len(heads) == 1 or name == "rivals", "an ablation and its reference have one head"
 
@@ -308,7 +311,7 @@ def tiny_bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GeneratedBe
     """A few generated videos with tokens at every rate, and runs of a few steps."""
     scale = replace(QUICK_SCALE, channels=16, train=replace(QUICK_SCALE.train, steps=3, batch_size=4, warmup_steps=0))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("escounts.research.evaluation.generated_tables.quick_encoder", lambda: "patches")
+        patch.setattr("paper.generated.quick_encoder", lambda: "patches")
         bench = GeneratedBench(tmp_path_factory.mktemp("bench"), GeneratedExperiment(TINY_SET, scale))
     # So few videos would all be of different actions, and no exemplar could come from another one.
     named = tuple(replace(v, action="ab"[place % 2]) for place, v in enumerate(bench.dataset.videos))
@@ -360,7 +363,7 @@ def test_a_table_is_estimated_before_it_is_made(tmp_path: Path, monkeypatch: pyt
         return train_on_tokens(run, *rest, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(table_making, "train_on_tokens", trying)
+        patch.setattr(making, "train_on_tokens", trying)
         told = maker.estimate([TABLES["3a"], TABLES["3g"]])
     assert told is not None
     assert [run.train.steps for run in tried] == [2], "an estimate is no longer than one of the runs"

@@ -1,4 +1,5 @@
-"""Rivals' heads on stored tokens: RepNet's and TransRAC's. The encoder below them is the one that made the tokens.
+"""Rivals' heads on stored tokens, RepNet's and TransRAC's, with what they minimise, as runs of the package's trainer.
+The encoder below them is the one that made the tokens.
 
 RepNet: self-similarity → transformer → period length and periodicity. Written anew from Dwibedi et al., "Counting Out
 Time: Class Agnostic Video Repetition Counting in the Wild" (CVPR 2020), sections 3.1 to 3.4.
@@ -12,7 +13,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -20,7 +22,17 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from escounts.nn.attention import small_parameter
+from escounts.nn.decoder_config import DecoderConfig
 from escounts.nn.heads import HeadOutput
+from escounts.research.datasets.tokens import TokenLayout
+from escounts.research.evaluation.by_name import ModelPlace, open_model
+from escounts.research.evaluation.models import EvaluatedModel
+from escounts.research.training.batches import ExemplarSampling
+from escounts.research.training.objective import DensityObjectiveConfig, Target, valid_cells
+from escounts.research.training.optimisation import TrainConfig
+from escounts.research.training.recipes import Recipe
+from escounts.research.training.stored_tokens import StoredTokensConfig
+from escounts.research.training.token_run import OBJECTIVES, OTHER_HEADS, TokenRun
 from escounts.results import DensityKind
 
 
@@ -85,6 +97,9 @@ class RepNetConfig:
     periods: int = 32
     temperature: float = 0.25
     strides: tuple[int, ...] = (1, 2, 3, 4)
+
+    def build(self) -> RepNet:
+        return RepNet(self)
 
 
 @dataclass
@@ -200,6 +215,9 @@ class TransRACConfig:
     scales: tuple[int, ...] = (1, 4, 8)
     dropout: float = 0.25
 
+    def build(self) -> TransRAC:
+        return TransRAC(self)
+
 
 class TransRAC(RivalHead):
     """Tokens in, density map out."""
@@ -265,3 +283,72 @@ def _over_cells(per_frame_BW: Tensor, cells: int, step_B: Tensor, real_B: Tensor
     high_BT = (low_BT + 1).clamp_max(frames - 1)
     value_BT = per_frame_BW.gather(1, low_BT) * (1 - part_BT) + per_frame_BW.gather(1, high_BT) * part_BT
     return value_BT / step_B[:, None] * (cell_T < real_B[:, None])
+
+
+@dataclass(frozen=True)
+class PeriodObjectiveConfig:
+    """RepNet's objective: cross-entropy of the period's length, binary cross-entropy of periodicity.
+
+    periods: lengths 1 … periods, in cells shown to the head; a longer repetition is not periodic at that speed.
+    """
+
+    kind: Literal["period"] = "period"
+    periods: int = 32
+
+    def weights(self) -> Mapping[str, float]:
+        return {"period": 1.0, "gate": 1.0}
+
+    def terms(self, output: HeadOutput, target: Target) -> dict[str, Tensor]:
+        """RepNet, section 3.3: the class of the period's length inside repetitions, and whether a cell is inside."""
+        if not isinstance(output, RepNetOutput) or output.gate_logits_BT is None or output.period_logits_BTP is None:
+            raise ValueError("the period objective needs RepNet's head")
+        if target.period_BT is None:
+            raise ValueError("the period objective needs the length of each cell's repetition")
+        valid_BT = valid_cells(target)
+        shown_BT = target.period_BT.float() / output.stride
+        inside_BT = (shown_BT > 0) & (shown_BT.round() <= self.periods)
+        known_BT = inside_BT * valid_BT
+        class_BT = (shown_BT.round().long() - 1).clamp(0, self.periods - 1)
+        logs_BTP = output.period_logits_BTP.float().log_softmax(-1)
+        period_error_BT = -logs_BTP.gather(-1, class_BT[..., None]).squeeze(-1)
+        gate_error_BT = F.binary_cross_entropy_with_logits(
+            output.gate_logits_BT.float(), inside_BT.float(), reduction="none"
+        )
+        return {
+            "period": (period_error_BT * known_BT).sum() / known_BT.sum().clamp(min=1),
+            "gate": (gate_error_BT * valid_BT).sum() / valid_BT.sum(),
+        }
+
+
+OTHER_HEADS |= {"repnet": RepNetConfig, "transrac": TransRACConfig}
+OBJECTIVES["period"] = PeriodObjectiveConfig
+
+Method = Literal["repnet", "transrac"]
+TRANSRAC_KAPPA = 1 / 6
+"""TransRAC's peaks: three standard deviations on either side fill the repetition."""
+
+
+@dataclass(frozen=True)
+class RivalRecipe(Recipe):
+    """A recipe whose head is a rival's; trainer, data and order are everybody's."""
+
+    method: Method = "repnet"
+
+    def run_of(
+        self, decoder: DecoderConfig, train: TrainConfig, tokens: StoredTokensConfig, layout: TokenLayout
+    ) -> TokenRun:
+        """The rival's head with its own targets and objective, without exemplars."""
+        tokens = replace(tokens, exemplars=ExemplarSampling(shots=(0,), other_video=0.0))
+        if self.method == "repnet":
+            config = RepNetConfig(in_channels=layout.channels)
+            objective = PeriodObjectiveConfig(periods=config.periods)
+            return TokenRun(config, train, replace(tokens, target="rate"), objective)
+        tokens = replace(tokens, sigma="variable", kappa=TRANSRAC_KAPPA)
+        return TokenRun(
+            TransRACConfig(in_channels=layout.channels), train, tokens, DensityObjectiveConfig(count_weight=0.0)
+        )
+
+
+def open_with_rivals(name: str, place: ModelPlace, *, split: str) -> EvaluatedModel:
+    """As open_model, where this module is imported: in a process of its own a rival's run can be read, too."""
+    return open_model(name, place, split=split)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import shutil
 from collections.abc import Callable
@@ -16,23 +15,19 @@ from command import Outcome, run
 from movies import bouncing, write_movie
 from safetensors import safe_open
 from safetensors.torch import save_file
-from stores import LAYOUT, store, video
+from stores import LAYOUT, repcount, store, video
 
-from escounts.cli import display
 from escounts.errors import DataError
 from escounts.models import catalogue
-from escounts.models.checkpoint import save_decoder, write_checkpoint
+from escounts.models.checkpoint import save_decoder
 from escounts.nn.decoder import PAPER, Decoder
-from escounts.nn.encoders.registry import build_encoder
-from escounts.research.datasets.encoding import encode_video
 from escounts.research.datasets.encoding_plan import plan_encoding
 from escounts.research.datasets.registry import load_dataset
-from escounts.research.evaluation import evaluated_models, named_models
-from escounts.research.evaluation.evaluated_models import TokenModel, TokenSource
-from escounts.research.evaluation.evaluating import evaluate_model, evaluate_named
-from escounts.research.evaluation.paper_protocol import released_truth
+from escounts.research.evaluation import by_name
+from escounts.research.evaluation.by_name import evaluate_named
+from escounts.research.evaluation.evaluate import evaluate_model
+from escounts.research.evaluation.models import EvalSpec, TokenModel, TokenSource
 from escounts.research.evaluation.prediction_files import Coverage, PredictionFile
-from escounts.research.evaluation.table_spec import EvalSpec
 from escounts.research.training.predictions import load_predictions
 
 SMALL = replace(
@@ -51,110 +46,6 @@ def escounts(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 def weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("ESCOUNTS_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache" / "weights"
-
-
-def repcount(root: Path, lengths: dict[str, int], *, absent: tuple[str, ...] = ()) -> Path:
-    """Files of RepCount's form: tables and test videos of so many frames, three repetitions each."""
-    for split in ("train", "valid", "test"):
-        (root / "annotation").mkdir(parents=True, exist_ok=True)
-        (root / "video" / split).mkdir(parents=True, exist_ok=True)
-        rows = lengths if split == "test" else {f"{split}1.mp4": 30}
-        with (root / "annotation" / f"{split}.csv").open("w", newline="") as handle:
-            writer = csv.writer(handle)
-            labels = [f"L{k}" for k in range(1, 7)]
-            writer.writerow(["", "type", "name", "count", *labels, "fps", "duration", "num_frames"])
-            for place, (name, frames) in enumerate(rows.items()):
-                edges = [round(k * frames / 3) for k in (0, 1, 1, 2, 2, 3)]
-                writer.writerow([place, "squat", name, 3, *edges, 30, frames / 30, frames])
-                if name not in absent:
-                    write_movie(root / "video" / split / name, bouncing(3, frames / 30, size=(48, 32)), rate=30)
-    return root
-
-
-def released_files(folder: Path) -> tuple[Path, Path]:
-    """A fake released checkpoint and a shallow encoder of the same width."""
-    import sys
-
-    sys.path.insert(0, str(Path(__file__).parents[2] / "nn" / "encoders"))
-    sys.path.insert(0, str(Path(__file__).parents[2] / "nn"))
-    import public_files
-
-    folder.mkdir(exist_ok=True)
-    torch.manual_seed(0)
-    encoder = build_encoder("mae-vit-b", depth=1)
-    config = {"encoder": "mae-vit-b", "options": {"depth": 1}}
-    write_checkpoint(folder / "encoder.safetensors", encoder.state_dict(), config=config)
-    return folder / "encoder.safetensors", public_files.released_decoder_pyth(folder)
-
-
-def test_released_checkpoint_from_file_to_table_row(
-    escounts: Escounts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """weights add → evaluate --released, stopped and gone on with → a row of Table 1a with its coverage."""
-    monkeypatch.chdir(tmp_path)
-    lengths = {"a.mp4": 40, "b.mp4": 64, "gone.mp4": 50, "odd.mp4": 65}
-    root = repcount(tmp_path / "RepCount", lengths, absent=("gone.mp4",))
-    labels, even, close = root / "annotation" / "test.csv", "b.mp4,3,0,21,21,43,43,64", "b.mp4,3,0,5,5,8,30,60"
-    assert even in labels.read_text()
-    labels.write_text(labels.read_text().replace(even, close))  # two middles in one cell: the loader's truth is 2
-    encoder, decoder = released_files(tmp_path / "files")
-    assert escounts("weights", "add", encoder, "--as", "mae-vit-b").code == 0
-    assert escounts("weights", "add", decoder).out.startswith("escounts-repcount: decoder")
-    evaluate = (
-        "evaluate",
-        "escounts-repcount",
-        "--data",
-        "repcount",
-        "--root",
-        root,
-        "--released",
-        "--device",
-        "cpu",
-    )
-
-    opened: list[str] = []
-    encode = encode_video
-
-    def stopping(path: Path, annotation, *rest):  # type: ignore[no-untyped-def]
-        opened.append(annotation.name)
-        if len(opened) == 2:
-            raise KeyboardInterrupt
-        return encode(path, annotation, *rest)
-
-    monkeypatch.setattr(evaluated_models, "encode_video", stopping)
-    assert escounts(*evaluate).code == 130
-    finished = escounts(*evaluate)
-    assert finished.code == 0, finished.err
-    assert opened == ["a.mp4", "b.mp4", "b.mp4", "odd.mp4"], "what was counted is not counted again"
-    assert "repcount test: 2 of 4 videos scored" in finished.out
-    assert "gone.mp4 (not here)" in finished.out
-    assert "odd.mp4 (the released code fails here: its two maps have 8 and 9 cells)" in finished.out
-    assert "MAE as the released code has it" in finished.out
-    grouped = escounts(*evaluate, "--groups").out.splitlines()
-    (overall,) = [line.split("  ")[-1].split()[0] for line in grouped if "MAE as the released" in line]
-    assert {line.split()[3] for line in grouped if line.split()[:1] == ["squat"]} == {overall}, "one MAE, not two"
-
-    folder = tmp_path / "tables" / "models" / "escounts-repcount"
-    rows = load_predictions(folder / "repcount-test-0-none-released.csv")
-    truths = {
-        v.name: released_truth(v) for v in load_dataset("repcount", root).split("test") if v.name in "a.mp4b.mp4"
-    }
-    assert {row.name: row.released_truth for row in rows} == pytest.approx(truths)
-    assert truths == pytest.approx({"a.mp4": 3.0, "b.mp4": 2.0}, abs=0.01)
-    errors = [abs(round(row.predicted) - truths[row.name]) / (truths[row.name] + 0.1) for row in rows]
-    (printed,) = [line for line in finished.out.splitlines() if "MAE as the released code has it" in line]
-    assert float(printed.split()[7]) == pytest.approx(np.mean(errors), abs=1e-3), printed
-    assert not list(folder.glob("*.partial.jsonl"))
-
-    opened.clear()
-    table = escounts("table", "1a", "--root", f"repcount={root}", "--device", "cpu", "--tokens", tmp_path / "none")
-    assert table.code == 0, table.err
-    text = (tmp_path / "tables" / "1a.md").read_text()
-    (line,) = [line for line in text.splitlines() if "released arithmetic" in line and line.startswith("|")]
-    assert "| 2/4" in line
-    assert opened == ["odd.mp4"], "the table shows what evaluate kept, and tries again what failed"
-    assert "RepNet's head, re-run ViT-B: not run" in text
-    assert "escounts encode repcount --root FOLDER --encoder mae-vit-b" in text
 
 
 def test_streamed_and_stored_tokens_count_alike(escounts: Escounts, tmp_path: Path) -> None:
@@ -223,10 +114,6 @@ def test_models_that_count_files(escounts: Escounts, tmp_path: Path, monkeypatch
         (("spectral", "--data", "folder"), "give its folder with --root"),
         (("nobody", "--data", "folder", "--root", root), "unknown model 'nobody'"),
         (("spectral", "--root", root), "name the one to evaluate on with --data"),
-        (
-            ("spectral", "--data", "folder", "--root", root, "--released"),
-            "the released code's evaluation of repcount",
-        ),
     ):
         refused = escounts("evaluate", *arguments)
         assert refused.code == 2
@@ -308,7 +195,7 @@ class TestStaleness:
     def test_other_arithmetic(self, counted, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
         evaluate, *_ = counted
         evaluate()
-        monkeypatch.setattr("escounts.research.evaluation.evaluating.code_digest", lambda places: "changed")
+        monkeypatch.setattr("escounts.research.evaluation.evaluate.code_identity", lambda places: "changed")
         assert evaluate()[0] == ["e0", "e1"]
 
 
@@ -444,36 +331,8 @@ def test_another_calibration_is_another_model(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         path = tmp_path / name / "mine.safetensors"
         save_file(tensors, path, metadata=about | {"calibration": calibration})
-        found.append({**named_models._file_identity(str(path)), "name": "mine"})
+        found.append({**by_name._file_identity(str(path)), "name": "mine"})
     assert found[0]["sha256"] == found[1]["sha256"] and found[0] != found[1]
-
-
-def test_a_table_of_labels_without_videos_says_so(
-    escounts: Escounts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    root = repcount(tmp_path / "RepCount", {"a.mp4": 90})
-    for path in root.rglob("*.mp4"):
-        path.unlink()
-    table = escounts("table", "1a", "--root", f"repcount={root}", "--device", "cpu", "--tokens", tmp_path / "none")
-    assert table.code == 0, table.err
-    assert "repcount test: 0 of 1 videos scored; missing: a.mp4 (not here)" in (tmp_path / "tables/1a.md").read_text()
-
-
-def test_the_command_that_a_row_names_makes_it_and_says_how_far_it_is(
-    escounts: Escounts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(display, "LINE_EVERY", -1.0)
-    repcount(tmp_path / "RepCount", {"a.mp4": 90, "b.mp4": 90})
-    assert escounts("table", "text", "--device", "cpu").code == 0
-    said = (tmp_path / "tables/text.md").read_text().splitlines()
-    (row,) = [line for line in said if line.startswith("- predictions within ±3, spectral: not run")]
-    command = row.split("make it with: escounts ")[1].replace("FOLDER", "RepCount").split()
-    made = escounts(*command, "--device", "cpu")
-    assert "spectral: a.mp4" in made.err and "2/2 videos  spectral: b.mp4" in made.err
-    (line,) = [one for one in (tmp_path / "tables/text.md").read_text().splitlines() if "±3, spectral |" in one]
-    assert line.endswith("| ours | 100.00 | 2/2 |")
 
 
 @pytest.mark.parametrize(
@@ -482,11 +341,6 @@ def test_the_command_that_a_row_names_makes_it_and_says_how_far_it_is(
         ("evaluate spectral --data quva --root . --limit-videos -1", "not in the range x>=1"),
         ("evaluate spectral --data quva --root . --shots 0,-1", "numbers from 0"),
         ("evaluate spectral --data quva --root . --shifts 0", "not in the range x>=1"),
-        ("evaluate spectral --data repcount --root RepCount --released", "spectral has its own: leave it out"),
-        ("evaluate mean --data repcount --root RepCount --released", "mean count has its own: leave it out"),
-        ("table L --epochs 0", "not in the range x>=1"),
-        ("table L --seeds 0", "not in the range x>=1"),
-        ("table L --root repcoutn=RepCount", "no dataset 'repcoutn'; there are repcount, "),
     ],
 )
 def test_what_cannot_be_meant_is_not_run_as_something_else(
@@ -497,33 +351,6 @@ def test_what_cannot_be_meant_is_not_run_as_something_else(
     repcount(tmp_path / "RepCount", {"a.mp4": 90})
     outcome = escounts(*arguments.split())
     assert outcome.code != 0 and said in " ".join(outcome.err.split())
-    assert not (tmp_path / "tables").exists()
-
-
-def test_the_first_videos_of_a_split_are_not_called_the_split(
-    escounts: Escounts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    root = repcount(tmp_path / "RepCount", {"a.mp4": 90, "b.mp4": 90, "c.mp4": 90})
-    first = escounts("evaluate", "spectral", "--data", "repcount", "--root", root, "--limit-videos", 2)
-    assert "repcount test: 2 of 2 videos scored (the first of 3)" in first.out
-    table = escounts("table", "text", "--root", f"repcount={root}", "--device", "cpu", "--limit-videos", 2)
-    assert table.code == 0, table.err
-    (line,) = [one for one in (tmp_path / "tables/text.md").read_text().splitlines() if "±3, spectral |" in one]
-    assert "| 2/2 of 3 |" in line
-    every = escounts("evaluate", "spectral", "--data", "repcount", "--root", root)
-    assert "3 of 3 videos scored\n" in every.out, "its own file: the limited one does not stand for it"
-
-
-def test_all_tables_are_estimated_and_what_they_lack_is_named(
-    escounts: Escounts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    told = escounts("table", "all", "--estimate", "--device", "cpu")
-    assert told.code == 0
-    assert "nothing to train: rows that are not trained yet lack tokens" in told.err
-    for data, encoder in (("repcount", "swin3d-t"), ("ucfrep", "resnext3d-101"), ("ovr-ego4d", "mae-vit-b")):
-        assert f"escounts encode {data} --root FOLDER --encoder {encoder}" in told.err
     assert not (tmp_path / "tables").exists()
 
 

@@ -11,22 +11,28 @@ from typing import Any
 import torch
 
 from escounts.counting.spectral import SpectralEncoding
+from escounts.nn.heads import DensityHeadConfig
+from escounts.nn.network import NARROW_DECODER
 from escounts.research.datasets.annotations import Dataset, VideoAnnotation
 from escounts.research.datasets.encoding import layout_for
 from escounts.research.datasets.folder import QUICK, SyntheticSet
-from escounts.research.datasets.generated_tokens import generated_stores, thumbnails_of
 from escounts.research.datasets.stores import OWN_EVERY, open_encoder, quick_encoder, store_path
 from escounts.research.datasets.tokens import TokenLayout, TokenStore
-from escounts.research.evaluation.evaluated_models import EvaluatedModel, MapFunction, mean_count
-from escounts.research.evaluation.rendering import FilledTable, SeedSpread, compare, fill, relative_errors
-from escounts.research.evaluation.table_runner import Source, TableRunner, Unavailable
-from escounts.research.evaluation.table_spec import EvalSpec, NamedModel, Table
-from escounts.research.training.recipes import FULL_SCALE, QUICK_SCALE, GeneratedScale, Recipe
+from escounts.research.evaluation.models import EvalSpec, EvaluatedModel, MapFunction, mean_count
+from escounts.research.training.optimisation import TrainConfig
+from escounts.research.training.recipes import Recipe
+from escounts.research.training.stored_tokens import StoredTokensConfig
 from escounts.research.training.token_run import TokenRun
 from escounts.research.training.trainer import Report
 from escounts.results import DensityMap
+from paper.entries import NamedModel, Table
+from paper.generated_tokens import generated_stores, thumbnails_of
+from paper.rendering import FilledTable, SeedSpread, compare, fill, relative_errors
+from paper.runs import Source, TableRunner, Unavailable
 
 SOURCE = "ours, synthetic"
+TIME_CELLS = 4
+"""Cells of a generated video that stand for one of the paper's: a tenth of a second against 8 frames."""
 RATES = (4, 8, 16, 32)
 """Rows of the sampling table: raw frames between sampled ones in the paper, here the rate divided as much."""
 WINDOW = 64
@@ -38,6 +44,58 @@ FULL_SET = SyntheticSet(
     train=2400, valid=120, test=300, fps=10.0, size=(128, 128), seconds=(16.0, 16.0), period=(6.0, 60.0)
 )
 """What a GPU draws and encodes in a minute; of one length, so that a batch needs no padding."""
+
+
+@dataclass(frozen=True)
+class GeneratedScale:
+    """How large a run on generated videos is: width and heads of the decoder, the grid it pools to, the training."""
+
+    channels: int
+    heads: int
+    grid: int
+    train: TrainConfig
+
+
+QUICK_TRAIN = TrainConfig(
+    steps=300,
+    batch_size=8,
+    lr=2e-3,
+    betas=(0.9, 0.98),
+    schedule="cosine",
+    warmup_steps=20,
+    validate_every=10_000,
+    checkpoint_every=10_000,
+    log_every=20,
+)
+QUICK_SCALE = GeneratedScale(channels=64, heads=2, grid=1, train=QUICK_TRAIN)
+"""About a minute on two CPU cores."""
+FULL_SCALE = GeneratedScale(
+    channels=128, heads=4, grid=2, train=replace(QUICK_TRAIN, steps=2000, batch_size=24, lr=1e-3, warmup_steps=100)
+)
+"""About a minute on a GPU that a dozen runs share."""
+
+
+def generated_run(recipe: Recipe, layout: TokenLayout, seed: int = 0, *, scale: GeneratedScale) -> TokenRun:
+    """A recipe's choices on generated videos, at a size that trains in a minute.
+
+    A generated video's cells are shorter than the paper's: a window has as many times more of them, and a peak is
+    as many times wider. A window's space is clipped to the grid.
+    """
+    window = recipe.window if recipe.window == "full" else (TIME_CELLS * recipe.window[0], *recipe.window[1:])
+    decoder = replace(
+        NARROW_DECODER,
+        in_channels=layout.channels,
+        channels=scale.channels,
+        heads=scale.heads,
+        grid=(min(scale.grid, layout.grid[0]),) * 2,
+        head=DensityHeadConfig() if recipe.head == "density" else NARROW_DECODER.head,
+        **(recipe.decoder_choices() | {"window": window}),
+    )
+    train = replace(scale.train, seed=seed, lr=recipe.lr or scale.train.lr)
+    tokens = StoredTokensConfig(seed=seed, batch_size=train.batch_size, crop=0.6)
+    if isinstance(recipe.sigma, float):
+        recipe = replace(recipe, sigma=TIME_CELLS * recipe.sigma)
+    return recipe.run_of(decoder, train, tokens, layout)
 
 
 @dataclass(frozen=True)
@@ -104,12 +162,12 @@ class GeneratedBench:
         def find(recipe: Recipe, dataset: str) -> Source | Unavailable:
             if dataset != STANDS_IN.dataset:
                 return Unavailable(
-                    f"the row is of {dataset}, not of generated videos", f"escounts table {table.name}"
+                    f"the row is of {dataset}, not of generated videos", f"python -m paper table {table.name}"
                 )
             if table.names_encoder or recipe.encoder != STANDS_IN.encoder:
                 return Unavailable(
                     f"the row is of tokens of {recipe.encoder}; generated videos have tokens of {self.encoder_name}",
-                    f"escounts table {table.name} --tokens TOKENS",
+                    f"python -m paper table {table.name} --tokens TOKENS",
                 )
             if recipe.every not in self.stores:
                 return Unavailable(f"no tokens at 1/{recipe.every // OWN_EVERY} of the rate were made")
@@ -123,7 +181,7 @@ class GeneratedBench:
         def plan(recipe: Recipe, layout: TokenLayout, seed: int) -> TokenRun:
             if not table.about_map and self.experiment.head == "rate":
                 recipe = replace(recipe, head="rate")
-            return recipe.generated_run(layout, seed, scale=self.experiment.scale)
+            return generated_run(recipe, layout, seed, scale=self.experiment.scale)
 
         return plan
 

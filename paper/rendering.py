@@ -16,10 +16,10 @@ import numpy as np
 
 from escounts.output.csv_text import csv_text
 from escounts.research.evaluation.report import exemplar_report
-from escounts.research.evaluation.table_runner import Measured, TableRunner, Unavailable
-from escounts.research.evaluation.table_spec import Table, TableRow
 from escounts.research.training.predictions import Prediction, true_counts
 from escounts.system.arrays import Array
+from paper.entries import Table, TableRow
+from paper.runs import Measured, TableRunner, Unavailable
 
 Errors = Array
 """(seeds, videos): relative count errors, the terms of MAE; videos whose true count is 0 are left out."""

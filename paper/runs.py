@@ -22,24 +22,16 @@ from escounts.research.datasets.annotations import Dataset
 from escounts.research.datasets.registry import dataset_entry
 from escounts.research.datasets.stores import encode_command, find_store, load_labels
 from escounts.research.datasets.tokens import TokenLayout, TokenStore
-from escounts.research.evaluation.evaluated_models import EvaluatedModel, TokenModel, TokenSource
-from escounts.research.evaluation.evaluating import (
-    MODELS,
-    Evaluation,
-    Progress,
-    evaluate_model,
-    labels_digest,
-    labels_of,
-)
-from escounts.research.evaluation.named_models import ModelPlace, open_model
+from escounts.research.evaluation.by_name import MODELS, ModelPlace, labels_of, open_model
+from escounts.research.evaluation.evaluate import Evaluation, Progress, evaluate_model, labels_digest
+from escounts.research.evaluation.models import EvalSpec, EvaluatedModel, TokenModel, TokenSource
 from escounts.research.evaluation.prediction_files import Coverage, digest_of
 from escounts.research.evaluation.report import localise
-from escounts.research.evaluation.table_spec import Cells, EvalSpec, NamedModel, Table
 from escounts.research.metrics import mae, obo, obz, off_by, released_mae, rmse
 from escounts.research.training.batches import TokenCache
 from escounts.research.training.predictions import Prediction, head_of, true_counts
 from escounts.research.training.recipes import Recipe
-from escounts.research.training.run_folder import TRAINING, code_digest
+from escounts.research.training.run_folder import TRAINING, code_identity
 from escounts.research.training.token_run import (
     RunMetadata,
     TokenRun,
@@ -51,6 +43,8 @@ from escounts.research.training.token_run import (
 from escounts.research.training.trainer import Report
 from escounts.system.atomic_files import write_text
 from escounts.system.config_codec import to_plain
+from paper.entries import Cells, NamedModel, Table
+from paper.released import ReleasedSpec, open_released
 
 DONE = "done.json"
 FASTER = {"× faster to train": ("train s/sample", 1.171), "× faster to test": ("test s/sample", 1.818)}
@@ -115,11 +109,12 @@ def stored_model(
     def find(name: NamedModel, spec: EvalSpec) -> tuple[EvaluatedModel, Dataset, str] | Unavailable:
         assert spec.dataset is not None
         data, root = spec.dataset, roots.get(spec.dataset)
-        command = "" if root else f"escounts table {table} --root {data}=FOLDER"
+        command = "" if root else f"python -m paper table {table} --root {data}=FOLDER"
         try:
             labels, split = labels_of(data, root, tokens), dataset_entry(data).test
-            place = ModelPlace(labels, root, tokens, spec.released, device=device)
-            return open_model(name, place, split=split), labels, split
+            place = ModelPlace(labels, root, tokens, device=device)
+            opener = open_released if isinstance(spec, ReleasedSpec) else open_model
+            return opener(name, place, split=split), labels, split
         except (DataError, ModelError) as error:
             return Unavailable(" ".join(str(error).split()), command)
 
@@ -136,7 +131,7 @@ def run_identity(run: TokenRun, source: Source) -> dict[str, Any]:
         "layout": asdict(source.store.layout),
         "labels": labels_digest(learnt),
         "tokens": digest_of({v.name: entries[v.name].sha256 for v in learnt if v.name in entries}),
-        "code": code_digest(TRAINING),
+        "code": code_identity(TRAINING),
     }
 
 

@@ -198,7 +198,7 @@ def _tick(name: str) -> str:
 
 def _figure(width: float, height: float) -> Any:
     try:
-        from matplotlib.figure import Figure  # noqa: PLC0415 - the extra [plot]
+        from matplotlib.figure import Figure
     except ImportError as error:
         raise OutputError(f"figures need matplotlib; install it with: {install_command('plot')}") from error
     return Figure(figsize=(width, height))
@@ -232,7 +232,7 @@ def _pages(chosen: Sequence[tuple[Prediction, tuple[Path, float]]]) -> Iterator[
 
 def fitted(image: Image) -> Image:
     """The image as large as fits, on black."""
-    from PIL import Image as Picture  # noqa: PLC0415 - the extra [plot]
+    from PIL import Image as Picture
 
     scale = min(WIDTH / image.shape[1], HEIGHT / image.shape[0])
     size = max(1, round(image.shape[1] * scale)), max(1, round(image.shape[0] * scale))
@@ -245,8 +245,8 @@ def fitted(image: Image) -> Image:
 def map_strip(row: Prediction) -> Callable[[float], Image]:
     """Both maps of a video over the time that is shown: from a time to the strip (STRIP, WIDTH, 3) with a line there
     and the running counts."""
-    from PIL import Image as Picture  # noqa: PLC0415 - the extra [plot]
-    from PIL import ImageDraw, ImageFont  # noqa: PLC0415 - the extra [plot]
+    from PIL import Image as Picture
+    from PIL import ImageDraw, ImageFont
 
     seconds, font = min(row.duration, LONGEST), ImageFont.load_default(15)
     true, counted = true_map(row), np.maximum(np.asarray(row.density), 0)

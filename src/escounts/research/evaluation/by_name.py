@@ -1,12 +1,12 @@
-"""From what a person calls a model to something that can be evaluated: a run folder, a checkpoint, a name."""
+"""Any model on any dataset, by name: what `escounts evaluate` does. A model is a run, a checkpoint or a name."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import torch
 
@@ -18,9 +18,27 @@ from escounts.nn.encoders.interface import Encoder
 from escounts.nn.network import Network
 from escounts.research.datasets.annotations import Dataset
 from escounts.research.datasets.encoding import layout_for
-from escounts.research.datasets.stores import encode_command, encoder_identity, find_store, open_encoder
-from escounts.research.datasets.tokens import TokenLayout, TokenStore
-from escounts.research.evaluation.evaluated_models import (
+from escounts.research.datasets.registry import dataset_entry, load_dataset
+from escounts.research.datasets.stores import (
+    LABELS,
+    encode_command,
+    encoder_identity,
+    find_store,
+    label_path,
+    load_labels,
+    open_encoder,
+)
+from escounts.research.datasets.tokens import LAYOUT, TokenLayout, TokenStore
+from escounts.research.evaluation.evaluate import (
+    Evaluation,
+    EvaluationProcess,
+    EvaluationTask,
+    Progress,
+    count_video,
+    evaluate_model,
+)
+from escounts.research.evaluation.models import (
+    EvalSpec,
     EvaluatedModel,
     FileModel,
     TokenModel,
@@ -30,19 +48,30 @@ from escounts.research.evaluation.evaluated_models import (
 from escounts.research.training.run_folder import ABOUT
 from escounts.research.training.token_run import RunMetadata, load_trained, refuse_leakage
 from escounts.system.config_codec import to_plain
+from escounts.system.task_processes import divided
+
+MODELS = "models"
+"""Where the predictions of models that are not trained here lie under the tables' folder."""
 
 
 @dataclass(frozen=True)
 class ModelPlace:
     """Where a model finds what it counts. root: folder with the videos; tokens: folder with token stores; either may
-    be missing. released: for the released arithmetic. checkpoint: which of a run's, best or last."""
+    be missing. padding, shifts: of tokens that a decoder counts. checkpoint: which of a run's, best or last."""
 
     dataset: Dataset
     root: Path | None = None
     tokens: Path | None = None
-    released: bool = False
+    padding: Literal["last", "mean"] = "last"
+    shifts: int = 4
     checkpoint: str = "best"
     device: str = "cpu"
+
+
+class Opener(Protocol):
+    """What makes a model of its name, as open_model does."""
+
+    def __call__(self, name: str, place: ModelPlace, *, split: str) -> EvaluatedModel: ...
 
 
 def open_model(name: str, place: ModelPlace, *, split: str) -> EvaluatedModel:
@@ -105,15 +134,14 @@ def _run_model(folder: Path, place: ModelPlace, split: str) -> EvaluatedModel:
 
 def _decoder_model(name: str, kept: store.StoredWeights, place: ModelPlace, split: str) -> EvaluatedModel:
     decoder, encoder_name, _ = load_decoder(kept.path, place.device)
-    padding: Literal["last", "mean"] = "mean" if place.released else "last"
     grid = decoder.config.grid
-    found = _fitting_store(place, encoder_name, padding)
+    found = _fitting_store(place, encoder_name, place.padding)
     if found is not None and found.layout.grid >= grid:
         source = _stored(place, found, None, split)
     else:
         encoder, identity = open_encoder(encoder_name, device=place.device)
         pool = min(encoder.spec.grid, grid)
-        layout = layout_for(encoder.spec, identity, pool=pool, padding=padding, shifts=2 if place.released else 4)
+        layout = layout_for(encoder.spec, identity, pool=pool, padding=place.padding, shifts=place.shifts)
         source = _streamed(place, layout, encoder)
     told = {"name": kept.name, "sha256": kept.sha256, "layout": asdict(source.layout)}
     return TokenModel(kept.name, decoder, source, identity=told, device=place.device)
@@ -172,3 +200,95 @@ def _fitting_store(place: ModelPlace, encoder: str, padding: str) -> TokenStore 
     except DataError:
         return None
     return found if found.layout.padding == padding and found.layout.encoder == encoder else None
+
+
+def evaluation_work(
+    opener: Opener, model: str, place: ModelPlace, split: str
+) -> Callable[[EvaluationTask], dict[str, Any]]:
+    """In a process: opens the model; each task is then a video's rows."""
+    opened = opener(model, place, split=split)
+
+    def work(task: EvaluationTask) -> dict[str, Any]:
+        counted = count_video(opened, *task)
+        return {str(at): row if isinstance(row, str) else asdict(row) for at, row in counted.items()}
+
+    return work
+
+
+def evaluate_named(
+    model: str,
+    data: str | None = None,
+    *,
+    root: Path | None = None,
+    videos: Path | None = None,
+    tokens: Path | None = None,
+    split: str | None = None,
+    specs: Sequence[EvalSpec] = (EvalSpec(),),
+    out: Path | None = None,
+    checkpoint: str = "best",
+    device: str = "cpu",
+    limit_videos: int | None = None,
+    form: str = "csv",
+    progress: Progress | None = None,
+    jobs: int = 1,
+    devices: Sequence[str] = (),
+    opener: Opener = open_model,
+) -> list[Evaluation]:
+    """Any model on any dataset: what `escounts evaluate` does.
+
+    model: a run folder, a checkpoint, `mean` or a name of `escounts models`. data: a dataset's name; None for the one
+    a run was trained on. root: its folder with labels and videos (videos: where these lie elsewhere); without it the
+    labels beside the stored tokens are used. split: None for the one that published numbers are of, and for every
+    video of a folder that the model did not learn from. out: where predictions go; None for the run's own folder, or
+    a place where `escounts table` finds them. jobs: processes that share the videos, on the devices in turn (on
+    `device` where none is given). opener: what makes a model of its name, a function of a module.
+
+    >>> (found,) = evaluate_named("lite", "quva", root=Path("QUVA"))
+    >>> found.coverage.text(), [row.predicted for row in found.rows]
+    """
+    run = Path(model) if (Path(model) / ABOUT).is_file() else None
+    name = data or (RunMetadata.read(run).dataset if run else None)
+    if name is None:
+        raise DataError(f"{model} was trained on no dataset that is known: name the one to evaluate on with --data")
+    dataset = labels_of(name, root, tokens)
+    chosen = split or ("all" if name == "folder" and run is None else dataset_entry(name).test)
+    files = videos or (root.parent if root is not None and root.is_file() else root)
+    place = ModelPlace(dataset, files, tokens, checkpoint=checkpoint, device=device)
+    opened = opener(model, place, split=chosen)
+    folder = out or (run / "predictions" if run else Path("tables") / MODELS / Path(model).stem)
+    processes: Sequence[EvaluationProcess] = ()
+    if jobs > 1 or devices:
+        processes = divided(
+            evaluation_work,
+            devices or (device,),
+            jobs,
+            lambda name: (opener, model, replace(place, device=name), chosen),
+        )
+    return evaluate_model(
+        opened,
+        dataset,
+        specs,
+        folder,
+        split=chosen,
+        limit_videos=limit_videos,
+        form=form,
+        progress=progress,
+        processes=processes,
+    )
+
+
+def labels_of(name: str, root: Path | None, tokens: Path | None) -> Dataset:
+    """A dataset's labels: from its folder, else from beside its tokens."""
+    if root is not None:
+        return load_dataset(name, root)
+    if tokens is None:
+        raise DataError(f"no labels of {name}: give its folder with --root, or its tokens with --tokens")
+    entry = dataset_entry(name)
+    shared = entry.tokens or name
+    stores = [tokens] if (tokens / LAYOUT).exists() else sorted(tokens.glob(f"{shared}-*"))
+    for path in stores:
+        if label_path(path, name).exists() or (path / LABELS).exists():
+            return load_labels(path, name)
+    raise DataError(
+        f"no labels of {name} under {tokens}: give its folder with --root, or {encode_command(name, None)}"
+    )

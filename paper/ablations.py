@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from escounts.research.evaluation.table_spec import Cells, EvalSpec, Group, Number, Table, TableRow
+from escounts.research.evaluation.models import EvalSpec
 from escounts.research.training.recipes import Recipe
+from paper.entries import Cells, Group, Number, Table, TableRow
 
 OURS = Recipe()
 FULL = (4.455, 0.213, 0.245, 0.563)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from escounts.research.evaluation.models import EvalSpec
 from escounts.research.training.recipes import Recipe
 
 METRICS = ("RMSE", "MAE", "OBZ", "OBO")
@@ -14,22 +15,8 @@ NamedModel = Literal["mean", "spectral", "lite", "escounts-repcount"]
 authors' checkpoint."""
 
 
-@dataclass(frozen=True)
-class EvalSpec:
-    """One evaluation of one model. dataset: None for the recipe's own. shots: exemplars given to every video, and
-    where they come from. shifts: K of section 3.3. released: the released code's arithmetic end to end."""
-
-    dataset: str | None = None
-    shots: int = 0
-    exemplars: Literal["same", "other"] = "same"
-    shifts: int = 4
-    released: bool = False
-
-    @property
-    def label(self) -> str:
-        """How files and messages name it."""
-        given = f"{self.shots}-{self.exemplars}" if self.shots else "0-none"
-        return f"{given}-released" if self.released else f"{given}-K{self.shifts}"
+ONCE = EvalSpec()
+"""Zero-shot on the recipe's own dataset."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +29,7 @@ class Cells:
 
     published: tuple[Number, ...]
     recipe: Recipe | None = None
-    spec: EvalSpec = EvalSpec()
+    spec: EvalSpec = ONCE
     model: NamedModel | None = None
     source: str = "paper"
 

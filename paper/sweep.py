@@ -1,14 +1,14 @@
 """Rivals and ablations on generated repetitions, many small runs side by side on one GPU.
 
-    python benchmarks/generated_tables.py --out DIR [--minutes 18] [--workers 12] [--seeds 3] [--tiny]
+    python -m paper.sweep --out DIR [--minutes 18] [--workers 12] [--seeds 3] [--tiny]
                                            [--rivals | --ablations] [--head rate] [--lr 6e-4] [--held-out 900]
-    python benchmarks/generated_tables.py --out DIR --report
+    python -m paper.sweep --out DIR --report
 
 Draws the set straight into tokens (no video decoder is needed), measures how many steps of which batch fit into the
 minutes, chooses each method's learning rate on validation videos, then trains every row of the rivals' table with all
-seeds, and of Tables 3a to 3g, L, L', windows and sampling seed by seed, with the code that `escounts table --data
-synthetic` runs. DIR gets four small files: plan.json, runs.jsonl (a line for every run, at once), tables.md (anew
-every two minutes) and what was printed. Called again with the same DIR and --work it goes on. No run is begun that
+seeds, and of Tables 3a to 3g, L, L', windows and sampling seed by seed, with the code of `python -m paper table`. DIR
+gets four small files: plan.json, runs.jsonl (a line for every run, at once), tables.md (anew every two minutes) and
+what was printed. Called again with the same DIR and --work it goes on. No run is begun that
 would not end within the minutes. --rivals: that table alone; --ablations: all but that one, with --head rate also
 without 3e and 3g, which are about the map. --report: only print the tables of a DIR.
 """
@@ -33,16 +33,16 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from generated_runs import RATES, Job, Results, Which, chosen_rates, jobs_of, report, tables, trials, untrained_rows
 
 from escounts.research.datasets.stores import OWN_EVERY
-from escounts.research.evaluation.generated_tables import FULL_EXPERIMENT, GeneratedBench, GeneratedExperiment
-from escounts.research.evaluation.generated_tables import RATES as SAMPLED
-from escounts.research.evaluation.table_runner import Source, TableRunner
-from escounts.research.evaluation.tables import TABLE_RIVALS
 from escounts.research.training.batches import TokenCache
 from escounts.research.training.recipes import Recipe
 from escounts.system.atomic_files import write_text
+from paper.generated import FULL_EXPERIMENT, GeneratedBench, GeneratedExperiment
+from paper.generated import RATES as SAMPLED
+from paper.runs import Source, TableRunner
+from paper.sweep_runs import RATES, Job, Results, Which, chosen_rates, jobs_of, report, tables, trials, untrained_rows
+from paper.tables import TABLE_RIVALS
 
 MPS_FOLDERS = ("CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY")
 BATCHES, TINY_BATCHES = (24, 48, 96), (2, 4)

@@ -12,19 +12,22 @@ from stores import store, video
 from torch import nn
 
 from escounts.research.datasets.tokens import TokenLayout
-from escounts.research.rival_heads import (
+from escounts.research.training.objective import Objective, Target
+from escounts.research.training.optimisation import TrainConfig
+from escounts.research.training.predictions import head_of, map_kind, predict
+from escounts.research.training.token_run import load_trained, train_on_tokens
+from paper.generated import QUICK_SCALE, generated_run
+from paper.rivals import (
+    Method,
+    PeriodObjectiveConfig,
     RepNet,
     RepNetConfig,
     RepNetOutput,
+    RivalRecipe,
     TransRAC,
     TransRACConfig,
     self_similarity,
 )
-from escounts.research.training.objective import Objective, PeriodObjectiveConfig, Target
-from escounts.research.training.optimisation import TrainConfig
-from escounts.research.training.predictions import head_of, map_kind, predict
-from escounts.research.training.recipes import QUICK_SCALE, Method, Recipe
-from escounts.research.training.token_run import load_trained, train_on_tokens
 
 REPNET = RepNetConfig(in_channels=8, channels=32, filters=4, window=16, periods=8, strides=(1, 2))
 TRANSRAC = TransRACConfig(in_channels=8, channels=32, filters=4, frames=16, dropout=0.0)
@@ -109,4 +112,4 @@ def test_a_rival_is_trained_by_the_one_trainer_and_learns(method: Method, tmp_pa
 
 def rival_run(method: Method, layout: TokenLayout):  # type: ignore[no-untyped-def]
     train: TrainConfig = replace(QUICK_SCALE.train, steps=300, lr=1e-3)
-    return Recipe(method=method).generated_run(layout, scale=replace(QUICK_SCALE, train=train))
+    return generated_run(RivalRecipe(method=method), layout, scale=replace(QUICK_SCALE, train=train))

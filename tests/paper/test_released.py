@@ -10,10 +10,10 @@ import pytest
 
 from escounts.errors import DataError
 from escounts.research.datasets.registry import load_dataset
-from escounts.research.evaluation.paper_protocol import frame_count, kept_cells, released_truth, stitch
 from escounts.research.metrics import obo, obz, released_mae, rmse, rounded_counts
+from paper.released import frame_count, kept_cells, released_truth, stitch
 
-FACTS = json.loads((Path(__file__).parents[2] / "golden" / "official_evaluation.json").read_text())
+FACTS = json.loads((Path(__file__).parents[1] / "golden" / "official_evaluation.json").read_text())
 VIDEOS = {entry["name"]: entry for entry in FACTS["videos"]}
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from escounts.research.evaluation.rendering import SeedSpread, compare, interval, relative_errors
 from escounts.research.training.predictions import Prediction
+from paper.rendering import SeedSpread, compare, interval, relative_errors
 
 
 def row(name: str, count: int, predicted: float) -> Prediction:

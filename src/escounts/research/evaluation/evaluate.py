@@ -1,35 +1,25 @@
-"""One evaluation for everything: any model on any dataset, video by video, resumable, with its coverage.
-
-`escounts evaluate` and `escounts table` both end here.
-"""
+"""One evaluation for everything: an open model on a dataset, video by video, resumable, with its coverage."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+from zlib import crc32
+
+import numpy as np
 
 from escounts.errors import DataError, EscountsError
 from escounts.research.datasets.annotations import ALL, Dataset, VideoAnnotation
-from escounts.research.datasets.registry import dataset_entry, load_dataset
-from escounts.research.datasets.stores import LABELS, encode_command, label_path, load_labels
-from escounts.research.datasets.tokens import LAYOUT
-from escounts.research.evaluation.evaluated_models import EvaluatedModel, TokenModel
-from escounts.research.evaluation.named_models import ModelPlace, open_model
-from escounts.research.evaluation.paper_protocol import choose_exemplars
+from escounts.research.evaluation.models import EvalSpec, EvaluatedModel
 from escounts.research.evaluation.prediction_files import Coverage, PredictionFile, digest_of
-from escounts.research.evaluation.table_spec import EvalSpec
-from escounts.research.training.batches import ExemplarChoice
+from escounts.research.training.batches import ExemplarChoice, ExemplarSampler, ExemplarSampling
 from escounts.research.training.predictions import Prediction
-from escounts.research.training.run_folder import ABOUT, PREDICTING, code_digest
-from escounts.research.training.token_run import RunMetadata
-from escounts.system.task_processes import TaskError, Worker, answers, divided
+from escounts.research.training.run_folder import PREDICTING, code_identity
+from escounts.system.task_processes import TaskError, Worker, answers
 
-MODELS = "models"
-"""Where the predictions of models that are not trained here lie under the tables' folder."""
 WHOSE = {"same": "the same video", "other": "another video of its action"}
-RELEASED_DATASETS = ("repcount", "repcount-open")
 
 Progress = Callable[[int, int, str], None]
 """Called with (videos done, videos in all, name of the newest)."""
@@ -154,6 +144,31 @@ def labels_digest(videos: Sequence[VideoAnnotation]) -> str:
     return digest_of({"videos": told})
 
 
+def choose_exemplars(
+    videos: Sequence[VideoAnnotation],
+    train: Sequence[VideoAnnotation],
+    offered: Mapping[str, int],
+    *,
+    shots: int,
+    kind: Literal["same", "other"],
+) -> dict[str, list[ExemplarChoice]]:
+    """Exemplars for every video, always the same ones; fewer where fewer repetitions are offered.
+
+    kind "same": repetitions of the video itself; "other": of training videos of its action, never of itself.
+    offered: exemplars that each video can give. A video that has none is counted zero-shot.
+    """
+    pool = [*train, *videos] if kind == "same" else list(train)
+    sampling = ExemplarSampling(other_video=float(kind == "other"))
+    sampler = ExemplarSampler([video for video in pool if offered.get(video.name)], offered, sampling)
+    chosen = {}
+    for video in videos:
+        rng = np.random.default_rng((0, crc32(video.name.encode())))
+        wanted = min(shots, offered.get(video.name, 0)) if kind == "same" else shots
+        choices = sampler.choose(video, wanted, rng)
+        chosen[video.name] = [choice for choice in choices if (choice[0] != video.name) == (kind == "other")]
+    return chosen
+
+
 def _choices(
     model: EvaluatedModel, videos: Sequence[VideoAnnotation], train: Sequence[VideoAnnotation], spec: EvalSpec
 ) -> dict[str, list[ExemplarChoice]]:
@@ -177,7 +192,7 @@ def _file(
         "model": dict(model.identity),
         "labels": labels_digest(told),
         "spec": asdict(replace(spec, dataset=None)),  # the labels say which dataset it is
-        "code": code_digest(PREDICTING),
+        "code": code_identity(PREDICTING),
     }
     some = f"-first{limit_videos}" if limit_videos else ""
     return PredictionFile(out / f"{dataset.name}-{split}-{spec.label}{some}.{form}", identity)
@@ -189,7 +204,7 @@ def _counted(
     """Every task with its outcomes, as they come."""
     if not processes:
         for task in tasks:
-            yield task, _count(model, *task)
+            yield task, count_video(model, *task)
         return
     for task, answer in answers(tasks, processes):
         if isinstance(answer, TaskError):
@@ -198,22 +213,12 @@ def _counted(
             yield task, {int(at): row if isinstance(row, str) else _row(row) for at, row in answer.items()}
 
 
-def evaluation_work(model: str, place: ModelPlace, split: str) -> Callable[[EvaluationTask], dict[str, Any]]:
-    """In a process: opens the model; each task is then a video's rows, as JSON values."""
-    opened = open_model(model, place, split=split)
-
-    def work(task: EvaluationTask) -> dict[str, Any]:
-        return {str(at): row if isinstance(row, str) else asdict(row) for at, row in _count(opened, *task).items()}
-
-    return work
-
-
 def _row(values: Mapping[str, Any]) -> Prediction:
     spans = tuple((start, end) for start, end in values["spans"])
     return Prediction(**{**values, "density": tuple(values["density"]), "spans": spans})
 
 
-def _count(
+def count_video(
     model: EvaluatedModel, video: VideoAnnotation, todo: Mapping[int, tuple[EvalSpec, Sequence[ExemplarChoice]]]
 ) -> Counted:
     """The row of each evaluation, or why there is none."""
@@ -232,86 +237,3 @@ def _count(
 
 def _one_line(error: EscountsError) -> str:
     return " ".join(str(error).split())
-
-
-def evaluate_named(
-    model: str,
-    data: str | None = None,
-    *,
-    root: Path | None = None,
-    videos: Path | None = None,
-    tokens: Path | None = None,
-    split: str | None = None,
-    specs: Sequence[EvalSpec] = (EvalSpec(),),
-    out: Path | None = None,
-    checkpoint: str = "best",
-    device: str = "cpu",
-    limit_videos: int | None = None,
-    form: str = "csv",
-    progress: Progress | None = None,
-    jobs: int = 1,
-    devices: Sequence[str] = (),
-) -> list[Evaluation]:
-    """Any model on any dataset: what `escounts evaluate` does.
-
-    model: a run folder, a checkpoint, `mean` or a name of `escounts models`. data: a dataset's name; None for the one
-    a run was trained on. root: its folder with labels and videos (videos: where these lie elsewhere); without it the
-    labels beside the stored tokens are used. split: None for the one that published numbers are of, and for every
-    video of a folder that the model did not learn from. out: where predictions go; None for the run's own folder, or
-    a place where `escounts table` finds them. jobs: processes that share the videos, on the devices in turn (on
-    `device` where none is given).
-
-    >>> (found,) = evaluate_named("lite", "quva", root=Path("QUVA"))
-    >>> found.coverage.text(), [row.predicted for row in found.rows]
-    """
-    run = Path(model) if (Path(model) / ABOUT).is_file() else None
-    name = data or (RunMetadata.read(run).dataset if run else None)
-    if name is None:
-        raise DataError(f"{model} was trained on no dataset that is known: name the one to evaluate on with --data")
-    dataset = labels_of(name, root, tokens)
-    chosen = split or ("all" if name == "folder" and run is None else dataset_entry(name).test)
-    files = videos or (root.parent if root is not None and root.is_file() else root)
-    released = any(spec.released for spec in specs)
-    if released and dataset.name not in RELEASED_DATASETS:
-        allowed = " and ".join(RELEASED_DATASETS)
-        raise DataError(f"--released is the released code's evaluation of {allowed}; got {dataset.name}")
-    place = ModelPlace(dataset, files, tokens, released, checkpoint, device)
-    opened = open_model(model, place, split=chosen)
-    if released and not isinstance(opened, TokenModel):
-        raise DataError(
-            f"--released is the arithmetic of the released decoder; {opened.name} has its own: leave it out"
-        )
-    folder = out or (run / "predictions" if run else Path("tables") / MODELS / Path(model).stem)
-    processes: Sequence[EvaluationProcess] = ()
-    if jobs > 1 or devices:
-        processes = divided(
-            evaluation_work, devices or (device,), jobs, lambda name: (model, replace(place, device=name), chosen)
-        )
-    return evaluate_model(
-        opened,
-        dataset,
-        specs,
-        folder,
-        split=chosen,
-        limit_videos=limit_videos,
-        form=form,
-        progress=progress,
-        processes=processes,
-    )
-
-
-def labels_of(name: str, root: Path | None, tokens: Path | None) -> Dataset:
-    """A dataset's labels: from its folder, else from beside its tokens."""
-    if root is not None:
-        return load_dataset(name, root)
-    if tokens is None:
-        raise DataError(f"no labels of {name}: give its folder with --root, or its tokens with --tokens")
-    entry = dataset_entry(name)
-    shared = entry.tokens or name
-    stores = [tokens] if (tokens / LAYOUT).exists() else sorted(tokens.glob(f"{shared}-*"))
-    for path in stores:
-        if label_path(path, name).exists() or (path / LABELS).exists():
-            return load_labels(path, name)
-    raise DataError(
-        f"no labels of {name} under {tokens}: give its folder with --root, or {encode_command(name, None)}"
-    )

@@ -1,8 +1,7 @@
-"""`benchmarks/generated_tables.py` on a lent machine: what comes first, what survives."""
+"""`python -m paper.sweep` on a lent machine: what comes first, what survives."""
 
 from __future__ import annotations
 
-import importlib
 from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
@@ -11,21 +10,19 @@ from typing import Any
 
 import pytest
 
-from escounts.research.evaluation.generated_tables import FULL_EXPERIMENT
-from escounts.research.evaluation.table_spec import EvalSpec
-
-FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
-
-
-@pytest.fixture
-def runs(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(FOLDER))
-    return importlib.import_module("generated_runs")
+from escounts.research.evaluation.models import EvalSpec
+from paper import sweep, sweep_runs
+from paper.generated import FULL_EXPERIMENT
 
 
 @pytest.fixture
-def script(runs: ModuleType) -> ModuleType:
-    return importlib.import_module("generated_tables")
+def runs() -> ModuleType:
+    return sweep_runs
+
+
+@pytest.fixture
+def script() -> ModuleType:
+    return sweep
 
 
 def found(job: Any, error: float, *, off: float = 0.0) -> dict[str, Any]:
