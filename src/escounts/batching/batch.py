@@ -26,7 +26,7 @@ from escounts.errors import EscountsError, OutputError
 from escounts.system.arguments import callback, checked, flag, instance, optional, paths, text, whole
 from escounts.system.atomic_files import printable
 from escounts.system.extras import install_command
-from escounts.system.worker_processes import TaskError, Worker, answers
+from escounts.system.task_processes import TaskError, Worker, answers
 from escounts.video.nvdec import missing as nvdec_missing
 
 if TYPE_CHECKING:
