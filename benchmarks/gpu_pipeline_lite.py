@@ -36,7 +36,7 @@ from escounts.batching.read_ahead import (
 from escounts.batching.tasks import Settings, Task, find_tasks
 from escounts.counting.multi_rate import MultiRateModel
 from escounts.counting.multi_rate_encoding import MultiRateEncoding
-from escounts.system.worker_processes import TaskProcess, answers
+from escounts.system.task_processes import TaskProcess, answers
 from escounts.video import nvdec
 
 Keep = Callable[[str, Any], None]
@@ -124,7 +124,7 @@ def _pools(settings: Settings, folder: Path, first: Task) -> Iterator[Pools]:
     every = [*readers, *by_engine, *counters]
     try:
         _begun(every)
-        read = readers[0].ask((first, reading))
+        read = first, readers[0].ask((first, reading)), reading
         waiting = [threading.Thread(target=process.ask, args=(read,)) for process in counters]
         waiting += [threading.Thread(target=process.ask, args=((first, reading),)) for process in by_engine]
         for thread in waiting:
@@ -196,8 +196,8 @@ def _readers_alone(tasks: Sequence[Task], readers: int, seconds: float) -> dict[
         began, used = time.perf_counter(), _machine_seconds()
         asked = [(task, reading) for task in tasks]
         for _, read in answers(asked, processes):
-            assert read[2] is not None, "no room for the images"
-            read[2].unlink()
+            assert read is not None, "no room for the images"
+            Path(read["images"]).unlink()
         wall, used = time.perf_counter() - began, _machine_seconds() - used
     return {
         "times_real_time": len(tasks) * seconds / wall,

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from escounts.counting.protocols import CountingModel, EncodedExemplar, Encoding, Progress
 from escounts.counting.spans import rest_factor
 from escounts.errors import EscountsError, ExemplarError, VideoError
-from escounts.exemplars import check_exemplar, parse_exemplar
+from escounts.exemplars import check_exemplar, exemplar_list, parse_exemplar
 from escounts.models import catalogue
 from escounts.results import CountResult, Estimate, ExemplarSpan, Unit, is_unsure
+from escounts.system.arguments import checked, optional, seconds, text
 
 if TYPE_CHECKING:
     from escounts.video.files import Video, VideoInfo
@@ -48,6 +49,7 @@ class Counter:
         self.model = model
         self._references: dict[tuple[str, int, float, float], EncodedVideo] = {}
 
+    @checked()
     def encode(
         self,
         video: str | os.PathLike[str] | Video,
@@ -68,6 +70,7 @@ class Counter:
         encoding = self.model.encode(opened, start=start, end=end, thorough=thorough, progress=progress)
         return EncodedVideo(self, opened, encoding, seconds=time.perf_counter() - began, to_the_end=end is None)
 
+    @checked(exemplars=exemplar_list)
     def count(
         self,
         video: str | os.PathLike[str] | Video,
@@ -119,6 +122,7 @@ class EncodedVideo:
         false = to_the_end and read < stated - max(1.0, 0.05 * stated)
         self.info: VideoInfo = replace(video.info, duration=read if false else max(stated, read))
 
+    @checked(exemplars=exemplar_list, start=optional(seconds))
     def count(
         self,
         exemplars: Sequence[Exemplar] = (),
@@ -134,8 +138,8 @@ class EncodedVideo:
         unit: by cycles or by sides of a motion that alternates; "auto": what the model holds most useful.
         progress is called where the video has to be read again.
         """
-        first = self.encoding.start if start is None else max(float(start), self.encoding.start)
-        last = self.encoding.end if end is None else min(float(end), self.encoding.end)
+        first = self.encoding.start if start is None else max(start, self.encoding.start)
+        last = self.encoding.end if end is None else min(end, self.encoding.end)
         if last <= first:
             raise VideoError(
                 f"{self.info.path}: nothing between {first:.2f} s and {last:.2f} s; encoded are "
@@ -216,7 +220,7 @@ class EncodedVideo:
         found, spans = [], []
         for exemplar in exemplars:
             if isinstance(exemplar, tuple) and len(exemplar) == 3:
-                encoded, start, end = exemplar[0], float(exemplar[1]), float(exemplar[2])
+                encoded, start, end = exemplar
                 _check_exemplar(ExemplarSpan(start, end, str(encoded.info.path)), encoded.info)
                 span = ExemplarSpan(start, end, None if encoded is self else str(encoded.info.path))
                 source: EncodedVideo = encoded
@@ -237,6 +241,7 @@ class EncodedVideo:
         return self._counter.reference(path, span.start, span.end)
 
 
+@checked(name=text)
 def load(name: str = "default", *, device: str = "auto") -> Counter:
     """A counter by the name of its model: "default" is the best that ships; `escounts models` lists all.
 
@@ -245,6 +250,7 @@ def load(name: str = "default", *, device: str = "auto") -> Counter:
     return Counter(catalogue.build(name, device))
 
 
+@checked(exemplars=exemplar_list)
 def count(
     video: str | os.PathLike[str] | Video,
     *,
@@ -284,13 +290,7 @@ def _parsed(exemplar: Exemplar, info: VideoInfo) -> ExemplarSpan:
     """An exemplar of this or another video as a span; one of this video is checked against its length."""
     if isinstance(exemplar, tuple) and len(exemplar) == 3:
         return exemplar  # type: ignore[return-value]  # already encoded; checked when it is cut
-    span = exemplar if isinstance(exemplar, ExemplarSpan) else None
-    if isinstance(exemplar, str):
-        span = parse_exemplar(exemplar)
-    elif isinstance(exemplar, tuple) and len(exemplar) == 2:
-        span = ExemplarSpan(float(exemplar[0]), float(exemplar[1]))
-    if span is None:
-        raise ExemplarError(f"{exemplar!r} is not an exemplar; give (start, end), '3.2-4.8' or 'other.mp4@1.0-2.5'")
+    span: ExemplarSpan = parse_exemplar(exemplar) if isinstance(exemplar, str) else exemplar
     if span.video is not None and Path(span.video).resolve() == info.path.resolve():
         span = replace(span, video=None)
     if span.video is None:

@@ -8,8 +8,11 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 from escounts.errors import ExemplarError
 from escounts.results import ExemplarSpan
+from escounts.system.arguments import seconds, shown
 
 _TIME = r"-?(?:\d+:){0,2}\d*\.?\d+"
 _SPAN = re.compile(rf"\s*({_TIME})\s*-\s*({_TIME})\s*")
@@ -42,6 +45,32 @@ def parse_exemplar(text: str) -> ExemplarSpan:
 
 def _shown(text: str) -> str:
     return repr(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]!r}…"
+
+
+def exemplar_list(name: str, value: Any) -> list[Any]:
+    """The exemplars a person gave, each as text, an ExemplarSpan or (encoded video, start, end) with float times."""
+    single = isinstance(value, (str, bytes, ExemplarSpan)) or not isinstance(value, Iterable)
+    given = [] if single else list(value)
+    if single or (isinstance(value, tuple) and given and not isinstance(given[0], (str, tuple, list, ExemplarSpan))):
+        raise ExemplarError(f"{name} is {shown(value)}; it takes a list: [(3.2, 4.8)], ['3.2-4.8'] or [] for none")
+    return [_exemplar(f"{name}[{index}]", one) for index, one in enumerate(given)]
+
+
+def _exemplar(name: str, value: Any) -> Any:
+    if isinstance(value, ExemplarSpan):
+        return ExemplarSpan(seconds(name, value.start), seconds(name, value.end), value.video)
+    if isinstance(value, str):
+        return value
+    listed = isinstance(value, (tuple, list)) or (isinstance(value, np.ndarray) and value.ndim == 1)
+    parts = tuple(value) if listed else ()
+    if len(parts) == 2:
+        return ExemplarSpan(seconds(name, parts[0]), seconds(name, parts[1]))
+    if len(parts) == 3 and hasattr(parts[0], "encoding"):
+        return parts[0], seconds(name, parts[1]), seconds(name, parts[2])
+    raise ExemplarError(
+        f"{name} is {shown(value)}; it takes (start, end), '3.2-4.8', 'other.mp4@1.0-2.5' or "
+        "(encoded video, start, end)"
+    )
 
 
 def states_of_videos(exemplars: Iterable[str]) -> list[list[Any]]:

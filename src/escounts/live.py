@@ -24,8 +24,9 @@ from escounts.counting.multi_rate_encoding import MultiRateExemplar
 from escounts.counting.running_count import RunningCount
 from escounts.counting.views import BASE_RATE
 from escounts.errors import ExemplarError, ModelError
-from escounts.exemplars import check_exemplar, parse_exemplar
+from escounts.exemplars import check_exemplar, exemplar_list, parse_exemplar
 from escounts.results import DensityMap, Estimate, ExemplarSpan, Repetition
+from escounts.system.arguments import checked, number, refused, text, whole
 from escounts.system.arrays import Image
 from escounts.video.files import Frame
 from escounts.video.streams import FrameStream, Gap, PushedFrames
@@ -173,8 +174,8 @@ class LiveCounter:
         events = self._take_marked()
         estimate = self._estimated()
         before = self.count.count
-        for number, repetition in enumerate(self.count.update(estimate.density, over=over), start=before + 1):
-            events.append(self._counted(repetition, number))
+        for place, repetition in enumerate(self.count.update(estimate.density, over=over), start=before + 1):
+            events.append(self._counted(repetition, place))
         blocks = math.ceil((self.time - self._encoding.start - MEMORY) / BLOCK)
         if blocks > 0:  # several where a slow machine has not estimated for a while
             self.count.make_final(estimate.density, round(blocks * BLOCK * BASE_RATE))
@@ -280,6 +281,26 @@ class Watch:
             self._stream.close()
 
 
+def _speed(name: str, value: Any) -> float:
+    if isinstance(value, float) and value == math.inf:
+        return value
+    if number(name, value, takes := "a number above 0, or infinity") <= 0:
+        raise refused(name, value, takes)
+    return float(value)
+
+
+def _source(name: str, value: Any) -> Any:
+    if isinstance(value, Iterable) and not isinstance(value, (str, bytes, os.PathLike)):
+        return value
+    return whole(name, value) if isinstance(value, (int, np.integer)) else text(name, value)
+
+
+@checked(
+    source=_source,
+    model=lambda name, value: value if isinstance(value, Counter) else text(name, value),
+    exemplars=exemplar_list,
+    speed=_speed,
+)
 def watch(
     source: Source,
     *,

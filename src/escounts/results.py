@@ -14,7 +14,9 @@ from typing import Any, Literal
 import numpy as np
 
 from escounts.counting.spans import align, spans_from_peaks, spans_from_rate
-from escounts.errors import EscountsError
+from escounts.errors import EscountsError, OutputError
+from escounts.system.arguments import checked, one_of, refused, text
+from escounts.system.arguments import spans as span_list
 from escounts.system.arrays import Array, Array32
 
 DensityKind = Literal["peaks", "rate"]
@@ -28,6 +30,8 @@ ConfidenceKind = Literal["probability", "agreement"]
 own looks at the video agree, which says nothing of the truth."""
 
 
+PAST_THE_END = 1.0
+"""Seconds that a person's repetition may end after the video does: players disagree about where that is."""
 READABLE = 0.5
 """Seconds for which the final number of a running count stays on screen."""
 
@@ -208,22 +212,30 @@ class CountResult:
         document: dict[str, Any] = _output(".json").to_dict(self)
         return document
 
+    @checked(path=text)
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a file in the format that its ending names: .json, .csv, .srt, .txt, .html, .png or .mp4.
 
-        Pictures of the video are taken from `video`; where it is not at hand, .png and .html do without them.
+        Pictures of the video are taken from `video`; where it is not at hand, .png and .html do without them. The
+        folder must exist.
         """
+        folder = Path(path).parent
+        if not folder.is_dir():
+            raise OutputError(f"{path}: there is no folder {str(folder)!r}; make it first, or give another path")
         _output().save(self, Path(path))
 
     def plot(self) -> Any:
         """A matplotlib figure: density, running count, frames of the repetitions. Needs the [plot] extra."""
         return _output(".png").figure(self)
 
+    @checked(spans=span_list)
     def corrected(self, spans: Sequence[tuple[float, float]]) -> CountResult:
         """What a person said instead: (start, end) of every repetition in seconds, of the whole video."""
-        repetitions = tuple(Repetition(float(start), float(end)) for start, end in sorted(spans))
+        repetitions = tuple(Repetition(start, end) for start, end in spans)
         first = min([self.range[0], *(one.start for one in repetitions)])
         last = max([self.range[1], *(one.end for one in repetitions)])
+        if last > self.duration + PAST_THE_END:
+            raise refused("spans", spans[-1], f"times inside the video, which lasts {self.duration:.2f} s")
         return replace(
             self,
             count=len(repetitions),
@@ -252,6 +264,7 @@ class CountResult:
             times[-1] = min(times[-1], max(last - READABLE, (final.start + final.end) / 2))
         return times
 
+    @checked()
     def aligned(self, *, at: float) -> CountResult:
         """The same repetitions with all borders moved by one phase, so that a border lies at `at` (seconds).
 
@@ -259,7 +272,7 @@ class CountResult:
         stays; what is cut off at an end of the counted range is shorter. Raises EscountsError without repetitions, or
         for a time outside the range.
         """
-        (first, last), at = self.range, float(at)
+        first, last = self.range
         if not self.repetitions or not first <= at <= last:
             counted = "there are no repetitions" if not self.repetitions else f"counted are {first:g} to {last:g} s"
             raise EscountsError(f"{self.video}: no border can lie at {at:g} s: {counted}")
@@ -278,6 +291,7 @@ class CountResult:
         clipped = [(min(max(start, first), last), min(max(end, first), last)) for start, end in found]
         return replace(self, repetitions=_scored(clipped, self.repetitions), phase="corrected")
 
+    @checked(unit=one_of("cycle", "side"))
     def in_unit(self, unit: Unit, *, assume: bool = False) -> CountResult:
         """The same video counted by cycles or by sides, as a person chose it: one cycle is two sides.
 

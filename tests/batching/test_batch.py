@@ -38,8 +38,8 @@ from escounts.errors import EscountsError, VideoError
 from escounts.models.checkpoint import save_network
 from escounts.nn.device import PRECISION_VARIABLE
 from escounts.nn.network import LITE_TINY, Network
-from escounts.system import worker_processes as processes
-from escounts.system.child_processes import spawn_context
+from escounts.system import processes as children
+from escounts.system import task_processes as processes
 from escounts.video.files import Video
 
 SPECTRAL = Settings(model="spectral", device="cpu", limit=60.0)
@@ -356,8 +356,7 @@ def test_a_video_that_takes_too_long_and_a_killed_process_cost_one_row(tmp_path:
     write_movie(tmp_path / "good.mp4", levels(40, step=40))
     (good,) = find_tasks([tmp_path / "good.mp4"], SPECTRAL)
     with CountingProcess(SPECTRAL) as process:
-        process._start()
-        os.kill(process._process.pid, signal.SIGKILL)
+        os.kill(process._start().pid, signal.SIGKILL)
         assert process.ask(good)["status"] == "counted"  # it had not died of this video
         process._limit = 1e-4
         late = process.ask(good)
@@ -372,20 +371,16 @@ def test_a_process_that_is_killed_while_it_loads_the_model_costs_no_row(
     write_movie(tmp_path / "good.mp4", levels(40, step=40))
     (good,) = find_tasks([tmp_path / "good.mp4"], SPECTRAL)
     starts: list[int] = []
-    prepared = CountingProcess._prepared
+    begun = CountingProcess._begun
 
-    def killed_at_first(self: CountingProcess) -> str:
+    def killed_at_first(self: CountingProcess) -> children.Child:
         starts.append(1)
+        process = begun(self)
         if len(starts) == 1:
-            with monkeypatch.context() as patch:
-                patch.setattr(processes, "STARTING", 0.0)
-                prepared(self)  # it has just begun
-            self._process.kill()
-            self._process.join()
-            return "killed"
-        return prepared(self)
+            process.kill()
+        return process
 
-    monkeypatch.setattr(CountingProcess, "_prepared", killed_at_first)
+    monkeypatch.setattr(CountingProcess, "_begun", killed_at_first)
     with CountingProcess(SPECTRAL) as process:
         assert process.ask(good)["status"] == "counted" and len(starts) == 2
 
@@ -393,19 +388,21 @@ def test_a_process_that_is_killed_while_it_loads_the_model_costs_no_row(
 def test_where_no_process_can_be_started_it_is_said_in_one_line(
     videos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def start(self: object) -> None:
+    def start() -> None:
         raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
 
-    monkeypatch.setattr(spawn_context().Process, "start", start)
+    monkeypatch.setattr(children, "spawned", start)
     with pytest.raises(EscountsError, match="no process could be started: Resource temporarily unavailable"):
         escounts.batch([videos / "a"], out=tmp_path / "out", settings=SPECTRAL, jobs=1)
 
 
-def test_a_script_without_the_guard_that_processes_need_is_told_so(videos: Path, tmp_path: Path) -> None:
+def test_a_script_needs_no_guard_around_what_it_does(videos: Path, tmp_path: Path) -> None:
+    """Its processes do not run it again."""
     script = tmp_path / "mine.py"
-    script.write_text(f"import escounts\nescounts.batch([{str(videos / 'a')!r}])\n")
+    counting = f"escounts.batch([{str(videos / 'a')!r}], settings=Settings(model='spectral'))"
+    script.write_text(f"import escounts\nfrom escounts.batching.tasks import Settings\nprint(len({counting}))\n")
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=300)
-    assert done.returncode == 1 and "begins with `if __name__" in done.stderr.splitlines()[-1]
+    assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
 
 
 def test_links_that_lead_nowhere_pipes_and_odd_names_cost_one_row_each(tmp_path: Path) -> None:
@@ -636,8 +633,9 @@ def test_a_header_that_says_too_little_does_not_fill_the_memory(
     images = tmp_path / "images"
     images.mkdir()
     monkeypatch.setattr(read_ahead, "Video", Short)
-    assert read_ahead.reader(images, 2 * IMAGE)((task, READING))[2] is None and not list(images.iterdir())
-    assert read_ahead.reader(images, 99 * IMAGE)((task, READING))[2] == images / f"{task.id}.rgb"
+    assert read_ahead.reader(images, 2 * IMAGE)((task, READING)) is None and not list(images.iterdir())
+    read = read_ahead.reader(images, 99 * IMAGE)((task, READING))
+    assert read is not None and read["images"] == str(images / f"{task.id}.rgb")
 
 
 def test_where_there_is_no_room_for_images_the_video_is_left_to_the_process_that_counts(
@@ -652,7 +650,7 @@ def test_where_there_is_no_room_for_images_the_video_is_left_to_the_process_that
     images = tmp_path / "images"
     images.mkdir()
     monkeypatch.setattr(read_ahead, "write_images", full)
-    assert read_ahead.reader(images, 99 * IMAGE)((task, READING))[2] is None and not list(images.iterdir())
+    assert read_ahead.reader(images, 99 * IMAGE)((task, READING)) is None and not list(images.iterdir())
 
 
 @pytest.mark.parametrize("dies", ["reading", "counting"])
@@ -697,7 +695,7 @@ def test_images_read_in_another_way_are_read_again(tmp_path: Path) -> None:
     (task,) = find_tasks([tmp_path / "a.mp4"], settings)
     counting = read_ahead.counter_of_read(settings)
     read = read_ahead.reader(tmp_path, 2**30)
-    rows = [counting(read((task, reading))) for reading in (read_ahead.LITE_READING, (32, 10.0))]
+    rows = [counting((task, read((task, reading)), reading)) for reading in (read_ahead.LITE_READING, (32, 10.0))]
     assert rows[0] == rows[1] and rows[0]["count"] == 4
 
 
@@ -717,7 +715,7 @@ def test_a_reader_goes_on_while_its_video_waits_to_be_counted(tmp_path: Path) ->
             """It has nothing to end."""
 
     class Counting(Reader):
-        def ask(self, video: str) -> dict[str, str]:  # type: ignore[override]
+        def ask(self, asked: object) -> dict[str, str]:  # type: ignore[override]
             assert not busy.is_set(), "two threads at one process"
             busy.set()
             assert both_read.wait(20)

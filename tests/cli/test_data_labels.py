@@ -72,6 +72,36 @@ def test_import_keeps_what_it_does_not_read_and_puts_replaced_labels_aside(
     assert (mine / "labels.csv.before-2").read_text() == once
 
 
+def test_classes_of_one_video_stay_classes_there_and_back(escounts: Callable[..., Outcome], tmp_path: Path) -> None:
+    """Squats and jumps of one video had all become squats."""
+    rows = "file,start_s,end_s,class\na.mp4,0.520,1.000,squat\na.mp4,1.000,1.520,jump\n"
+    (tmp_path / "mine.csv").write_text(rows)
+    assert escounts("data", "import", tmp_path / "mine.csv", "--root", tmp_path / "a").code == 0
+    assert (tmp_path / "a" / "labels.csv").read_text() == rows
+    for name in ("boris", "boris-tabular", "elan", "label-studio"):
+        out = tmp_path / name
+        assert escounts("data", "export", "--root", tmp_path / "a", "--format", name, "-o", out).code == 0
+        (file,) = out.iterdir()
+        refused = escounts("data", "import", file, "--root", tmp_path / "b")
+        assert refused.code == 2 and "'squat', 'jump'; say which one" in refused.err
+        done = escounts("data", "import", file, "--root", out / "back", "--only", "jump")
+        assert done.code == 0 and (out / "back" / "labels.csv").read_text().splitlines()[1:] == [
+            "a.mp4,1.000,1.500,jump"
+        ]
+    odd = escounts("data", "check", "folder", "--root", tmp_path / "a")
+    assert "its rows are of several classes (squat, jump)" in odd.out
+
+
+def test_times_past_the_end_are_refused_with_what_they_look_like(
+    escounts: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    assert escounts("sample", "-o", tmp_path / "a.mp4", "--repetitions", "3").code == 0
+    (tmp_path / "ms.csv").write_text("file,start_s,end_s\na.mp4,500,1500\n")
+    refused = escounts("data", "import", tmp_path / "ms.csv", "--root", tmp_path)
+    assert refused.code == 2 and not (tmp_path / "labels.csv").exists()
+    assert "line 2 (500–1500 s) lies past the end" in refused.err and "look like milliseconds" in refused.err
+
+
 def test_export_writes_over_nothing(escounts: Callable[..., Outcome], tmp_path: Path) -> None:
     """A BORIS table is called labels.csv, too: exported into its own folder it replaced the labels themselves."""
     mine = "file,start_s,end_s,class\na.mp4,2,3,squat\n"

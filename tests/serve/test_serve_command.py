@@ -23,10 +23,10 @@ def escounts(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_prints_its_address_serves_and_stops_on_ctrl_c(tmp_path: Path, clips: dict[int, Path]) -> None:
-    server = Command(tmp_path / "data", "--max-upload", "1k")
+    server = Command(tmp_path / "data", "--max-upload", "64k")
     with Client(server.address) as client:
         assert "<title>escounts</title>" in client.get("/").text
-        refused = client.post("/api/videos", content=clips[5].read_bytes(), headers={"Content-Type": "video/mp4"})
+        refused = client.post("/api/videos", content=bytes(70_000), headers={"Content-Type": "video/mp4"})
         assert refused.status_code == 413
         with client.stream("GET", "/api/events"):  # an open page must not hold up the end
             second = escounts("serve", "--port", "0", "--data", str(tmp_path / "data"))

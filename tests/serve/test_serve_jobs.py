@@ -9,9 +9,6 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
-from multiprocessing import Pipe
-from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,7 +23,7 @@ from escounts.serve.jobs import JobRunner
 from escounts.serve.settings import Settings, Source
 from escounts.serve.worker import RenderTask
 from escounts.serve.worker_pool import JobError, Running, WorkerHandle, resolve
-from escounts.system.sandbox import Reports
+from escounts.system.processes import Child, parsed_report
 
 SOURCE = Source("v", "clip.mp4", "clip.mp4")
 REQUEST = '{"exemplars": [], "start": null, "end": null, "assume_repeats": false}'
@@ -63,11 +60,7 @@ def runner(tmp_path: Path, database: Database, hub: Listening) -> JobRunner:
 
 @pytest.fixture()
 def worker(runner: JobRunner) -> WorkerHandle:
-    ours, theirs = Pipe()
-    handle = WorkerHandle("cpu", cast(BaseProcess, None), ours)
-    handle.last_error = None
-    theirs.close()
-    return handle
+    return WorkerHandle("cpu", cast(Child, Ended(None)))
 
 
 def queued(name: str) -> JobRow:
@@ -116,20 +109,24 @@ INFO = {"duration": 1.0, "width": 64, "height": 64, "fps": 30.0}
 
 
 class Ended:
-    """A process that does as it is told; its end of the pipe goes with it."""
+    """A process that makes one report."""
 
-    name, exitcode = "escounts-cpu", -9
+    killed = False
 
-    def __init__(self, pipe: Connection) -> None:
-        self.pipe = pipe
+    def __init__(self, report: object) -> None:
+        self._report = report
 
-    def join(self, seconds: float) -> None: ...
+    def take(self) -> list[Any]:
+        return parsed_report(json.dumps(self._report).encode(), 3)
 
     def kill(self) -> None:
-        self.pipe.close()
+        self.killed = True
 
-    def is_alive(self) -> bool:
-        return False
+    def death(self) -> str:
+        return "its process died (SIGKILL: out of memory, or killed)"
+
+    def end(self) -> None:
+        """It has ended."""
 
 
 @pytest.mark.parametrize(
@@ -159,17 +156,14 @@ class Ended:
 def test_a_report_that_no_worker_of_ours_sends_ends_it_and_its_job(
     runner: JobRunner, database: Database, report: list[Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    ours, theirs = Pipe()
-    worker = WorkerHandle("cpu", cast(BaseProcess, Ended(theirs)), ours, ready=True)
+    process = Ended(report)
+    worker = WorkerHandle("cpu", cast(Child, process), ready=True)
     runner._pool.workers.append(worker)
     runner.submit(queued("job"))
     runner.submit(queued("other job"))
     worker.tasks["job"] = Running("slow", began=0.0, deadline=1e12, videos=frozenset({"v"}))
-    theirs.send_bytes(json.dumps(report).encode())
-    while runner._pool.workers:
-        runner._receive(worker)
-        time.sleep(0.01)
-    assert theirs.closed, "it was killed"
+    runner._receive(worker)
+    assert process.killed and runner._pool.workers == []
     job, other, video = database.job("job"), database.job("other job"), database.video("v")
     assert job is not None and other is not None and video is not None
     assert (job.state, job.error) == ("failed", "its worker process sent what is not a report")
@@ -188,7 +182,7 @@ def test_a_worker_that_never_stops_talking_does_not_keep_the_queue(runner: JobRu
             return ["cached", "", []]
 
     runner._pool.workers.append(worker)
-    worker.reports = cast(Reports, Endless())
+    worker.process = cast(Child, Endless())
     runner._receive(worker)
     assert runner._pool.workers and len(taken) < 1000
     assert runner._news.is_set(), "the next round comes at once"

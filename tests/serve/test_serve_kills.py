@@ -131,7 +131,7 @@ def test_a_job_whose_worker_dies_is_tried_once_more_and_then_failed(tmp_path: Pa
         failed = client.ended(job)
         assert (failed["state"], failed["error"]) == (
             "failed",
-            "counting it ended its worker process with SIGKILL, twice",
+            "its process died (SIGKILL: out of memory, or killed), twice",
         )
         assert client.start_count(client.send_video(clips[5])["id"], wait=30)["state"] == "done"
         assert service.runner.tally["worker_crashes"] == 2

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import re
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -167,7 +169,7 @@ def test_a_name_that_several_videos_have_is_not_guessed(client: Client, clips: d
         client.start_count(video["id"], wait=30)
     request = {"name": "x.csv", "text": "file,start_s,end_s\nshared.mp4,0.5,1\n"}
     answer = client.post("/api/labels/import", json=request).json()
-    assert answer == {"saved": [], "unknown": [], "ambiguous": ["shared.mp4"]}
+    assert answer == {"saved": [], "unknown": [], "ambiguous": ["shared.mp4"], "shortened": []}
     assert all(client.get(f"/api/videos/{video['id']}/labels").status_code == 404 for video in videos)
 
 
@@ -190,6 +192,66 @@ def test_a_file_with_a_bad_label_saves_nothing(client: Client, clips: dict[int, 
     assert all(client.get(f"/api/videos/{video['id']}/labels").status_code == 404 for video in videos)
     for video in videos:
         client.delete(f"/api/videos/{video['id']}")
+
+
+@pytest.fixture()
+def labelled(client: Client, clips: dict[int, Path]) -> Iterator[str]:
+    """The id of a video of a few seconds, wipe.mp4, with two labels."""
+    video = client.send_video(clips[5], "wipe.mp4")["id"]
+    client.start_count(video, wait=30)
+    spans = [{"start": 0.5, "end": 1.0}, {"start": 1.0, "end": 1.5}]
+    client.put(f"/api/videos/{video}/labels", json={"spans": spans, "action": "jump"})
+    yield video
+    client.delete(f"/api/videos/{video}")
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (
+            "wipe.mp4,1000,2500,jump",
+            r"line 2 \(1000–2500 s\) lies past the end of the video .*look like milliseconds",
+        ),
+        ("wipe.mp4,30,75,jump\nwipe.mp4,75,105,jump", "line 2 .*line 3 .* lie past .* look like frame numbers"),
+        ("wipe.mp4,0.5,1,jump\nwipe.mp4,1.0,2000,jump", r"line 3 \(1–2000 s\) lies past the end of the video"),
+        ("wipe.mp4,,,jump", "no repetitions of it, and 2 are saved"),
+        ("wipe.mp4,0.5,1,squat\nwipe.mp4,1,1.5,jump", "several of a class: 'squat', 'jump'; say which one"),
+        ('wipe.mp4,0.5,1,"squat\rjump"', r"control character U\+000D"),
+        ("wipe.mp4,0.5,1.5,jump\nwipe.mp4,1.2,2,jump", "overlap"),
+    ],
+)
+def test_an_import_that_cannot_be_meant_changes_nothing(client: Client, labelled: str, rows: str, said: str) -> None:
+    address = f"/api/videos/{labelled}/labels"
+    before = client.get(address).json()
+    text = f"file,start_s,end_s,class\n{rows}\n"
+    refused = client.post("/api/labels/import", json={"name": "x.csv", "text": text})
+    assert refused.status_code == 422, refused.text
+    assert re.search(said, refused.json()["detail"]), refused.json()["detail"]
+    assert client.get(address).json() == before
+
+
+def test_of_several_actions_one_is_imported_when_it_is_named(client: Client, labelled: str) -> None:
+    text = "file,start_s,end_s,class\nwipe.mp4,0.5,1,squat\nwipe.mp4,1,1.5,lunge\n"
+    request = {"name": "x.csv", "text": text, "only": "lunge"}
+    assert client.post("/api/labels/import", json=request).json()["saved"] == [labelled]
+    saved = client.get(f"/api/videos/{labelled}/labels").json()
+    assert (saved["spans"], saved["action"]) == ([{"start": 1.0, "end": 1.5}], "lunge")
+
+
+def test_a_repetition_cut_at_the_end_of_the_video_is_told(client: Client, service: Service, labelled: str) -> None:
+    service.database.describe_video(labelled, duration=1000.0, width=64, height=64, fps=30.0)
+    text = "file,start_s,end_s\nwipe.mp4,1,2\nwipe.mp4,999,1000.3\n"
+    answer = client.post("/api/labels/import", json={"name": "x.csv", "text": text}).json()
+    assert answer["shortened"] == ["wipe.mp4"]
+    assert client.get(f"/api/videos/{labelled}/labels").json()["spans"][-1] == {"start": 999.0, "end": 1000.0}
+    address = f"/api/videos/{labelled}/labels"
+    refused = client.put(address, json={"spans": [{"start": 1000.1, "end": 1000.3}]})
+    assert refused.status_code == 422, "it would be cut to nothing"
+
+
+def test_an_action_with_a_control_character_is_refused(client: Client, labelled: str) -> None:
+    refused = client.put(f"/api/videos/{labelled}/labels", json={"spans": [], "action": "a\rb"})
+    assert refused.status_code == 422 and "U+000D" in refused.text
 
 
 def test_elan_exports_one_file_per_video(client: Client) -> None:

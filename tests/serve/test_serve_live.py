@@ -8,7 +8,6 @@ import signal
 import struct
 import time
 from collections.abc import Iterator
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from escounts.serve import live_api
 from escounts.serve.app import Service
 from escounts.serve.live_worker import jpeg_reader, shown_density
 from escounts.serve.settings import Refused, WorkerOptions
-from escounts.system.sandbox import send_report
+from escounts.system.processes import Line
 
 BYTES = {"Content-Type": "application/octet-stream"}
 
@@ -45,17 +44,17 @@ def body(frames: list[tuple[float, bytes]]) -> bytes:
     return b"".join(struct.pack("<dI", seconds, len(data)) + data for seconds, data in frames)
 
 
-def counting_frames(connection: Connection, options: WorkerOptions, assume_repeats: bool) -> None:
+def counting_frames(line: Line, options: WorkerOptions, assume_repeats: bool) -> None:
     """In place of the process with the model: every frame is a repetition."""
-    send_report(connection, "ready", options.model)
+    line.report("ready", options.model)
     count = 0
     while True:
-        command, argument = connection.recv()
+        command, argument = line.receive()
         if command == "frames":
             count += len(argument)
-            send_report(connection, "state", {"count": count, "time": argument[-1][0]})
+            line.report("state", {"count": count, "time": argument[-1][0]})
         elif command == "end":
-            send_report(connection, "ended", {"count": count})
+            line.report("ended", {"count": count})
 
 
 @pytest.fixture(scope="module")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import struct
+import pickle
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from multiprocessing.connection import Connection
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -28,8 +27,9 @@ from escounts.serve.settings import Source, WorkerOptions
 from escounts.serve.trainings import TrainingTask
 from escounts.serve.worker import LANES, RenderTask
 from escounts.serve.worker_pool import JobError
-from escounts.system import sandbox
-from escounts.system.sandbox import confine, send_report
+from escounts.system import processes
+from escounts.system.processes import HEAD, Line
+from escounts.system.sandbox import confine
 
 TASK = TrainingTask((), "", WorkerOptions("lite", "cpu", 2**32, 0, 0, max_duration=60.0, max_pixels=10**6, threads=1))
 
@@ -44,24 +44,25 @@ class _Command:
         return os.system, (f"touch '{self.marker}'",)
 
 
-def _stay(connection: Connection, marker: Path) -> None:
+def _stay(line: Line, marker: Path) -> None:
     """Send it in place of a report, and do not go away."""
-    connection.send(("ready", "", _Command(str(marker))))
+    content = pickle.dumps(("ready", "", _Command(str(marker))))
+    os.write(line._reports.fileno(), HEAD.pack(len(content)) + content)
     time.sleep(600)
 
 
-def taken_over(connection: Connection, options: WorkerOptions, *_: object) -> None:
+def taken_over(line: Line, options: WorkerOptions, *_: object) -> None:
     """A worker, or a live count, after a video has taken it over."""
     assert options.scratch is not None
     confine([Path(options.scratch)])
     with contextlib.suppress(OSError):
-        _stay(connection, Path(options.scratch) / "ran")
+        _stay(line, Path(options.scratch) / "ran")
 
 
-def taken_over_training(connection: Connection, task: TrainingTask) -> None:
+def taken_over_training(line: Line, task: TrainingTask) -> None:
     confine([Path(task.target).parent])
     with contextlib.suppress(OSError):
-        _stay(connection, Path(task.target).with_name("ran"))
+        _stay(line, Path(task.target).with_name("ran"))
 
 
 def test_a_worker_that_sends_a_pickle_is_killed_and_nothing_runs(
@@ -72,10 +73,10 @@ def test_a_worker_that_sends_a_pickle_is_killed_and_nothing_runs(
     with service_running(tmp_path) as (_, service):
         pool = service.runner._pool
         eventually(lambda: pool.workers or pool.unusable)
-        processes = [worker.process for worker in list(pool.workers)]
+        started = [worker.process for worker in list(pool.workers)]
         eventually(lambda: pool.unusable is not None)
         assert "its report could not be read" in str(pool.unusable)
-        assert not any(process.is_alive() for process in processes)
+        assert not any(process.is_alive() for process in started)
     assert not (tmp_path / "renders" / "ran").exists()
 
 
@@ -106,17 +107,17 @@ NOTHING = DensityMap(np.zeros(10, np.float32), 0.0, 0.1)
 RESULT = to_dict(CountResult("clip.mp4", "m", 3, 3.0, (), NOTHING, 0.9, False, 1.0, (0.0, 1.0)))
 
 
-def hostile(connection: Connection, options: WorkerOptions) -> None:
+def hostile(line: Line, options: WorkerOptions) -> None:
     """A worker that each video takes over in its own way."""
-    send_report(connection, "ready", "", "m")
+    line.report("ready", "", "m")
     while True:
-        command, task = connection.recv()
+        command, task = line.receive()
         if command not in LANES:
             continue
         name = Path(task.source.name).stem
         if name == "half":
-            os.write(connection.fileno(), struct.pack("!i", 1000) + b"[")
-        send_report(connection, "done", task.id, {**RESULT, "model": ["a list"] if name == "list" else "m"})
+            os.write(line._reports.fileno(), HEAD.pack(1000) + b"[")
+        line.report("done", task.id, {**RESULT, "model": ["a list"] if name == "list" else "m"})
         while name == "deaf":
             time.sleep(600)
 
@@ -124,7 +125,7 @@ def hostile(connection: Connection, options: WorkerOptions) -> None:
 @pytest.fixture()
 def hostile_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Client, Service]]:
     monkeypatch.setattr(worker_pool, "run", hostile)
-    monkeypatch.setattr(sandbox, "UNFINISHED_SECONDS", 1.0)
+    monkeypatch.setattr(processes, "UNFINISHED_SECONDS", 1.0)
     with service_running(tmp_path, job_seconds=3.0) as (address, service), Client(address) as client:
         yield client, service
 
@@ -159,14 +160,14 @@ def test_nobody_waits_for_a_worker_that_does_not_listen(
     assert client.ended(client.start_count(video)["id"], 60)["count"] == 3
 
 
-def half_a_report(connection: Connection, task: object) -> None:
-    os.write(connection.fileno(), struct.pack("!i", 1000) + b"[")
+def half_a_report(line: Line, task: object) -> None:
+    os.write(line._reports.fileno(), HEAD.pack(1000) + b"[")
     time.sleep(600)
 
 
 def test_a_live_count_that_sends_half_a_report_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_api, "run", half_a_report)
-    monkeypatch.setattr(sandbox, "UNFINISHED_SECONDS", 1.0)
+    monkeypatch.setattr(processes, "UNFINISHED_SECONDS", 1.0)
     with service_running(tmp_path, devices=()) as (_, service):
         session = service.live.begin("somebody", model=None, assume_repeats=False)
         assert session.over.wait(60)
@@ -180,24 +181,24 @@ def test_a_live_count_cannot_make_itself_ready_again() -> None:
     assert (session.state, session.heard) == ("counting", 0.0), "it would have another two minutes, again and again"
 
 
-def no_report(connection: Connection, task: TrainingTask) -> None:
+def no_report(line: Line, task: TrainingTask) -> None:
     """It says that it helped, in words that no page can show."""
     Path(task.target).write_bytes(b"x")
-    send_report(connection, "done", {"helped": True, "videos": [{"name": 5}]})
+    line.report("done", {"helped": True, "videos": [{"name": 5}]})
 
 
-def nonsense(connection: Connection, task: TrainingTask) -> None:
-    send_report(connection, "progress", ["dancing", {}])
+def nonsense(line: Line, task: TrainingTask) -> None:
+    line.report("progress", ["dancing", {}])
     time.sleep(600)
 
 
 SCORE = {"right": 3, "within_one": 3, "error": 0.0}
 
 
-def a_link(connection: Connection, task: TrainingTask) -> None:
+def a_link(line: Line, task: TrainingTask) -> None:
     """What it calls its model is a file of somebody else's."""
     Path(task.target).symlink_to(escounts.models.store.__file__)
-    send_report(connection, "done", {"helped": True, "message": "", "before": SCORE, "after": SCORE, "videos": []})
+    line.report("done", {"helped": True, "message": "", "before": SCORE, "after": SCORE, "videos": []})
 
 
 @pytest.mark.parametrize("process", [half_a_report, no_report, nonsense, a_link])
@@ -205,7 +206,7 @@ def test_a_training_whose_report_or_model_is_none_has_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, process: Callable[..., None], caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(trainings, "run", process)
-    monkeypatch.setattr(sandbox, "UNFINISHED_SECONDS", 1.0)
+    monkeypatch.setattr(processes, "UNFINISHED_SECONDS", 1.0)
     with service_running(tmp_path / "data", devices=()) as (address, service), Client(address) as client:
         row = TrainingRow("0" * 32, "mine", "running", "[]", time.time())
         target = tmp_path / "weights" / "mine.safetensors"

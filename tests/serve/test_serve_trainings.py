@@ -11,12 +11,11 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
-from multiprocessing import Pipe
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import pytest
+from lines import line
 from serving import Client, Command, eventually, service_running
 
 from escounts.errors import VideoError
@@ -26,7 +25,9 @@ from escounts.serve.app import EventHub, Service
 from escounts.serve.database import Database, TrainingRow
 from escounts.serve.settings import Refused, Source, WorkerOptions
 from escounts.serve.trainings import Trainings, TrainingTask
-from escounts.system.sandbox import missing_protections, read_report, send_report
+from escounts.system import processes
+from escounts.system.processes import Line
+from escounts.system.sandbox import missing_protections
 
 BOUNCE = 0.8
 """Seconds of a repetition in the clips."""
@@ -116,7 +117,7 @@ def test_what_is_ended_leaves_nothing_behind(
         os.kill(service.trainings._running.process.pid or 0, signal.SIGKILL)
     after = ended(client, training)
     assert after["state"] == ("cancelled" if end == "cancel" else "failed")
-    assert after["error"] == (None if end == "cancel" else "its process ended with SIGKILL")
+    assert after["error"] == (None if end == "cancel" else "its process died (SIGKILL: out of memory, or killed)")
     assert not [path for path in store.store_folder().glob("*") if "short" in path.name or training in path.name]
     assert client.post("/api/trainings", json={"name": "short"}).status_code == 202, "the next one may begin"
     second = client.get("/api/trainings").json()[0]["id"]
@@ -164,10 +165,10 @@ def database(tmp_path: Path) -> Iterator[Database]:
     database.close()
 
 
-def done_at_once(connection: Connection, task: TrainingTask) -> None:
+def done_at_once(line: Line, task: TrainingTask) -> None:
     """In place of the process that learns: it says that it helped, and has written nothing."""
     score = {"right": 0, "within_one": 0, "error": 1.0}
-    send_report(connection, "done", {"helped": True, "message": "", "before": score, "after": score, "videos": []})
+    line.report("done", {"helped": True, "message": "", "before": score, "after": score, "videos": []})
 
 
 def test_an_end_that_goes_wrong_does_not_block_the_next_training(
@@ -196,10 +197,10 @@ def test_an_end_that_goes_wrong_does_not_block_the_next_training(
 def test_a_process_that_cannot_be_started_is_a_failed_training(
     tmp_path: Path, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def start(self: object) -> None:
+    def start() -> None:
         raise OSError(12, "Cannot allocate memory")
 
-    monkeypatch.setattr("multiprocessing.process.BaseProcess.start", start)
+    monkeypatch.setattr(processes, "spawned", start)
     teaching = Trainings(database, EventHub().publish, scratch=tmp_path, seconds=60)
     with pytest.raises(Refused, match="Cannot allocate memory"):
         teaching.start(asked("a"), tmp_path / "w" / "mine.safetensors", lambda partial: TASK)
@@ -211,24 +212,26 @@ def test_a_process_that_cannot_be_started_is_a_failed_training(
 
 
 def test_an_error_of_the_disk_while_learning_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    def learn(connection: Connection, task: TrainingTask) -> dict[str, object]:
+    def learn(line: Line, task: TrainingTask) -> dict[str, object]:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(trainings, "_learn", learn)
     monkeypatch.setattr(trainings, "confine", lambda writable: [])
     monkeypatch.setattr(os, "nice", lambda by: 0)
     monkeypatch.setattr(signal, "signal", lambda *of: None)
-    ours, theirs = Pipe()
+    ours, theirs = line()
     trainings.run(theirs, TASK)
-    kind, reason = read_report(ours, 2)
+    kind, reason = ours.take(2)
     assert kind == "failed" and "No space left" in reason
 
 
 ATTEMPTS = """
-import multiprocessing, sys
+import os, sys
+from io import FileIO
 from pathlib import Path
 from escounts.serve import trainings
-def learn(connection, task):
+from escounts.system.processes import Line
+def learn(line, task):
     wrote = []
     for folder in sys.argv[1:]:
         try:
@@ -237,11 +240,9 @@ def learn(connection, task):
             wrote.append(0)
     return {"calls": "Seccomp:\\t2" in Path("/proc/self/status").read_text(), "wrote": wrote}
 trainings._learn = learn
-ours, theirs = multiprocessing.Pipe()
 target = sys.argv[1] + "/mine.safetensors"
 task = trainings.TrainingTask((), target, trainings.WorkerOptions("lite", "cpu", 2**32, 0, 0, 60.0, 10**6, 1))
-trainings.run(theirs, task)
-print(ours.recv_bytes().decode())
+trainings.run(Line(FileIO(os.dup(0), "rb"), FileIO(os.dup(1), "wb")), task)
 """
 
 
@@ -253,7 +254,7 @@ def test_the_process_that_learns_is_confined(tmp_path: Path) -> None:
     command = [sys.executable, "-c", ATTEMPTS, *map(str, folders)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == ["done", {"calls": True, "wrote": [1, 0, 0]}]
+    assert json.loads(done.stdout[4:]) == ["done", {"calls": True, "wrote": [1, 0, 0]}]
 
 
 @pytest.mark.parametrize(
@@ -266,7 +267,7 @@ def test_videos_past_the_limits_are_not_learnt_from(
     videos = tuple((Source(str(n), str(path), f"{n}.mp4"), ((0.0, 0.8),)) for n, path in clips.items())
     options = replace(TASK.options, **limits)
     task = TrainingTask(videos, str(tmp_path / "mine.safetensors"), options)
-    ours, theirs = Pipe()
+    ours, theirs = line()
     with pytest.raises(VideoError, match=word):
         trainings._learn(theirs, task)
     ours.close()

@@ -7,19 +7,18 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from multiprocessing import Pipe
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from lines import line
 from serving import eventually
 
 from escounts.errors import VideoError
 from escounts.results import CountResult, DensityMap
 from escounts.serve.settings import Source, WorkerOptions, open_video
 from escounts.serve.worker import Cancelled, CountTask, EncodingCache, Worker
-from escounts.system.sandbox import read_report
 
 MEGABYTE = 2**20
 OPTIONS = WorkerOptions("spectral", "cpu", 2**32, 2**28, 4, max_duration=60.0, max_pixels=1920 * 1080)
@@ -76,12 +75,12 @@ def test_memory_past_the_limit_is_an_error_in_the_worker_alone() -> None:
 
 def test_progress_is_reported_seldom_and_cancels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("escounts.serve.worker.time", SimpleNamespace(monotonic=lambda: 100.0))
-    ours, theirs = Pipe()
+    ours, theirs = line()
     worker = Worker(theirs, OPTIONS)
     progress = worker._progress("job")
     for second in range(1000):
         progress(float(second), 1000.0)
-    assert read_report(ours, 3) == ["progress", "job", [0.0, 1000.0]]
+    assert ours.take(3) == ["progress", "job", [0.0, 1000.0]]
     assert not ours.poll(), "a thousand steps at once are one report"
     worker._cancelled.add("job")
     with pytest.raises(Cancelled):
@@ -89,7 +88,7 @@ def test_progress_is_reported_seldom_and_cancels(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_recount_that_reads_the_video_again_reports_and_can_be_cancelled(clips: dict[int, Path]) -> None:
-    ours, theirs = Pipe()
+    ours, theirs = line()
     worker = Worker(theirs, OPTIONS)
     source = Source("id", str(clips[7]), "seven.mp4")
 
@@ -106,7 +105,7 @@ def test_a_recount_that_reads_the_video_again_reports_and_can_be_cancelled(clips
 
     worker._cache.put("id", Rereading())
     worker._count(CountTask("job", source))
-    assert read_report(ours, 3) == ["progress", "job", [0.0, 7.0]]
+    assert ours.take(3) == ["progress", "job", [0.0, 7.0]]
 
     class Late(set[str]):
         """Nobody wants the job any more once it has begun to read."""
@@ -129,7 +128,7 @@ def test_the_server_never_opens_a_video() -> None:
 
 
 def test_a_cancel_that_comes_after_the_end_is_forgotten() -> None:
-    ours, theirs = Pipe()
+    ours, theirs = line()
     worker = Worker(theirs, OPTIONS)
     gate = threading.Event()
 
@@ -144,12 +143,12 @@ def test_a_cancel_that_comes_after_the_end_is_forgotten() -> None:
     worker._handle("fast", task)
     worker._handle("cancel", "job")
     gate.set()
-    assert read_report(ours, 3) == ["cancelled", "job", None]
+    assert ours.take(3) == ["cancelled", "job", None]
     eventually(lambda: not worker._held)
     worker._handle("cancel", "job")
     assert worker._cancelled == set()
     worker._handle("fast", task)
-    assert [read_report(ours, 3)[0], read_report(ours, 3)[0]] == ["progress", "done"]
+    assert [ours.take(3)[0], ours.take(3)[0]] == ["progress", "done"]
 
 
 @pytest.mark.parametrize(
@@ -166,19 +165,19 @@ def test_videos_past_the_limits_are_refused(clips: dict[int, Path], limits: dict
 
 
 def test_errors_name_the_video_and_not_its_path() -> None:
-    ours, theirs = Pipe()
+    ours, theirs = line()
     worker = Worker(theirs, OPTIONS)
     source = Source("id", "/data/videos/0123.mp4", "squats.mp4")
     text = worker._explain(VideoError("/data/videos/0123.mp4: no frames\nat all"), source)
     assert text == "squats.mp4: no frames at all"
     assert "memory" in worker._explain(MemoryError(), source)
-    assert read_report(ours, 3) == ["cached", "", []], "what it kept is given up"
+    assert ours.take(3) == ["cached", "", []], "what it kept is given up"
     hidden = worker._explain(RuntimeError("0123.mp4 broke"), source)
     assert hidden == "squats.mp4 could not be counted: RuntimeError: squats.mp4 broke"
 
 
 def test_two_lanes_run_side_by_side() -> None:
-    ours, theirs = Pipe()
+    ours, theirs = line()
     worker = Worker(theirs, OPTIONS)
     gate = threading.Event()
 
@@ -192,6 +191,6 @@ def test_two_lanes_run_side_by_side() -> None:
         threading.Thread(target=worker._run_lane, args=(lane,), daemon=True).start()
         worker._lanes[lane].put(SimpleNamespace(id=lane, source=None))  # type: ignore[arg-type]
     assert ours.poll(10)
-    assert read_report(ours, 3) == ["done", "fast", "fast"], "a recount does not wait for a video"
+    assert ours.take(3) == ["done", "fast", "fast"], "a recount does not wait for a video"
     gate.set()
-    assert read_report(ours, 3) == ["done", "slow", "slow"]
+    assert ours.take(3) == ["done", "slow", "slow"]

@@ -23,9 +23,10 @@ from escounts.batching.read_ahead import images_folder, read_ahead_workers
 from escounts.batching.rows import GATHERED, ResultFolder
 from escounts.batching.tasks import CountingProcess, Row, Settings, Task, find_tasks, is_address
 from escounts.errors import EscountsError, OutputError
+from escounts.system.arguments import callback, checked, flag, instance, optional, paths, text, whole
 from escounts.system.atomic_files import printable
 from escounts.system.extras import install_command
-from escounts.system.worker_processes import TaskError, Worker, answers
+from escounts.system.task_processes import TaskError, Worker, answers
 from escounts.video.nvdec import missing as nvdec_missing
 
 if TYPE_CHECKING:
@@ -40,6 +41,17 @@ SHARED = 3600.0
 """Seconds after which a partial file in a folder that several machines write to was left by a killed one."""
 
 
+@checked(
+    videos=paths,
+    out=optional(text),
+    settings=optional(instance(Settings)),
+    jobs=optional(whole),
+    readers=optional(whole),
+    nvdec=whole,
+    ray=optional(text),
+    retry_errors=flag,
+    report=callback,
+)
 def batch(
     videos: Iterable[str | os.PathLike[str]],
     *,

@@ -15,12 +15,12 @@ import shutil
 import stat
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -40,7 +40,7 @@ from escounts.errors import EscountsError
 from escounts.models import catalogue, store
 from escounts.system.arrays import Image
 from escounts.system.atomic_files import lock_folder
-from escounts.system.worker_processes import TaskProcess
+from escounts.system.task_processes import TaskProcess
 from escounts.video import nvdec
 from escounts.video.files import Frame, Video, VideoInfo
 
@@ -59,16 +59,20 @@ LITE_READING = (128, 30.0)
 
 Reading = tuple[int, float]
 """How a model reads videos: side of its square images in pixels, images per second."""
-ReadVideo = tuple[Task, VideoInfo, Path | None, Reading]
-"""A video that was read ahead; the file with its images, or None where there is no room for them; how it was read."""
+ReadVideo = Mapping[str, Any] | None
+"""What is known of a video that was read ahead (`VideoInfo`), and the file of its images, as JSON values; None where
+there was no room for them."""
+ToCount = tuple[Task, ReadVideo, Reading]
 
 
 class VideoInImages(Video):
     """A Video whose images were read by another process."""
 
-    def __init__(self, info: VideoInfo, images: Path, reading: Reading) -> None:
-        self.path, self.info, self._reading = info.path, info, reading
-        side = reading[0]
+    def __init__(self, read: Mapping[str, Any], reading: Reading) -> None:
+        known = {name: value for name, value in read.items() if name != "images"}
+        self.path, images = Path(read["path"]), Path(read["images"])
+        self.info = VideoInfo(**{**known, "path": self.path})
+        self._reading, side = reading, reading[0]
         size = images.stat().st_size
         pixels = np.memmap(images, np.uint8, "r") if size else np.zeros(0, np.uint8)
         self._images: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]
@@ -125,7 +129,7 @@ def reader(folder: Path, most: int, by_engine: bool = False) -> Callable[[tuple[
             path = fetched(task.video, Path(here)) if is_address(task.video) else task.video
             video = (nvdec.NvdecVideo if by_engine else Video)(path, threads=1)
             if video.info.duration * rate * side * side * 3 > most:
-                return task, video.info, None, asked[1]
+                return None
             room = most // (side * side * 3)  # a header may promise less than the file holds
             frames = islice(video.frames(size=(side, side), rate=rate), room + 1)
             target = images_file(folder, task)
@@ -135,8 +139,8 @@ def reader(folder: Path, most: int, by_engine: bool = False) -> Callable[[tuple[
                 held = False
         if not held:
             target.unlink(missing_ok=True)
-            return task, video.info, None, asked[1]
-        return task, replace(video.info, path=Path(task.video)), target, asked[1]
+            return None
+        return {**asdict(video.info), "path": task.video, "images": str(target)}
 
     return read
 
@@ -153,18 +157,18 @@ def write_images(target: Path, images: Iterable[Image]) -> int:
     return count
 
 
-def counter_of_read(settings: Settings) -> Callable[[ReadVideo | None], Row]:
+def counter_of_read(settings: Settings) -> Callable[[ToCount | None], Row]:
     """In a counting process: rows of videos that were read ahead; None asks how it reads."""
     from escounts.counter import load  # noqa: PLC0415 - torch: the driver need not spend a second on it
 
     counter = same_on_every_machine(load(settings.model, device=settings.device))
     reading = reading_of(counter.model)
 
-    def work(read: ReadVideo | None) -> Row:
-        if read is None:
+    def work(asked: ToCount | None) -> Row:
+        if asked is None:
             return {"reading": reading}
-        task, info, images, as_read = read
-        video = VideoInImages(info, images, as_read) if images is not None and as_read == reading else None
+        task, read, as_read = asked
+        video = VideoInImages(read, as_read) if read is not None and as_read == reading else None
         return row_of(counter, task, settings, video=video)
 
     return work
@@ -190,7 +194,7 @@ class Shared(Generic[P]):
 
 
 Readers = Shared[TaskProcess[tuple[Task, Reading], ReadVideo]]
-Counters = Shared[TaskProcess["ReadVideo | None", Row]]
+Counters = Shared[TaskProcess["ToCount | None", Row]]
 
 
 class ReadAheadWorker:
@@ -210,7 +214,7 @@ class ReadAheadWorker:
         with self._readers.one() as reading:
             read = reading.ask((task, self._reading))
         with self._counters.one() as counting:
-            return counting.ask(read)
+            return counting.ask((task, read, self._reading))
 
     def stop(self) -> None:
         """End all processes."""
@@ -229,20 +233,21 @@ def read_ahead_workers(
     workers as readers: a reader goes on while the video that it read waits to be counted.
     """
     on_gpu = settings.device.startswith("cuda")
-    counters: list[TaskProcess[ReadVideo | None, Row]] = [
+    counters: list[TaskProcess[ToCount | None, Row]] = [
         TaskProcess(counter_of_read, settings, limit=settings.limit, threads=1 if on_gpu else None)  # cores: readers'
         for _ in range((ENGINE_COUNTERS if engine_readers else GPU_COUNTERS) if on_gpu else 1)
     ]
-    reading = reading_told(settings.model) or counters[0].ask(None)["reading"]
-    if reading is None:
+    told = reading_told(settings.model) or counters[0].ask(None)["reading"]
+    if told is None:
         counters[0].stop()
         return [CountingProcess(settings)]
+    side, rate = told
     for process in counters:  # their seconds of loading pass while the first videos are read
         threading.Thread(target=process.begin, daemon=True).start()
     kinds = [True] * engine_readers + [False] * readers
     shared = Shared([TaskProcess(reader, folder, MOST_BYTES, kind, limit=settings.limit) for kind in kinds])
     counting = Shared(counters)
-    return [ReadAheadWorker(shared, counting, reading, folder) for _ in range(2 * len(kinds))]
+    return [ReadAheadWorker(shared, counting, (side, rate), folder) for _ in range(2 * len(kinds))]
 
 
 def images_file(folder: Path, task: Task) -> Path:

@@ -21,7 +21,7 @@ from escounts.errors import EscountsError, VideoError
 from escounts.exemplars import states_of_videos
 from escounts.models import catalogue
 from escounts.system.file_kinds import VIDEO_SUFFIXES
-from escounts.system.worker_processes import TaskError, TaskProcess
+from escounts.system.task_processes import TaskError, TaskProcess
 from escounts.video.files import video_files
 
 if TYPE_CHECKING:

@@ -10,14 +10,11 @@ from __future__ import annotations
 import collections
 import os
 import signal
-import sys
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, count
-from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +22,7 @@ from escounts.cli import lasting
 from escounts.cli.ledger import claim, stamp
 from escounts.errors import EscountsError, VideoError, explained
 from escounts.output import FORMATS
-from escounts.system.child_processes import started
+from escounts.system.task_processes import TaskError, answers, divided
 from escounts.video.decoding import image_files
 from escounts.video.files import video_files
 
@@ -177,64 +174,31 @@ def one_by_one(
 
 def side_by_side(model: str, device: str, tasks: Sequence[Task], jobs: int) -> Iterator[tuple[Task, Done]]:
     """Count in `jobs` processes, in the order in which they end. A process that dies fails the video it had."""
-    waiting = deque(tasks)
-    threads = max(1, (os.cpu_count() or 1) // jobs)
-    workers: dict[Connection, tuple[Any, Task]] = {}
+    from escounts.output.json import from_dict  # noqa: PLC0415 - numpy, which loading a command need not wait for
 
-    def start() -> None:
-        process, ours = started(_serve, model, device, threads)
-        _give(ours, process)
-
-    def _give(ours: Connection, process: Any) -> None:
-        if waiting:
-            task = waiting.popleft()
-            workers[ours] = (process, task)
-            ours.send(task)
-        else:
-            ours.close()
-            process.join()
-
-    try:
-        for _ in range(min(jobs, len(tasks))):
-            start()
-        while workers:
-            for ready in wait(list(workers)):
-                assert isinstance(ready, Connection)
-                process, task = workers.pop(ready)
-                try:
-                    done = ready.recv()
-                except (EOFError, OSError):
-                    process.join()
-                    died = f"{task.video}: its process died (code {process.exitcode}), out of memory?"
-                    yield task, (None, died, [])
-                    if waiting:
-                        start()
-                    continue
-                if isinstance(done, EscountsError):
-                    raise done  # no model, no count
-                _give(ready, process)
-                yield task, done
-    finally:
-        for process, _ in workers.values():
-            process.terminate()
+    processes = divided(counting_work, (device,), min(jobs, len(tasks)), lambda place: (model, place), attempts=1)
+    for task, answer in answers(tasks, processes):
+        if isinstance(answer, TaskError):
+            yield task, (None, f"{task.video}: {answer}", [])
+            continue
+        document, failure, written = answer
+        result = None if document is None else replace(from_dict(document), video=str(task.video))
+        yield task, (result, failure, written)
 
 
-def _serve(connection: Connection, model: str, device: str, threads: int) -> None:
-    """A process that counts what it is sent until nothing comes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    try:
-        with lasting():
-            from escounts.counter import load  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
+DoneValues = tuple[dict[str, Any] | None, str | None, list[str]]
+"""`Done` as JSON values."""
 
-            counter = load(model, device=device)
-    except EscountsError as error:
-        connection.send(error)
-        return
-    if "torch" in sys.modules:  # two seconds that a model without a network need not spend
-        sys.modules["torch"].set_num_threads(threads)
-    while True:
-        try:
-            task = connection.recv()
-        except EOFError:
-            return
-        connection.send(attempt(counter, task))
+
+def counting_work(model: str, device: str) -> Callable[[Task], DoneValues]:
+    """In a process: what `attempt` finds of each task, as JSON values."""
+    with lasting():
+        from escounts.counter import load  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
+
+        counter = load(model, device=device)
+
+    def work(task: Task) -> DoneValues:
+        result, failure, written = attempt(counter, task)
+        return None if result is None else result.to_dict(), failure, written
+
+    return work

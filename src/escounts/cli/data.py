@@ -16,10 +16,10 @@ from escounts.cli.numbers import COUNT, NONE_OR_MORE, SEED, Number
 from escounts.errors import DataError, OutputError
 from escounts.nn.device import choose_device, chosen_devices
 from escounts.research.datasets.annotation_formats import FORMATS, Format, label_text, read_labels, write_labels
+from escounts.research.datasets.annotation_formats.labels import label_problem
 from escounts.research.datasets.annotation_formats.tables import merged_csv
-from escounts.research.datasets.annotations import overlap_problem
 from escounts.research.datasets.encoding_plan import plan_encoding
-from escounts.research.datasets.folder import LABELS, SyntheticSet, create
+from escounts.research.datasets.folder import LABELS, SyntheticSet, create, video_seconds
 from escounts.research.datasets.registry import DATASETS, check_files, load_dataset
 from escounts.research.datasets.tokens import TokenStore
 from escounts.synthetic import sample_video
@@ -95,16 +95,18 @@ def import_(source: Path, root: Path, name: Format | None, only: str | None, fps
     """
     found = read_labels(source, format=name, only=only, fps=fps)
     path = root / LABELS
+    there = {video.file: root / video.file for video in found if (root / video.file).is_file()}
+    durations = {file: video_seconds(video) for file, video in there.items()}
     for video in found:
-        if (problem := overlap_problem(video.spans)) is not None:
-            raise DataError(f"{source}: {video.file}: {problem}")
-    before = ""
-    if path.exists():
-        read_labels(path, format="csv")  # its form: times, not counts
-        before = label_text(path)
-    text, kept, replaced = merged_csv(found, before)
+        if (problem := label_problem(video, durations.get(video.file))) is not None:
+            raise DataError(f"{source}: {video.file}: {problem}; nothing was changed")
+    before = label_text(path) if path.exists() else ""
+    try:
+        text, kept, replaced = merged_csv(found, before)
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from error
     for video in found:
-        missing = "" if (root / video.file).exists() else f" (there is no {video.file} in {root} yet)"
+        missing = "" if video.file in there else f" (there is no {video.file} in {root} yet)"
         click.echo(f"{video.file}: {len(video.spans)} repetitions{missing}")
     if replaced:
         names = chain([".before"], (f".before-{number}" for number in count(2)))

@@ -21,7 +21,7 @@ from escounts.serve.documents import chosen
 from escounts.serve.settings import Settings, Source, hide_paths
 from escounts.serve.worker import CountTask, RenderTask
 from escounts.serve.worker_pool import JobError, Running, WorkerHandle, WorkerPool, checked_result, resolve
-from escounts.system.sandbox import are_numbers
+from escounts.system.processes import are_numbers
 
 MAINTENANCE_SECONDS = 600.0
 TICK_SECONDS = 0.5
@@ -187,7 +187,7 @@ class JobRunner:
         """What one worker said since the last round; not more than REPORTS_AT_ONCE, or one could talk for ever."""
         try:
             for _ in range(REPORTS_AT_ONCE):
-                report = worker.reports.take()
+                report = worker.process.take()
                 if report is None:
                     return
                 self._received.append((worker, *report))
@@ -198,12 +198,10 @@ class JobRunner:
         except (EOFError, OSError):
             self._remove_dead(worker)
         except Exception as error:  # forged: the process is no longer ours, and what it was counting is to blame
-            log.warning(
-                "%s: %s; it is ended, and so is what it was counting", worker.process.name, hide_paths(str(error))
-            )
+            log.warning("%s: %s; it is ended, and so is what it was counting", worker.device, hide_paths(str(error)))
             worker.last_error = f"its report could not be read ({error!r})"
             worker.distrusted = True
-            worker.kill()
+            worker.process.kill()
             self._remove_dead(worker)
 
     def _handle_received(self) -> None:
@@ -277,18 +275,18 @@ class JobRunner:
             for entry in overdue:
                 entry.overdue = entry.cancel_at is None
                 self.tally["job_timeouts"] += int(entry.overdue)
-            worker.kill()
+            worker.process.kill()
             self._remove_dead(worker)
 
     def _remove_dead(self, worker: WorkerHandle) -> None:
         """A worker died: each of its tasks is cancelled, failed, or queued once more."""
-        reason = worker.exit_reason()
+        death = worker.process.death()
         stopped_by_us = any(entry.overdue or entry.cancel_at for entry in worker.tasks.values())
         if worker.tasks and not stopped_by_us:
             self.tally["worker_crashes"] += 1
         for task_id, entry in list(worker.tasks.items()):
             if task_id in self._rendering:
-                resolve(self._rendering.pop(task_id), JobError(f"drawing it {reason}"))
+                resolve(self._rendering.pop(task_id), JobError(death))
                 del worker.tasks[task_id]
                 continue
             job = self._database.job(task_id)
@@ -306,7 +304,7 @@ class JobRunner:
             elif job.crashes < CRASHES_ALLOWED:
                 self._database.requeue(task_id, crashed=True)
             else:
-                self._database.end_job(task_id, "failed", error=f"counting it {reason}, twice")
+                self._database.end_job(task_id, "failed", error=f"{death}, twice")
             del worker.tasks[task_id]  # only now: what could not be written is tried again
             self._announce(task_id)
         self._pool.remove_dead(worker)

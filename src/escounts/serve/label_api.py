@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, HTTPException
 from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
-from pydantic import ValidationError
 
 from escounts.errors import OutputError
 from escounts.research.datasets.annotation_formats import (
@@ -19,11 +18,10 @@ from escounts.research.datasets.annotation_formats import (
     Format,
     LabelledFile,
     guess_format,
-    tables,
     write_labels,
 )
+from escounts.research.datasets.annotation_formats.labels import NAMED, cut, label_problem, of_one_action
 from escounts.research.datasets.annotation_formats.timelines import read_tasks, task
-from escounts.research.datasets.annotations import overlap_problem
 from escounts.serve.database import LabelRow, VideoRow
 from escounts.serve.media import (
     dataset_zip,
@@ -35,8 +33,6 @@ from escounts.serve.media import (
 )
 from escounts.serve.schemas import (
     GUARDED,
-    LONGEST_ACTION,
-    MOST_SPANS,
     PROBLEMS,
     USUAL_PROBLEMS,
     ImportedLabels,
@@ -44,7 +40,6 @@ from escounts.serve.schemas import (
     Labels,
     SavedLabels,
     Services,
-    Span,
     VideoId,
     need_job,
     need_video,
@@ -67,45 +62,32 @@ CSV: dict[int | str, dict[str, Any]] = {200: {"content": {"text/csv": {"schema":
 def save_labels(service: Services, video_id: VideoId, labels: Labels) -> SavedLabels:
     """Save repetitions; also in videos/labels.csv of the data folder, for `escounts train folder`."""
     row = need_video(service, video_id)
-    spans = sorted((span.start, span.end) for span in labels.spans)
-    duration = _duration(service, row)
-    late = next((span for span in spans if span[1] > duration + 0.5), None)
-    if late is not None:
-        raise HTTPException(422, f"{late[0]:g}–{late[1]:g} s lies past the end of the video ({duration:.2f} s)")
     if labels.job is not None and need_job(service, labels.job).video != video_id:
         raise HTTPException(422, f"job {labels.job} is a count of another video")
-    within = LabelledFile(row.name, _within(spans, duration), labels.action)
-    (saved,) = _save(service, {video_id: _checked(within, labels.job)})
-    return saved
+    spans = tuple(sorted((span.start, span.end) for span in labels.spans))
+    return _save_all(service, [(row, LabelledFile(row.name, spans, labels.action))], job=labels.job)[0]
 
 
-def _checked(file: LabelledFile, job: str | None = None) -> Labels:
-    """Labels that may be saved; what is wrong with them is refused before anything is."""
-    lasting = [span for span in file.spans if span[1] > span[0]]
-    if (overlap := overlap_problem(lasting)) is not None:
-        raise HTTPException(422, f"{file.file}: {overlap}: move one of their borders")
-    if len(lasting) > MOST_SPANS:
-        what = f"{len(lasting)} repetitions are more than the {MOST_SPANS} a video may have"
-        raise HTTPException(422, f"{file.file}: {what}")
-    if len(file.action) > LONGEST_ACTION:
-        what = f"a class of {len(file.action)} characters, {file.action[:20]}…; at most {LONGEST_ACTION} are kept"
-        raise HTTPException(422, f"{file.file}: {what}")
+def _save_all(
+    service: Services, files: Sequence[tuple[VideoRow, LabelledFile]], *, job: str | None = None
+) -> list[SavedLabels]:
+    """Save labels of videos, of all or, where one cannot be a video's, of none. job: the count they correct."""
+    durations = [_duration(service, row) for row, _ in files]
+    problems = [
+        f"{file.file}: {problem}"
+        for (row, file), duration in zip(files, durations, strict=True)
+        if (problem := label_problem(replace(file, fps=row.fps), duration)) is not None
+    ]
+    if problems:
+        more = f"; and {len(problems) - NAMED} more videos" if len(problems) > NAMED else ""
+        raise HTTPException(422, f"{'; '.join(problems[:NAMED])}{more}; nothing was saved")
+    saved = [
+        service.database.save_labels(row.id, file.action, cut(file.spans, duration), job=job)
+        for (row, file), duration in zip(files, durations, strict=True)
+    ]
     try:
-        return Labels(spans=[Span(start=start, end=end) for start, end in lasting], action=file.action, job=job)
-    except ValidationError as error:
-        first = error.errors()[0]
-        what = f"{first['loc'][0]} {first['input']!r:.100}: {first['msg'].lower()}"
-        raise HTTPException(422, f"{file.file}: {what}; nothing was saved") from error
-
-
-def _save(service: Services, labels: Mapping[str, Labels]) -> list[SavedLabels]:
-    """Save checked labels by video id; labels.csv is written once."""
-    saved = []
-    for video_id, label in labels.items():
-        spans = [(span.start, span.end) for span in label.spans]
-        saved.append(service.database.save_labels(video_id, label.action, spans, job=label.job))
-    try:
-        write_labels_csv(service)
+        if saved:
+            write_labels_csv(service)
     except OutputError as error:
         raise HTTPException(507, "the labels are kept, but labels.csv could not be written") from error
     return [SavedLabels.of(row) for row in saved]
@@ -119,20 +101,16 @@ def labels_of(service: Services, video_id: VideoId) -> SavedLabels:
 
 
 @router.get("/videos/{video_id}/labels.csv", response_class=PlainTextResponse, responses=CSV)
-def labels_csv(service: Services, video_id: VideoId) -> PlainTextResponse:
+def labels_csv(service: Services, video_id: VideoId) -> Response:
     """One video's labels in the form `escounts train folder` reads."""
     row = need_video(service, video_id)
-    label = _need(service, video_id)
-    return _csv(tables.write_csv([labelled_file(row, label, row.name)]))
+    return _exported([labelled_file(row, _need(service, video_id), row.name)], "csv", "labels")
 
 
 @router.get("/labels.csv", response_class=PlainTextResponse, responses=CSV)
-def all_labels_csv(service: Services) -> PlainTextResponse:
+def all_labels_csv(service: Services) -> Response:
     """All labelled videos in one labels.csv."""
-    names = label_names(service)
-    return _csv(
-        tables.write_csv([labelled_file(row, label, names[row.id]) for row, label in labelled_videos(service)])
-    )
+    return _exported(_all_labels(service), "csv", "labels")
 
 
 @router.get("/labels/dataset.zip", response_class=StreamingResponse, responses=ZIP)
@@ -145,30 +123,39 @@ def dataset(service: Services) -> StreamingResponse:
 @router.get("/labels/export/{format}", responses=EXPORT)
 def export_labels(service: Services, format: Format) -> Response:
     """All labels as a file of an annotation tool; a zip where it takes one file per video."""
+    return _exported(_all_labels(service), format, f"labels-{format}")
+
+
+def _all_labels(service: Services) -> list[LabelledFile]:
     names = label_names(service)
-    labelled = [labelled_file(row, label, names[row.id]) for row, label in labelled_videos(service)]
+    return [labelled_file(row, label, names[row.id]) for row, label in labelled_videos(service)]
+
+
+def _exported(labelled: Sequence[LabelledFile], format: Format, name: str) -> Response:
+    """Labels as a download in a format, called by the name with the format's suffix."""
+    entry = FORMATS[format]
     files = write_labels(labelled, format)
-    if FORMATS[format].one_video:
-        packed = io.BytesIO()
-        with zipfile.ZipFile(packed, "w") as archive:
-            for name, text in files.items():
-                archive.writestr(name, text)
-        return _download(packed.getvalue(), "application/zip", f"labels-{format}.zip")
-    ((name, text),) = files.items()
-    kind = "application/json" if name.endswith(".json") else "text/csv"
-    return _download(text.encode(), kind, name.replace("labels", f"labels-{format}"))
+    if not entry.one_video:
+        ((_, text),) = files.items()
+        return _download(text.encode(), entry.media_type, name + entry.suffix)
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for file, text in files.items():
+            archive.writestr(file, text)
+    return _download(packed.getvalue(), "application/zip", f"{name}.zip")
 
 
 @router.post("/labels/import", dependencies=GUARDED, responses=KEPT)
 def import_labels(service: Services, request: LabelImport) -> ImportedLabels:
     """Save the labels in a file of an annotation tool as those of the videos of the same names; all, or on an error
-    none. A name that several videos have is not guessed: it is answered as ambiguous."""
+    none. A name that several videos have is not guessed: it is answered as ambiguous. Labels that are there are
+    replaced by others, never by none."""
     entry = FORMATS[request.format or guess_format(request.name, request.text)]
     known = videos_by_name(service)
-    found: dict[str, Labels] = {}
+    found: dict[str, tuple[VideoRow, LabelledFile]] = {}
     unknown: list[str] = []
     ambiguous: list[str] = []
-    for file in entry.read(request.text, request.only, request.fps):
+    for file in of_one_action(entry.read(request.text, request.only, request.fps), "class"):
         rows = known.get(file.file, [])
         if len(rows) != 1:
             (ambiguous if rows else unknown).append(file.file)
@@ -176,10 +163,25 @@ def import_labels(service: Services, request: LabelImport) -> ImportedLabels:
         (row,) = rows
         if row.id in found:
             raise HTTPException(422, f"{file.file}: its video has labels under another name in the file, too")
-        found[row.id] = _checked(replace(file, spans=_within(file.spans, _duration(service, row))))
-    if found:
-        _save(service, found)
-    return ImportedLabels(saved=list(found), unknown=unknown, ambiguous=ambiguous)
+        found[row.id] = row, _not_emptied(service, row, file)
+    saved = _save_all(service, list(found.values()))
+    ends = [max((span.end for span in labels.spans), default=0.0) for labels in saved]
+    shortened = [
+        file.file for (_, file), end in zip(found.values(), ends, strict=True) if any(b > end for _, b in file.spans)
+    ]
+    return ImportedLabels(saved=list(found), unknown=unknown, ambiguous=ambiguous, shortened=shortened)
+
+
+def _not_emptied(service: Services, row: VideoRow, file: LabelledFile) -> LabelledFile:
+    """The labels, unless a person's work would be lost for none."""
+    before = service.database.labels(row.id)
+    if not file.spans and before and before[0].spans:
+        raise HTTPException(
+            422,
+            f"{file.file}: the file has no repetitions of it, and {len(before[0].spans)} are saved; "
+            "delete them first, or leave the video out of the file; nothing was saved",
+        )
+    return file
 
 
 @router.get("/videos/{video_id}/label-studio")
@@ -188,7 +190,7 @@ def label_studio(service: Services, video_id: VideoId) -> JSONResponse:
     row = need_video(service, video_id)
     label = _need(service, video_id)
     disposition = f"attachment; filename*=UTF-8''{quote(row.name, safe='')}.label-studio.json"
-    return JSONResponse([task(labelled_file(row, label, row.name))], headers={"content-disposition": disposition})
+    return JSONResponse([task([labelled_file(row, label, row.name)])], headers={"content-disposition": disposition})
 
 
 @router.post("/videos/{video_id}/label-studio", dependencies=GUARDED, responses=KEPT)
@@ -200,14 +202,8 @@ def import_label_studio(
     found = read_tasks(document, fps=row.fps)
     if len(found) != 1:
         raise HTTPException(422, f"expected one Label Studio task, got {len(found)}")
-    file = replace(found[0], file=row.name, spans=_within(found[0].spans, _duration(service, row)))
-    (saved,) = _save(service, {video_id: _checked(file)})
-    return saved
-
-
-def _within(spans: Sequence[tuple[float, float]], duration: float) -> tuple[tuple[float, float], ...]:
-    """Spans cut to the video."""
-    return tuple((min(start, duration), min(end, duration)) for start, end in spans)
+    file = _not_emptied(service, row, replace(found[0], file=row.name))
+    return _save_all(service, [(row, file)])[0]
 
 
 def _download(content: bytes, kind: str, name: str) -> Response:
@@ -225,13 +221,7 @@ def _need(service: Services, video_id: str) -> LabelRow:
 def _duration(service: Services, row: VideoRow) -> float:
     """Seconds that can be labelled: a container may state too few, the newest count knows how many frames came."""
     if row.duration is None:
-        raise HTTPException(409, "the video has not been opened yet; count it first")
+        raise HTTPException(409, f"{row.name} has not been opened yet; count it first")
     done = next((job for job in service.database.jobs(row.id) if job.state == "done"), None)
     result = service.database.result(done.id) if done is not None else None
     return max(row.duration, float(result["duration"]) if result is not None else 0.0)
-
-
-def _csv(text: str) -> PlainTextResponse:
-    return PlainTextResponse(
-        text, media_type="text/csv", headers={"content-disposition": 'attachment; filename="labels.csv"'}
-    )

@@ -14,8 +14,6 @@ import struct
 import threading
 import time
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, HTTPException, Path, Request
@@ -26,8 +24,7 @@ from escounts.serve.schemas import GUARDED, PROBLEMS, USUAL_PROBLEMS, Services, 
 from escounts.serve.security import client_address
 from escounts.serve.settings import MEBIBYTE, Refused, Settings, WorkerOptions
 from escounts.serve.training_api import other_model
-from escounts.system.child_processes import started
-from escounts.system.sandbox import Reports
+from escounts.system.processes import Child
 
 router = APIRouter(prefix="/api/live", tags=["live"], responses={**USUAL_PROBLEMS, 409: PROBLEMS[409]})
 
@@ -60,8 +57,7 @@ class LiveSession:
 
     id: str
     client: str
-    process: BaseProcess
-    connection: Connection
+    process: Child
     began: float
     heard: float
     state: State = "starting"
@@ -83,7 +79,7 @@ class LiveSession:
         if not self.sending.acquire(blocking=False):
             raise Refused("the frames before these are still being taken; send one request at a time", 409)
         try:
-            self.connection.send((command, argument))
+            self.process.send((command, argument))
         except OSError as error:
             raise Refused("the process of this live count is gone; begin another", 409) from error
         finally:
@@ -165,16 +161,14 @@ class LiveSessions:
     def _start(self, client: str, model: str, assume_repeats: bool) -> LiveSession:
         device = self._settings.devices[0] if self._settings.devices else "auto"
         options = WorkerOptions.of(self._settings, device, model=model)
-        process, ours = started(run, options, assume_repeats, name="escounts-live")
         now = time.monotonic()
-        return LiveSession(secrets.token_hex(16), client, process, ours, began=now, heard=now)
+        return LiveSession(secrets.token_hex(16), client, Child(run, options, assume_repeats), began=now, heard=now)
 
     def _follow(self, session: LiveSession) -> None:
         """Read what the process reports until it ends, or has had its time."""
-        reports = Reports(session.connection, 2)
         try:
             while not session.over.is_set():
-                report = reports.take(0.5)
+                report = session.process.take(0.5)
                 if report is not None:
                     self._hear(session, *report)
                 reason = self._too_long(session)
@@ -185,9 +179,7 @@ class LiveSessions:
         except ValueError as error:  # forged: the process is no longer ours
             log.warning("a live count is ended: %s", error)
         session.end("failed", "its process ended unexpectedly; begin another")
-        session.process.join(5)
-        with session.sending:
-            reports.close()
+        session.process.end()
 
     @staticmethod
     def _hear(session: LiveSession, kind: str, value: Any) -> None:

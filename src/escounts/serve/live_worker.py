@@ -10,12 +10,12 @@ import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from escounts.errors import EscountsError, VideoError
-from escounts.serve.settings import WorkerOptions, explain, limit_memory, report
+from escounts.serve.settings import WorkerOptions, explain, limit_memory
+from escounts.system.processes import Line
 from escounts.system.sandbox import confine
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ MAX_PIXELS = 1920 * 1080
 """Of one picture."""
 
 
-def run(connection: Connection, options: WorkerOptions, assume_repeats: bool) -> None:
+def run(line: Line, options: WorkerOptions, assume_repeats: bool) -> None:
     """Entry point of the process.
 
     Reports ("ready", model), ("state", dict) …, then ("ended", dict) or ("failed", why).
@@ -42,15 +42,15 @@ def run(connection: Connection, options: WorkerOptions, assume_repeats: bool) ->
     if options.scratch is not None:
         confine([Path(options.scratch)])  # what this machine cannot confine, `escounts doctor` says
     try:
-        _Session(connection, options, assume_repeats).serve()
+        _Session(line, options, assume_repeats).serve()
     except Exception as error:
-        report(connection, "failed", _explain(error, options))
+        line.report("failed", _explain(error, options))
 
 
 class _Session:
     """Reads the pipe in one thread and counts in another, so that what comes too fast is dropped and not queued."""
 
-    def __init__(self, connection: Connection, options: WorkerOptions, assume_repeats: bool) -> None:
+    def __init__(self, line: Line, options: WorkerOptions, assume_repeats: bool) -> None:
         import torch  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
 
         from escounts.counter import load  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
@@ -60,7 +60,7 @@ class _Session:
         if options.threads is not None:
             torch.set_num_threads(options.threads)
         counter = load(options.model, device=options.device)
-        self._connection, self._options = connection, options
+        self._line, self._options = line, options
         self._frames: PushedFrames = PushedFrames()
         self._watch: Watch = watch(self._frames, model=counter, assume_repeats=assume_repeats)
         if not torch.cuda.is_available():
@@ -69,16 +69,13 @@ class _Session:
         self._read_jpeg = jpeg_reader(network.encoder.spec.size)
         self._spans: dict[str, deque[LiveEvent]] = {kind: deque() for kind in ("repetition", "gap", "exemplar")}
         self._problem: str | None = None
-        report(connection, "ready", counter.model.name)
+        line.report("ready", counter.model.name)
 
     def serve(self) -> None:
         """Until the session is ended, or the server is gone."""
         threading.Thread(target=self._count, name="count", daemon=True).start()
         while True:
-            try:
-                command, argument = self._connection.recv()
-            except (EOFError, OSError):
-                os._exit(0)
+            command, argument = self._line.receive()
             if command == "frames":
                 for seconds, data in argument:
                     self._frames.push(self._read_jpeg(seconds, data))
@@ -101,9 +98,9 @@ class _Session:
                 if event.kind in self._spans:
                     self._spans[event.kind].append(event)
                 kind = "ended" if event.kind == "end" else "state"
-                report(self._connection, kind, self._state(event))
+                self._line.report(kind, self._state(event))
         except Exception as error:
-            report(self._connection, "failed", _explain(error, self._options))
+            self._line.report("failed", _explain(error, self._options))
         os._exit(0)
 
     def _state(self, event: LiveEvent) -> dict[str, Any]:

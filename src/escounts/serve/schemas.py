@@ -10,6 +10,7 @@ from fastapi import Depends, Header, HTTPException, Path, Request
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from escounts.research.datasets.annotation_formats import Format
+from escounts.research.datasets.annotation_formats.labels import LONGEST_ACTION, MOST_SPANS, name_problem
 from escounts.serve.database import JobRow, LabelRow, VideoRow
 from escounts.serve.documents import chosen
 
@@ -17,10 +18,6 @@ if TYPE_CHECKING:
     from escounts.serve.app import Service
 
 Identifier = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$", examples=["0" * 32])]
-MOST_SPANS = 20_000
-"""Repetitions that the labels of one video may have."""
-LONGEST_ACTION = 80
-"""Characters of what an action is called."""
 Unit = Literal["cycle", "side"]
 Second = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 
@@ -34,7 +31,15 @@ def _encodable(text: str) -> str:
     return text
 
 
+def _nameable(text: str) -> str:
+    if (problem := name_problem(text)) is not None:
+        raise ValueError(problem)
+    return text
+
+
 Text = Annotated[str, AfterValidator(_encodable)]
+Action = Annotated[str, AfterValidator(_nameable), Field(max_length=LONGEST_ACTION)]
+"""What an action is called."""
 
 
 class Strict(BaseModel):
@@ -100,7 +105,7 @@ class Labels(Strict):
     """Corrected repetitions of a video, and what the action is called. job: the count that was on screen."""
 
     spans: Annotated[list[Span], Field(max_length=MOST_SPANS)]
-    action: Annotated[Text, Field(max_length=LONGEST_ACTION)] = ""
+    action: Action = ""
     job: Identifier | None = None
 
 
@@ -117,11 +122,13 @@ class LabelImport(Strict):
 
 class ImportedLabels(BaseModel):
     """saved: ids of the videos that have these labels now. unknown: files of which there is no video here. ambiguous:
-    names that several videos here have."""
+    names that several videos here have. shortened: files with a repetition that ran past the end of the video, by
+    half a second at most, and ends with it now."""
 
     saved: list[str]
     unknown: list[str]
     ambiguous: list[str]
+    shortened: list[str] = []
 
 
 class MediaChoice(Strict):
@@ -134,7 +141,12 @@ class SessionRequest(Strict):
     token: Annotated[str, Field(max_length=500)]
 
 
-class SavedLabels(Labels):
+class SavedLabels(BaseModel):
+    """Labels as they are kept, and since when."""
+
+    spans: list[Span]
+    action: str
+    job: str | None
     updated: float
 
     @classmethod

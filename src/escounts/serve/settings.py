@@ -10,12 +10,10 @@ import sys
 import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from escounts.errors import EscountsError, VideoError
-from escounts.system.sandbox import send_report
 
 MEBIBYTE = 1024 * 1024
 GIBIBYTE = 1024 * MEBIBYTE
@@ -135,14 +133,6 @@ class Source:
     id: str
     path: str
     name: str
-
-
-def report(connection: Connection, *parts: object) -> None:
-    """One report to the server; where that is gone, nobody needs this process."""
-    try:
-        send_report(connection, *parts)
-    except OSError:
-        os._exit(0)
 
 
 def open_video(source: Source, options: WorkerOptions) -> Any:

@@ -16,8 +16,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +32,10 @@ from escounts.serve.settings import (
     hide_paths,
     limit_memory,
     open_video,
-    report,
 )
 from escounts.system.atomic_files import atomic_file
-from escounts.system.child_processes import started
-from escounts.system.sandbox import Reports, are_numbers, confine
+from escounts.system.processes import Child, Line, are_numbers
+from escounts.system.sandbox import confine
 
 
 @dataclass(frozen=True)
@@ -51,23 +48,23 @@ class TrainingTask:
     options: WorkerOptions
 
 
-def run(connection: Connection, task: TrainingTask) -> None:
+def run(line: Line, task: TrainingTask) -> None:
     """Entry point of the process: reports ("progress", (stage, share)), then ("done", report) or ("failed", why)."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(os, "nice"):
         os.nice(10)  # the page answers first, then counts are made
     confine([Path(task.target).parent])  # what cannot be confined, `escounts doctor` says
     try:
-        ending: tuple[str, object] = ("done", _learn(connection, task))
+        ending: tuple[str, object] = ("done", _learn(line, task))
     except Exception as error:
         limit = f"{task.options.memory / 2**30:.1f} GiB"
         memory = f"learning needs more memory than the {limit} it may use; label shorter videos"
         sources = [source for source, _ in task.videos]
         ending = ("failed", explain(error, sources, memory=memory, fault="it could not be learnt: "))
-    report(connection, *ending)
+    line.report(*ending)
 
 
-def _learn(connection: Connection, task: TrainingTask) -> dict[str, object]:
+def _learn(line: Line, task: TrainingTask) -> dict[str, object]:
     import torch  # noqa: PLC0415 - here alone: the server's process, which imports this module, never needs it
 
     from escounts.teach.own_action import LabelledVideo, learn_action  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
@@ -85,7 +82,7 @@ def _learn(connection: Connection, task: TrainingTask) -> dict[str, object]:
         initial=options.model,
         device=options.device,
         open_video=lambda path: open_video(sources[path], options),
-        progress=lambda stage, share: report(connection, "progress", (stage, share)),
+        progress=lambda stage, share: line.report("progress", (stage, share)),
     )
     return learnt.to_dict()
 
@@ -146,8 +143,7 @@ class _Running:
     write to; target: where the model goes. stage and share: what the process reported last."""
 
     row: TrainingRow
-    process: BaseProcess
-    reports: Reports
+    process: Child
     made: Path
     target: Path
     began: float
@@ -188,13 +184,13 @@ class Trainings:
                 folder.mkdir(parents=True, exist_ok=True)
             self._database.add_training(row)
             try:
-                process, ours = started(run, make(made), name="escounts-training")
+                process = Child(run, make(made))
             except OSError as error:
                 shutil.rmtree(made.parent, ignore_errors=True)
                 reason = f"no process could be started: {error.strerror or error}"
                 self._database.end_training(row.id, "failed", error=reason)
                 raise Refused(reason, 409) from error
-            self._running = running = _Running(row, process, Reports(ours, 2), made, target, time.monotonic())
+            self._running = running = _Running(row, process, made, target, time.monotonic())
             running.follower = threading.Thread(target=self._follow, args=(running,), name="training", daemon=True)
             running.follower.start()
         self._announce(row.id)
@@ -236,7 +232,7 @@ class Trainings:
                 if time.monotonic() - running.began > self._seconds:
                     running.killed_for = f"took longer than the {self._seconds:.0f} s it may take"
                     break
-                report = running.reports.take(1.0)
+                report = running.process.take(1.0)
                 if report is None:
                     continue
                 kind, value = report
@@ -253,11 +249,10 @@ class Trainings:
             log.warning("training %s is ended: %s", running.row.id, error)
             kind, value = "failed", NOT_A_REPORT
             running.process.kill()
-        if running.killed_for is None:
-            running.process.join(10)
-        running.process.kill()
-        running.process.join(10)
-        self._end(running, kind, value)
+        if running.killed_for is not None:
+            running.process.kill()
+        death = running.process.death()
+        self._end(running, kind, death if kind not in ("done", "failed") else value)
 
     def _end(self, running: _Running, kind: str, value: Any) -> None:
         """Whatever goes wrong here, the next training may begin."""
@@ -276,7 +271,7 @@ class Trainings:
             finally:
                 self._running = None
             shutil.rmtree(running.made.parent, ignore_errors=True)
-            running.reports.close()
+            running.process.end()
         self._write_end(running.row.id, state, end)
         self._announce(running.row.id)
 
@@ -291,9 +286,7 @@ class Trainings:
             if Report.of(value, running.row.name, {}).helped:
                 _keep(running.made, running.target)
             return "done", {"report": json.dumps(value)}
-        code = running.process.exitcode or 0
-        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        return "failed", {"error": str(value) if kind == "failed" else f"its process ended with {how}"}
+        return "failed", {"error": str(value)}
 
     def _write_end(self, training_id: str, state: str, end: dict[str, Any]) -> None:
         """Into the database, as soon as it takes it; if the server stops first, its next start marks it as failed."""

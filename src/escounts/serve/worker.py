@@ -14,13 +14,13 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Literal
 
 from escounts.errors import EscountsError
 from escounts.results import CountResult
-from escounts.serve.settings import Source, WorkerOptions, explain, lacks_memory, limit_memory, open_video, report
+from escounts.serve.settings import Source, WorkerOptions, explain, lacks_memory, limit_memory, open_video
+from escounts.system.processes import Line
 from escounts.system.sandbox import confine
 
 Lane = Literal["slow", "fast"]
@@ -78,7 +78,7 @@ class Cancelled(Exception):
     """Raised out of the progress callback of a job that is no longer wanted."""
 
 
-def run(connection: Connection, options: WorkerOptions) -> None:
+def run(line: Line, options: WorkerOptions) -> None:
     """Entry point of the process. Ends when the server closes its end of the pipe or says stop."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(os, "nice"):
@@ -87,7 +87,7 @@ def run(connection: Connection, options: WorkerOptions) -> None:
         # matplotlib keeps its list of fonts here; without a folder that it may write to, every worker makes it anew
         os.environ["MPLCONFIGDIR"] = os.path.join(options.scratch, ".matplotlib")
         confine([Path(options.scratch)])  # what this machine cannot confine, `escounts doctor` says
-    worker = Worker(connection, options)
+    worker = Worker(line, options)
     try:
         worker.prepare()
     except Exception as error:
@@ -100,10 +100,9 @@ def run(connection: Connection, options: WorkerOptions) -> None:
 class Worker:
     """One model on one device."""
 
-    def __init__(self, connection: Connection, options: WorkerOptions) -> None:
-        self._connection = connection
+    def __init__(self, line: Line, options: WorkerOptions) -> None:
+        self._line = line
         self._options = options
-        self._sending = threading.Lock()
         self._held: set[str] = set()
         self._cancelled: set[str] = set()
         self._holding = threading.Lock()
@@ -132,12 +131,9 @@ class Worker:
         for lane in LANES:
             threading.Thread(target=self._run_lane, args=(lane,), name=lane, daemon=True).start()
         while True:
-            try:
-                command, argument = self._connection.recv()
-            except (EOFError, OSError):
-                os._exit(0)  # the server is gone: a lane in the middle of a video must not keep us
+            command, argument = self._line.receive()
             if command == "stop":
-                os._exit(0)
+                return
             self._handle(command, argument)
 
     def _handle(self, command: str, argument: Any) -> None:
@@ -156,8 +152,7 @@ class Worker:
             raise ValueError(f"{command!r} is not a command; there are cancel, forget, stop, slow and fast")
 
     def report(self, kind: str, task_id: str, value: object) -> None:
-        with self._sending:
-            report(self._connection, kind, task_id, value)
+        self._line.report(kind, task_id, value)
 
     def _run_lane(self, lane: Lane) -> None:
         while True:

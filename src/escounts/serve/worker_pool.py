@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import queue
-import signal
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
 
 from escounts.errors import EscountsError
 from escounts.serve.settings import Settings, WorkerOptions, hide_paths
 from escounts.serve.worker import LANES, CountTask, Lane, RenderTask, run
-from escounts.system.child_processes import started
-from escounts.system.sandbox import Reports
+from escounts.system.processes import Child
 
 T = TypeVar("T")
 START_FAILURES_ALLOWED = 5
@@ -77,11 +73,10 @@ class Running:
 
 @dataclass(eq=False)
 class WorkerHandle:
-    """One worker process and its pipe."""
+    """One worker process."""
 
     device: str
-    process: BaseProcess
-    connection: Connection
+    process: Child
     ready: bool = False
     failures: int = 0
     last_error: str | None = None
@@ -91,10 +86,8 @@ class WorkerHandle:
     tasks: dict[str, Running] = field(default_factory=dict)
     distrusted: bool = False
     """It sent what no worker of ours sends."""
-    told: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
-        self.reports = Reports(self.connection, 3, told=self.told)
         self._commands: queue.SimpleQueue[tuple[str, object] | None] = queue.SimpleQueue()
         self._sender = threading.Thread(target=self._send, name="commands", daemon=True)
         self._sender.start()
@@ -106,15 +99,15 @@ class WorkerHandle:
     def _send(self) -> None:
         try:
             while (command := self._commands.get()) is not None:
-                self.connection.send(command)
+                self.process.send(command)
         except OSError as error:  # its death is noticed on the same pipe, when read
             self.last_error = self.last_error or f"it stopped listening ({error})"
 
     def close(self) -> None:
-        """Once the process has ended."""
+        """End the process, if it has not ended."""
+        self.process.end()
         self._commands.put(None)
         self._sender.join(2)
-        self.reports.close()
 
     def begin(self, lane: Lane, task: CountTask | RenderTask, seconds: float) -> None:
         now = time.monotonic()
@@ -123,20 +116,6 @@ class WorkerHandle:
 
     def busy(self, lane: Lane) -> bool:
         return any(entry.lane == lane for entry in self.tasks.values())
-
-    def kill(self) -> None:
-        self.process.kill()
-
-    def exit_reason(self) -> str:
-        """A clause that follows "counting it …"."""
-        self.process.join(5)
-        if self.process.is_alive():  # it closed its pipe and stays
-            self.kill()
-            self.process.join(5)
-        code = self.process.exitcode
-        if code is not None and code < 0:
-            return f"ended its worker process with {signal.Signals(-code).name}"
-        return f"ended its worker process (exit code {code})"
 
     def view(self) -> dict[str, Any]:
         return {
@@ -173,8 +152,8 @@ class WorkerPool:
 
     def _start(self, device: str) -> WorkerHandle:
         options = WorkerOptions.of(self._settings, device, model=self._settings.model)
-        process, ours = started(run, options, name=f"escounts-{device}")
-        return WorkerHandle(device, process, ours, failures=self._failures.get(device, 0), told=self._told)
+        process = Child(run, options, parts=3, told=self._told)
+        return WorkerHandle(device, process, failures=self._failures.get(device, 0))
 
     def remove_dead(self, worker: WorkerHandle) -> None:
         """Forget a dead worker. One that never got ready counts against its device."""
@@ -208,8 +187,5 @@ class WorkerPool:
             worker.send("stop", None)
         for worker in self.workers:
             worker.process.join(2)
-            if worker.process.is_alive():
-                worker.kill()
-                worker.process.join(2)
             worker.close()
         self.workers.clear()

@@ -23,9 +23,9 @@ from escounts.models.catalogue import TAUGHT
 from escounts.models.checkpoint import save_network
 from escounts.nn.heads import RateHead
 from escounts.research.datasets.annotation_formats import LabelledFile, label_file_format, read_labels
-from escounts.research.datasets.annotation_formats.tables import chosen
-from escounts.research.datasets.annotations import Problem, Span, overlap_problem
-from escounts.research.datasets.registry import load_dataset
+from escounts.research.datasets.annotation_formats.labels import label_problem
+from escounts.research.datasets.annotations import Problem, Span
+from escounts.research.datasets.folder import load_folder
 from escounts.teach.head_tuning import (
     FeatureEncoding,
     HeadRows,
@@ -183,19 +183,14 @@ def _labelled_videos(root: Path, labels: Path | None, only: str | None) -> tuple
     """The videos to learn from with their labels, and what is odd or missing."""
     if labels is not None and label_file_format(labels) != "csv":
         return _of_annotation_tool(root, read_labels(labels, only=only))
-    dataset = load_dataset("folder", labels or root)
+    dataset = load_folder(labels or root, only=only)
     videos, problems = [], list(dataset.problems)
     for video in dataset.videos:
-        if only is not None and video.action != only:
-            continue
         path = dataset.locate(root, video)
         if path is None:
             problems.append(Problem(video.split, video.name, "no such video", unusable=True))
         elif video.split != "test":
             videos.append(LabelledVideo(video.name, path, video.count, video.spans))
-    actions = {video.action or "" for video in dataset.videos}
-    if only is not None and only not in actions:
-        chosen(sorted(actions), only, "class")
     return videos, problems
 
 
@@ -205,8 +200,8 @@ def _of_annotation_tool(root: Path, files: Iterable[LabelledFile]) -> tuple[list
         path = root / file.file
         if not path.is_file():
             problems.append(Problem("train", file.file, f"no such video in {root}", unusable=True))
-        elif (overlap := overlap_problem(file.spans)) is not None:
-            problems.append(Problem("train", file.file, overlap, unusable=True))
+        elif (problem := label_problem(file)) is not None:
+            problems.append(Problem("train", file.file, problem, unusable=True))
         else:
             videos.append(LabelledVideo(file.file, path, len(file.spans), file.spans))
     return videos, problems

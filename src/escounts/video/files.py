@@ -15,6 +15,7 @@ import numpy as np
 from av.video.reformatter import Interpolation, VideoReformatter
 
 from escounts.errors import VideoError
+from escounts.system.arguments import checked, number, optional, path, whole
 from escounts.system.arrays import Image
 from escounts.system.file_kinds import VIDEO_SUFFIXES
 from escounts.video.decoding import (
@@ -59,6 +60,7 @@ class Video:
     ...     print(frame.time, frame.image.shape)
     """
 
+    @checked(path=path, threads=optional(whole), image_rate=number, max_duration=optional(number))
     def __init__(
         self,
         path: str | os.PathLike[str],
@@ -94,6 +96,7 @@ class Video:
         )
         self._check_duration(probe.duration)
 
+    @checked(rate=optional(number), every=optional(whole))
     def frames(
         self,
         *,

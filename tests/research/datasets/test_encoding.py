@@ -24,7 +24,7 @@ from escounts.research.datasets.encoding import disk_need, encode_dataset, encod
 from escounts.research.datasets.encoding_plan import EncodingPlan
 from escounts.research.datasets.stores import open_encoder
 from escounts.research.datasets.tokens import VideoTokens
-from escounts.system.worker_processes import TaskError, divided
+from escounts.system.task_processes import TaskError, divided
 
 
 class MeanLevel(Encoder):
@@ -218,7 +218,7 @@ def test_two_processes_make_the_same_store_and_survive_a_kill(tmp_path: Path) ->
 
     def kill_one(done: int, total: int, name: str) -> None:
         if not killed:
-            killed.append(processes[0]._process.pid)
+            killed.append(processes[0]._start().pid)
             os.kill(killed[0], signal.SIGKILL)
 
     store, problems = encode_dataset(dataset, tmp_path, out, encoder, layout, progress=kill_one, processes=processes)
@@ -254,7 +254,7 @@ def test_a_full_disk_ends_the_run_of_processes_as_it_does_without(
         def __init__(self) -> None:
             self.work = encoding.encoding_work("patches", None, "cpu", tmp_path / "out", layout)
 
-        def ask(self, task: encoding.EncodingTask) -> str | OutputError | None:
+        def ask(self, task: encoding.EncodingTask) -> encoding.EncodingAnswer:
             try:
                 return self.work(task)
             except OutputError as error:

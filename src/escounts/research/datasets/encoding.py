@@ -21,7 +21,7 @@ from escounts.research.datasets.annotations import Dataset, Problem, Span, Video
 from escounts.research.datasets.stores import open_encoder
 from escounts.research.datasets.tokens import TokenLayout, TokenStore, TokenWriter, VideoTokens, write_video
 from escounts.system.arrays import Image
-from escounts.system.worker_processes import TaskError, Worker, answers
+from escounts.system.task_processes import TaskError, Worker, answers
 
 if TYPE_CHECKING:
     from escounts.video.files import Video
@@ -36,9 +36,10 @@ ASSUMED_FPS, ASSUMED_SECONDS = 30.0, 30.0
 WINDOWS_AT_ONCE = 4
 
 EncodingTask = tuple[Path, VideoAnnotation]
-EncodingWork = Callable[[EncodingTask], str | OutputError | None]
-EncodingProcess = Worker[EncodingTask, str | OutputError | None]
-"""Asked for a video, it writes its file; the answer is what was wrong with it, or with the store."""
+EncodingAnswer = Sequence[str | bool | None]
+"""What was wrong with a video, None where its file is written; and whether it was the store's fault."""
+EncodingWork = Callable[[EncodingTask], EncodingAnswer]
+EncodingProcess = Worker[EncodingTask, EncodingAnswer]
 
 
 def layout_for(
@@ -141,9 +142,10 @@ def _encoded(
     """Every task whose video is in the store now, or what was wrong with it."""
     if processes:
         for task, answer in answers(tasks, processes):
-            if isinstance(answer, OutputError):
-                raise answer  # a full disk is full for every other video, too
-            yield task, str(answer) if isinstance(answer, TaskError) else answer
+            wrong, stored_badly = (str(answer), False) if isinstance(answer, TaskError) else answer
+            if stored_badly:
+                raise OutputError(wrong)  # a full disk is full for every other video, too
+            yield task, None if wrong is None else str(wrong)
         return
     for path, video in tasks:
         try:
@@ -157,14 +159,12 @@ def encoding_work(name: str, every: int | None, device: str, out: Path, layout: 
     """In a process: opens the encoder; each task is then a file of the store, or the reason why not."""
     encoder, _ = open_encoder(name, every=every, device=device)
 
-    def work(task: EncodingTask) -> str | OutputError | None:
+    def work(task: EncodingTask) -> EncodingAnswer:
         try:
             write_video(out, encode_video(*task, encoder, layout))
-        except VideoError as error:
-            return str(error)
-        except OutputError as error:
-            return error
-        return None
+        except (VideoError, OutputError) as error:
+            return str(error), isinstance(error, OutputError)
+        return None, False
 
     return work
 

@@ -26,7 +26,7 @@ from escounts.research.datasets.encoding import (
 from escounts.research.datasets.registry import load_dataset
 from escounts.research.datasets.stores import open_encoder, save_labels, store_path
 from escounts.research.datasets.tokens import TokenLayout, TokenStore
-from escounts.system.worker_processes import divided
+from escounts.system.task_processes import divided
 
 PAPER_POOL = 6
 """Side of the grid to which the tokens of the paper's encoders are pooled, as in the released code."""

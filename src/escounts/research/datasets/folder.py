@@ -25,6 +25,7 @@ from escounts.counting.density import pseudo_spans
 from escounts.errors import DataError, VideoError
 from escounts.output.csv_text import csv_text
 from escounts.research.datasets import timed
+from escounts.research.datasets.annotation_formats.tables import class_of, file_of, span_of
 from escounts.research.datasets.annotations import (
     MOST_REPETITIONS,
     Dataset,
@@ -53,11 +54,13 @@ HELD_OUT = 5
 Duration = Callable[[Path], float]
 
 
-def load_folder(root: Path, *, duration: Duration | None = None) -> Dataset:
+def load_folder(root: Path, *, duration: Duration | None = None, only: str | None = None) -> Dataset:
     """Own videos under `root` with their labels.csv, or a table of that form itself, the videos beside it.
 
-    duration: seconds of a video file, for counts only.
+    duration: seconds of a video file, for counts only. only: of the rows, those of this class.
     """
+    if not root.exists():
+        raise DataError(f"no folder {root}: give the place of your videos with --root")
     path = root if root.is_file() else root / LABELS
     root = path.parent
     rows = read_rows(path, need=("file",))
@@ -68,7 +71,11 @@ def load_folder(root: Path, *, duration: Duration | None = None) -> Dataset:
         raise DataError(f"{path} needs columns start_s and end_s, or count; it has {', '.join(rows[0])}")
     grouped: dict[str, list[Row]] = {}
     for row in rows:
-        grouped.setdefault(row["file"].strip(), []).append(row)
+        if only is None or _action(row) == only:
+            grouped.setdefault(file_of(row).strip(), []).append(row)
+    if only is not None and not grouped:
+        there = sorted(set(map(_action, rows)))
+        raise DataError(f"there is no class {only!r}; there are {', '.join(map(repr, there))}")
     splits = _splits(grouped, stated="split" in rows[0])
     found: list[VideoAnnotation | Problem] = []
     for file, group in grouped.items():
@@ -91,15 +98,13 @@ def _timed(file: str, rows: list[Row], split: str) -> Iterable[VideoAnnotation |
     spans: list[Span] = []
     problems: list[str] = []
     for row in rows:
-        start, end = number(row, "start_s"), number(row, "end_s")
-        if start is None and end is None and not row["start_s"].strip():
-            continue
-        if start is None or end is None:
-            problems.append(f"start {row['start_s']!r}, end {row['end_s']!r} are not numbers")
-        elif end <= start:
-            problems.append(f"end {end:g} s is not after start {start:g} s")
-        else:
-            spans.append((start, end))
+        try:
+            spans.extend([span] if (span := span_of(row)) is not None else [])
+        except DataError as error:
+            problems.append(str(error))
+    if len(classes := dict.fromkeys(_action(row) for row in rows)) > 1:
+        what = f"its rows are of several classes ({', '.join(classes)}), and all are counted as {_action(rows[0])}"
+        yield Problem(split, file, what)
     yield from (Problem(split, file, what, unusable=True) for what in problems)
     if problems and not spans:
         return
@@ -151,11 +156,10 @@ def _video(
     pseudo: bool = False,
     marked: tuple[Span, ...] = (),
 ) -> VideoAnnotation:
-    action = (rows[0].get("class") or rows[0].get("set") or "").strip() or "mine"
     return VideoAnnotation(
         name=file,
         file=file,
-        action=action,
+        action=_action(rows[0]),
         count=count,
         spans=spans,
         fps=None,
@@ -164,6 +168,10 @@ def _video(
         pseudo=pseudo,
         marked=marked,
     )
+
+
+def _action(row: Row) -> str:
+    return (class_of(row) or row.get("set") or "").strip() or "mine"
 
 
 def _splits(grouped: dict[str, list[Row]], *, stated: bool) -> dict[str, str]:

@@ -30,7 +30,6 @@ from escounts.research.datasets.stores import (
 )
 from escounts.research.datasets.tokens import LAYOUT, TokenLayout, TokenStore
 from escounts.research.evaluation.evaluate import (
-    Counted,
     Evaluation,
     EvaluationProcess,
     EvaluationTask,
@@ -49,7 +48,7 @@ from escounts.research.evaluation.models import (
 from escounts.research.training.run_folder import ABOUT
 from escounts.research.training.token_run import RunMetadata, load_trained, refuse_leakage
 from escounts.system.config_codec import to_plain
-from escounts.system.worker_processes import divided
+from escounts.system.task_processes import divided
 
 MODELS = "models"
 """Where the predictions of models that are not trained here lie under the tables' folder."""
@@ -203,10 +202,17 @@ def _fitting_store(place: ModelPlace, encoder: str, padding: str) -> TokenStore 
     return found if found.layout.padding == padding and found.layout.encoder == encoder else None
 
 
-def evaluation_work(opener: Opener, model: str, place: ModelPlace, split: str) -> Callable[[EvaluationTask], Counted]:
+def evaluation_work(
+    opener: Opener, model: str, place: ModelPlace, split: str
+) -> Callable[[EvaluationTask], dict[str, Any]]:
     """In a process: opens the model; each task is then a video's rows."""
     opened = opener(model, place, split=split)
-    return lambda task: count_video(opened, *task)
+
+    def work(task: EvaluationTask) -> dict[str, Any]:
+        counted = count_video(opened, *task)
+        return {str(at): row if isinstance(row, str) else asdict(row) for at, row in counted.items()}
+
+    return work
 
 
 def evaluate_named(

@@ -17,7 +17,7 @@ from escounts.research.evaluation.prediction_files import Coverage, PredictionFi
 from escounts.research.training.batches import ExemplarChoice, ExemplarSampler, ExemplarSampling
 from escounts.research.training.predictions import Prediction
 from escounts.research.training.run_folder import PREDICTING, code_identity
-from escounts.system.worker_processes import TaskError, Worker, answers
+from escounts.system.task_processes import TaskError, Worker, answers
 
 WHOSE = {"same": "the same video", "other": "another video of its action"}
 
@@ -28,7 +28,8 @@ EvaluationTask = tuple[VideoAnnotation, Mapping[int, tuple[EvalSpec, Sequence[Ex
 """A video, and the evaluations (by their place) that lack it, each with its exemplars."""
 Counted = dict[int, Prediction | str]
 """The row of each evaluation, or why there is none."""
-EvaluationProcess = Worker[EvaluationTask, Counted]
+EvaluationProcess = Worker[EvaluationTask, Mapping[str, Any]]
+"""Its answers are `Counted` in JSON values."""
 
 
 @dataclass(frozen=True)
@@ -206,7 +207,15 @@ def _counted(
             yield task, count_video(model, *task)
         return
     for task, answer in answers(tasks, processes):
-        yield task, dict.fromkeys(task[1], _one_line(answer)) if isinstance(answer, TaskError) else answer
+        if isinstance(answer, TaskError):
+            yield task, dict.fromkeys(task[1], _one_line(answer))
+        else:
+            yield task, {int(at): row if isinstance(row, str) else _row(row) for at, row in answer.items()}
+
+
+def _row(values: Mapping[str, Any]) -> Prediction:
+    spans = tuple((start, end) for start, end in values["spans"])
+    return Prediction(**{**values, "density": tuple(values["density"]), "spans": spans})
 
 
 def count_video(

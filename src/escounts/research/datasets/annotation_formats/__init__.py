@@ -13,7 +13,7 @@ from typing import Literal
 
 from escounts.errors import DataError
 from escounts.research.datasets.annotation_formats import tables, timelines
-from escounts.research.datasets.annotation_formats.tables import LabelledFile, base_name
+from escounts.research.datasets.annotation_formats.labels import LabelledFile, base_name, grouped
 
 __all__ = [
     "FORMATS",
@@ -33,23 +33,26 @@ LARGEST = 64 * 2**20
 
 @dataclass(frozen=True)
 class FormatEntry:
-    """read: text of a file → labels. write: labels → text of a file. suffix: how such files end.
+    """read: text of a file → labels. write: labels → text of a file. suffix, media_type: of such files.
 
     one_video: a file holds one video only.
     """
 
     suffix: str
+    media_type: str
     read: Callable[[str, str | None, float | None], list[LabelledFile]]
     write: Callable[[Sequence[LabelledFile]], str]
     one_video: bool = False
 
 
 FORMATS: dict[Format, FormatEntry] = {
-    "csv": FormatEntry(".csv", tables.read_csv, tables.write_csv),
-    "boris": FormatEntry(".csv", tables.read_boris, tables.write_aggregated),
-    "boris-tabular": FormatEntry(".csv", tables.read_boris, tables.write_tabular),
-    "elan": FormatEntry(".eaf", timelines.read_elan, timelines.write_elan, one_video=True),
-    "label-studio": FormatEntry(".json", timelines.read_label_studio, timelines.write_label_studio),
+    "csv": FormatEntry(".csv", "text/csv", tables.read_csv, tables.write_csv),
+    "boris": FormatEntry(".csv", "text/csv", tables.read_boris, tables.write_aggregated),
+    "boris-tabular": FormatEntry(".csv", "text/csv", tables.read_boris, tables.write_tabular),
+    "elan": FormatEntry(".eaf", "application/xml", timelines.read_elan, timelines.write_elan, one_video=True),
+    "label-studio": FormatEntry(
+        ".json", "application/json", timelines.read_label_studio, timelines.write_label_studio
+    ),
 }
 
 
@@ -95,10 +98,11 @@ def write_labels(videos: Sequence[LabelledFile], format: Format) -> dict[str, st
         return {f"labels{entry.suffix}": entry.write(videos)}
     files: dict[str, str] = {}
     taken = set()
-    for video in videos:
-        name, number = f"{base_name(video.file)}{entry.suffix}", 2
+    for group in grouped(videos):
+        base = base_name(group[0].file)
+        name, number = f"{base}{entry.suffix}", 2
         while name.casefold() in taken:  # a.mp4 of two folders, or A.mp4 where case does not count
-            name, number = f"{base_name(video.file)} ({number}){entry.suffix}", number + 1
+            name, number = f"{base} ({number}){entry.suffix}", number + 1
         taken.add(name.casefold())
-        files[name] = entry.write([video])
+        files[name] = entry.write(group)
     return files

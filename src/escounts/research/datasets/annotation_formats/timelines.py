@@ -11,14 +11,23 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote
 from xml.parsers import expat
 from xml.sax.saxutils import escape, quoteattr
 
 from escounts.errors import DataError
-from escounts.research.datasets.annotation_formats.tables import LabelledFile, base_name, chosen
+from escounts.research.datasets.annotation_formats.labels import (
+    LabelledFile,
+    Mark,
+    base_name,
+    by_file,
+    grouped,
+    of_one_action,
+)
+from escounts.research.datasets.annotations import Span
 
 TIER = "repetitions"
 NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
@@ -29,7 +38,7 @@ class _Reader:
 
     def __init__(self) -> None:
         self.slots: dict[str, int | None] = {}
-        self.tiers: dict[str, list[tuple[str, str, list[str]]]] = {}
+        self.tiers: dict[str, list[tuple[str, str, str, list[str]]]] = {}
         self.media = ""
         self._tier = ""
         self._value: list[str] | None = None
@@ -44,9 +53,10 @@ class _Reader:
             self._tier = attributes["TIER_ID"]
             self.tiers.setdefault(self._tier, [])
         elif tag == "ALIGNABLE_ANNOTATION":
-            self.tiers[self._tier].append((attributes["TIME_SLOT_REF1"], attributes["TIME_SLOT_REF2"], []))
+            name = f"annotation {attributes.get('ANNOTATION_ID', len(self.tiers[self._tier]) + 1)}"
+            self.tiers[self._tier].append((attributes["TIME_SLOT_REF1"], attributes["TIME_SLOT_REF2"], name, []))
         elif tag == "ANNOTATION_VALUE" and self.tiers.get(self._tier):
-            self._value = self.tiers[self._tier][-1][2]
+            self._value = self.tiers[self._tier][-1][3]
 
     def end(self, tag: str) -> None:
         if tag == "ANNOTATION_VALUE":
@@ -61,19 +71,26 @@ def read_elan(text: str, only: str | None = None, fps: float | None = None) -> l
     """The annotations of one tier. only: the tier. fps is not needed. The action is the value that all of them share,
     else the tier's name."""
     reader = _parsed(text)
-    tier = chosen((name for name, marks in reader.tiers.items() if marks or name in (only, TIER)), only, "tier")
-    spans, values = [], set()
-    for first, last, value in reader.tiers.get(tier or "", ()):
-        start, end = reader.slots.get(first), reader.slots.get(last)
-        if start is None or end is None:
-            raise DataError(f"tier {tier!r} has an annotation without a time; align it in ELAN first")
-        if not 0 <= start < end:
-            raise DataError(f"tier {tier!r} has an annotation from {start} to {end} ms")
-        spans.append((start / 1000, end / 1000))
-        values.add("".join(value).strip())
+    marks = [
+        Mark(reader.media, tier, _aligned(reader, tier, first, last), name)
+        for tier, annotations in reader.tiers.items()
+        for first, last, name, _ in annotations
+    ]
+    if not marks or only in reader.tiers:  # a tier without annotations says that there are none
+        marks += [Mark(reader.media, only or "" if only in reader.tiers else "", None)]
+    (found,) = of_one_action(by_file(marks, only, "tier"), "tier")
+    values = {"".join(value).strip() for *_, value in reader.tiers.get(found.action, ())}
     shared = next(iter(values)) if len(values) == 1 else ""
-    action = shared or ("" if tier in (None, TIER) else tier or "")
-    return [LabelledFile(reader.media, tuple(sorted(spans)), action)]
+    return [replace(found, action=shared or ("" if found.action == TIER else found.action))]
+
+
+def _aligned(reader: _Reader, tier: str, first: str, last: str) -> Span:
+    start, end = reader.slots.get(first), reader.slots.get(last)
+    if start is None or end is None:
+        raise DataError(f"tier {tier!r} has an annotation without a time; align it in ELAN first")
+    if not 0 <= start < end:
+        raise DataError(f"tier {tier!r} has an annotation from {start} to {end} ms")
+    return start / 1000, end / 1000
 
 
 def _parsed(text: str) -> _Reader:
@@ -97,22 +114,27 @@ def _parsed(text: str) -> _Reader:
 
 
 def write_elan(videos: Sequence[LabelledFile]) -> str:
-    """One video as an .eaf of format 3.0 with one tier; the action is the value of every annotation."""
-    if len(videos) != 1:
-        raise DataError(f"an .eaf holds one video, not {len(videos)}")
-    (video,) = videos
-    slots, marks = [], []
-    value = escape(_xml(video.action or "repetition"))
-    for index, (start, end) in enumerate(video.spans):
-        first, last = f"ts{2 * index + 1}", f"ts{2 * index + 2}"
-        for name, time in ((first, start), (last, end)):
-            slots.append(f'        <TIME_SLOT TIME_SLOT_ID="{name}" TIME_VALUE="{round(time * 1000)}"/>\n')
-        marks.append(
-            f'        <ANNOTATION><ALIGNABLE_ANNOTATION ANNOTATION_ID="a{index + 1}" TIME_SLOT_REF1="{first}" '
-            f'TIME_SLOT_REF2="{last}"><ANNOTATION_VALUE>{value}</ANNOTATION_VALUE></ALIGNABLE_ANNOTATION>'
-            "</ANNOTATION>\n"
-        )
-    media = quoteattr("./" + _xml(base_name(video.file)).replace("%", "%25"))  # a URL
+    """One video as an .eaf of format 3.0 with one tier, or one for each of its actions; the action is the value of
+    every annotation."""
+    if len(grouped(videos)) != 1:
+        raise DataError(f"an .eaf holds one video, not {len(grouped(videos))}")
+    slots, tiers, count = [], [], 0
+    for video in videos:
+        marks = []
+        value = escape(_xml(video.action or "repetition"))
+        for start, end in video.spans:
+            count += 1
+            first, last = f"ts{2 * count - 1}", f"ts{2 * count}"
+            for name, time in ((first, start), (last, end)):
+                slots.append(f'        <TIME_SLOT TIME_SLOT_ID="{name}" TIME_VALUE="{round(time * 1000)}"/>\n')
+            marks.append(
+                f'        <ANNOTATION><ALIGNABLE_ANNOTATION ANNOTATION_ID="a{count}" TIME_SLOT_REF1="{first}" '
+                f'TIME_SLOT_REF2="{last}"><ANNOTATION_VALUE>{value}</ANNOTATION_VALUE></ALIGNABLE_ANNOTATION>'
+                "</ANNOTATION>\n"
+            )
+        tier = quoteattr(TIER if len(videos) == 1 else _xml(video.action) or TIER)
+        tiers.append(f'    <TIER LINGUISTIC_TYPE_REF="default-lt" TIER_ID={tier}>\n{"".join(marks)}    </TIER>\n')
+    media = quoteattr("./" + _xml(base_name(videos[0].file)).replace("%", "%25"))  # a URL
     return (
         '<?xml version="1.0" encoding="UTF-8"?>\n'
         '<ANNOTATION_DOCUMENT AUTHOR="escounts" DATE="1970-01-01T00:00:00+00:00" FORMAT="3.0" VERSION="3.0" '
@@ -122,7 +144,7 @@ def write_elan(videos: Sequence[LabelledFile]) -> str:
         f'        <MEDIA_DESCRIPTOR MEDIA_URL={media} MIME_TYPE="video/mp4" RELATIVE_MEDIA_URL={media}/>\n'
         "    </HEADER>\n"
         f"    <TIME_ORDER>\n{''.join(slots)}    </TIME_ORDER>\n"
-        f'    <TIER LINGUISTIC_TYPE_REF="default-lt" TIER_ID="{TIER}">\n{"".join(marks)}    </TIER>\n'
+        f"{''.join(tiers)}"
         '    <LINGUISTIC_TYPE GRAPHIC_REFERENCES="false" LINGUISTIC_TYPE_ID="default-lt" TIME_ALIGNABLE="true"/>\n'
         "</ANNOTATION_DOCUMENT>\n"
     )
@@ -143,12 +165,14 @@ USUAL_RATE = 25.0
 
 def write_label_studio(videos: Sequence[LabelledFile]) -> str:
     """A list of tasks, one per video."""
-    return json.dumps([task(video) for video in videos], indent=1) + "\n"
+    return json.dumps([task(group) for group in grouped(videos)], indent=1) + "\n"
 
 
-def task(video: LabelledFile) -> dict[str, Any]:
-    """One task whose annotation has a timeline region for every repetition; fps is kept in the task's data."""
-    fps = video.fps or USUAL_RATE
+def task(videos: Sequence[LabelledFile]) -> dict[str, Any]:
+    """One task of a video's actions whose annotation has a timeline region for every repetition; fps is kept in the
+    task's data."""
+    first = videos[0]
+    fps = first.fps or USUAL_RATE
     regions = [
         {
             "id": hashlib.sha256(f"{video.file}:{start:.3f}-{end:.3f}".encode()).hexdigest()[:10],
@@ -162,9 +186,10 @@ def task(video: LabelledFile) -> dict[str, Any]:
             },
             "meta": {"start_s": round(start, 3), "end_s": round(end, 3)},
         }
+        for video in videos
         for start, end in video.spans
     ]
-    data = {"video": video.file, "fps": fps, "duration": video.duration}
+    data = {"video": first.file, "fps": fps, "duration": first.duration}
     return {
         "data": {name: value for name, value in data.items() if value is not None},
         "annotations": [{"result": regions, "was_cancelled": False, "ground_truth": False}],
@@ -185,27 +210,26 @@ def read_tasks(document: object, only: str | None = None, fps: float | None = No
     tasks: list[Any] = document if isinstance(document, list) else [document]
     if not tasks or not all(isinstance(item, dict) for item in tasks):
         raise DataError("expected Label Studio tasks: objects with annotations")
-    regions = [_regions(item) for item in tasks]
-    label = chosen((_label(region) for group in regions for region in group), only, "label")
-    return [_video(item, group, label or LABEL, fps) for item, group in zip(tasks, regions, strict=True)]
+    marks = [mark for item in tasks for mark in _marks(item, fps)]
+    found = of_one_action(by_file(marks, only, "label"), "label")
+    return [replace(file, action="" if file.action == LABEL else file.action) for file in found]
 
 
-def _video(item: dict[str, Any], regions: Sequence[dict[str, Any]], label: str, fps: float | None) -> LabelledFile:
+def _marks(item: dict[str, Any], fps: float | None) -> Iterator[Mark]:
     data = item.get("data")
     data = data if isinstance(data, dict) else {}
     own = _number(data.get("fps"))
     rate = own if own is not None and 1 <= own <= 1000 else fps or USUAL_RATE
     duration = _number(data.get("duration"))
-    spans = [
-        _span(mark, rate)
-        for region in regions
-        if _label(region) == label
-        for mark in (region["value"].get("ranges") if isinstance(region["value"].get("ranges"), list) else [])
-    ]
     name = next((value for value in (data.get("video"), item.get("file_upload")) if isinstance(value, str)), "")
-    action = "" if label == LABEL else label.encode("utf-8", "ignore").decode()[:80]
-    kept = tuple(sorted(span for span in spans if span[1] > span[0]))
-    return LabelledFile(base_name(name), kept, action if kept else "", rate, duration)
+    none = Mark(base_name(name), "", None, fps=rate, duration=duration)
+    marks = [
+        replace(none, action=_label(region), span=span, place=f"region {place}")
+        for place, region in enumerate(_regions(item), start=1)
+        for mark in (region["value"].get("ranges") if isinstance(region["value"].get("ranges"), list) else [])
+        if (span := _span(mark, rate))[1] > span[0]
+    ]
+    yield from marks or [none]
 
 
 def _regions(item: dict[str, Any]) -> list[dict[str, Any]]:
@@ -229,7 +253,8 @@ def _regions(item: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _label(region: dict[str, Any]) -> str:
     names = region["value"].get("timelinelabels")
-    return names[0] if isinstance(names, list) and names and isinstance(names[0], str) else LABEL
+    named = isinstance(names, list) and names and isinstance(names[0], str)
+    return names[0].encode("utf-8", "ignore").decode() if named else LABEL
 
 
 def _span(mark: object, fps: float) -> tuple[float, float]:

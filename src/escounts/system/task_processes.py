@@ -1,7 +1,7 @@
 """Tasks in processes of their own: whatever a task does to its process, the one who asked hears of it.
 
-Counting many videos, encoding and evaluating a dataset share this. What a process needs (a model) is prepared once; a
-process that dies or takes too long is replaced for the next task.
+Counting many videos, teaching, encoding and evaluating a dataset share this. What a process needs (a model) is
+prepared once; a process that dies or takes too long is replaced for the next task.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import os
 import queue
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
 
 from escounts.errors import EscountsError, explained
-from escounts.system.child_processes import started
+from escounts.system.processes import Child, Line
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -32,8 +32,10 @@ ATTEMPTS = 2
 """A process that dies may not have died of the task it had."""
 STARTS = 3
 """A process that is killed while it gets ready was killed by somebody else."""
-UNGUARDED = '; a script that counts in processes begins with `if __name__ == "__main__":`, or they run it again'
 STOPPED = "it was stopped before this task"
+NOT_A_REPORT = "its process sent what is not a report"
+TICK_SECONDS = 1.0
+"""Between looks at a report that was begun and is not ended."""
 
 
 class TaskError(EscountsError):
@@ -53,22 +55,29 @@ class Worker(Protocol[Asked, Answered]):
 
 
 class TaskProcess(Generic[T, A]):
-    """One process. prepare(*arguments) runs there once and gives the function that answers a task.
+    """One process. prepare(*arguments) runs there once and gives the function that answers a task in JSON values.
 
-    prepare: a function of a module, which the process imports. limit: seconds a task may take, None for ever.
-    threads: cores that torch may use there; all when None.
+    Args:
+        prepare: a function of a module, which the process imports.
+        limit: seconds a task may take, None for ever.
+        threads: cores that torch may use there; all when None.
+        attempts: times that a task is tried whose process dies.
 
     >>> with TaskProcess(open_model, "lite", "cpu") as process:
     ...     answer = process.ask(task)
     """
 
     def __init__(
-        self, prepare: Prepare[T, A], *arguments: Any, limit: float | None = None, threads: int | None = None
+        self,
+        prepare: Prepare[T, A],
+        *arguments: Any,
+        limit: float | None = None,
+        threads: int | None = None,
+        attempts: int = ATTEMPTS,
     ) -> None:
         self._prepare, self._arguments = prepare, arguments
-        self._limit, self._threads = limit, threads
-        self._process: Any = None
-        self._pipe: Connection | None = None
+        self._limit, self._threads, self._attempts = limit, threads, attempts
+        self._process: Child | None = None
         self._closed = False
         self._changing = threading.Lock()  # stop() comes from another thread than ask()
         self._starting = threading.Lock()  # begin() may, too
@@ -89,102 +98,110 @@ class TaskProcess(Generic[T, A]):
     def ask(self, task: T) -> A:
         """The answer; raises TaskError where the task has none, EscountsError where no task can have one."""
         death = ""
-        for _ in range(ATTEMPTS):
+        for _ in range(self._attempts):
             with self._starting:
-                self._start()
+                process = self._start()
             try:
-                return self._answer(task)
+                return self._answer(process, task)
             except (EOFError, OSError):
-                self._process.join(5)
-                death = _death(self._process.exitcode)
-                self._end()
+                death = process.death()
+            except ValueError:  # whatever has taken it over is no longer ours
+                death = NOT_A_REPORT
+            self._end(process)
         raise TaskError(death)
 
-    def _answer(self, task: T) -> A:
+    def _answer(self, process: Child, task: T) -> A:
         """What the process says; raises EOFError or OSError where it dies over it."""
-        assert self._pipe is not None
-        self._pipe.send(task)
-        if not self._pipe.poll(self._limit):
-            self._end()
+        process.send(task)
+        report = _report(process, self._limit)
+        if report is None:
+            self._end(process)
             raise TaskError(f"not done within {self._limit:g} s; raise the limit to wait longer")
-        answer: A
-        answered, answer = self._pipe.recv()
-        if not answered:
+        kind, answer = report
+        if kind != "done":
             raise TaskError(str(answer))
-        return answer
+        return answer  # type: ignore[no-any-return]
 
     def stop(self) -> None:
         """End the process, whatever it is doing; no other is started."""
         with self._changing:
             self._closed = True
-            self._end()
-
-    def _end(self) -> None:
         if self._process is not None:
-            self._process.kill()
-            self._process.join()
-        self._process = self._pipe = None
+            self._end(self._process)
 
-    def _start(self) -> None:
-        """Have a process that is ready; one that is killed before it is, is started again."""
+    def _end(self, process: Child) -> None:
+        process.end()
+        with self._changing:
+            if self._process is process:
+                self._process = None
+
+    def _start(self) -> Child:
+        """A process that is ready; one that is killed before it is, is started again."""
         if self._process is not None and self._process.is_alive():
-            return
+            return self._process
         for attempt in range(STARTS):
-            said = self._prepared()
-            if said == "ready":
-                return
-            process = self._process
-            if process is None:  # stop() came meanwhile
-                raise TaskError(STOPPED)
+            process = self._begun()
+            why = self._unready(process)
+            if why is None:
+                return process
             killed = (process.exitcode or 0) < 0
-            self._end()
+            self._end(process)
+            if self._closed:
+                raise TaskError(STOPPED)
             if not killed or attempt == STARTS - 1:
-                raise EscountsError(said)
+                raise EscountsError(why)
+        raise AssertionError
 
-    def _prepared(self) -> str:
-        """Start a process: "ready", or why it is not. stop() may take it away meanwhile."""
+    def _begun(self) -> Child:
         with self._changing:
             if self._closed:
                 raise TaskError(STOPPED)
             try:
-                process, pipe = started(_serve, self._prepare, self._arguments, self._threads)
+                self._process = Child(_serve, self._prepare, self._arguments, self._threads)
             except OSError as error:  # no memory or no room for another one: no task can have an answer
                 raise EscountsError(f"no process could be started: {error.strerror or error}") from error
-            self._process, self._pipe = process, pipe
+            return self._process
+
+    def _unready(self, process: Child) -> str | None:
+        """Wait until it is ready; otherwise why it is not. stop() may end it meanwhile."""
         try:
-            if pipe.poll(STARTING):
-                return str(pipe.recv())
+            report = _report(process, STARTING)
         except (EOFError, OSError):
-            process.join(5)
-            unguarded = UNGUARDED if process.exitcode == 1 else ""
-            return f"getting ready: {_death(process.exitcode)}{unguarded}"
-        return f"a process was not ready within {STARTING:g} s"
+            return f"getting ready: {process.death()}"
+        except ValueError:
+            return NOT_A_REPORT
+        if report is None:
+            return f"a process was not ready within {STARTING:g} s"
+        return None if report[0] == "ready" else str(report[1])
 
 
-def _serve(pipe: Connection, prepare: Prepare[Any, Any], arguments: tuple[Any, ...], threads: int | None) -> None:
+def _report(process: Child, seconds: float | None) -> list[Any] | None:
+    """The next report; None where it has not come within so many seconds."""
+    end = None if seconds is None else time.monotonic() + seconds
+    while True:
+        left = TICK_SECONDS if end is None else end - time.monotonic()
+        report = process.take(min(TICK_SECONDS, max(0.0, left)))
+        if report is not None or left <= 0:
+            return report
+
+
+def _serve(line: Line, prepare: Prepare[Any, Any], arguments: tuple[Any, ...], threads: int | None) -> None:
     """The process: prepares, answers each task; ends with the one who asks."""
-    with suppress(BrokenPipeError, ConnectionResetError, EOFError, KeyboardInterrupt):  # who asks is gone
-        _answer_tasks(pipe, prepare, arguments, threads)
-
-
-def _answer_tasks(
-    pipe: Connection, prepare: Prepare[Any, Any], arguments: tuple[Any, ...], threads: int | None
-) -> None:
+    receive = line.listen()
     try:
         work = prepare(*arguments)
     except EscountsError as error:
-        pipe.send(str(error))
+        line.report("refused", str(error))
         return
     if threads is not None and "torch" in sys.modules:  # two seconds that a model without a network need not spend
         sys.modules["torch"].set_num_threads(threads)
-    pipe.send("ready")
+    line.report("ready", None)
     while True:
-        task = pipe.recv()
+        task = receive()
         try:
-            answer = True, work(task)
+            line.report("done", work(task))
         except Exception as error:  # whatever it is, it is this task's failure alone
-            answer = False, explained(error)
-        pipe.send(answer)
+            line.report("failed", explained(error))
 
 
 def answers(
@@ -239,18 +256,17 @@ def answers(
 
 
 def divided(
-    prepare: Prepare[T, A], devices: Sequence[str], jobs: int, arguments: Callable[[str], tuple[Any, ...]]
+    prepare: Prepare[T, A],
+    devices: Sequence[str],
+    jobs: int,
+    arguments: Callable[[str], tuple[Any, ...]],
+    **options: Any,
 ) -> list[TaskProcess[T, A]]:
     """`jobs` processes, at least one for every device, in turn on each of them; they share this machine's cores.
 
-    arguments: what prepare takes on a device.
+    arguments: what prepare takes on a device. options: of `TaskProcess`.
     """
     count = max(jobs, len(devices))
     threads = max(1, (os.cpu_count() or 1) // count)
     places = [devices[index % len(devices)] for index in range(count)]
-    return [TaskProcess(prepare, *arguments(place), threads=threads) for place in places]
-
-
-def _death(code: int | None) -> str:
-    cause = f"signal {-code}: out of memory, or killed" if code is not None and code < 0 else f"exit code {code}"
-    return f"its process died ({cause})"
+    return [TaskProcess(prepare, *arguments(place), threads=threads, **options) for place in places]
