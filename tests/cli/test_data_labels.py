@@ -86,7 +86,7 @@ def test_classes_of_one_video_stay_classes_there_and_back(escounts: Callable[...
         assert refused.code == 2 and "'squat', 'jump'; say which one" in refused.err
         done = escounts("data", "import", file, "--root", out / "back", "--only", "jump")
         assert done.code == 0 and (out / "back" / "labels.csv").read_text().splitlines()[1:] == [
-            "a.mp4,1.000,1.500,jump"
+            "a.mp4,1.000,1.520,jump"
         ]
     odd = escounts("data", "check", "folder", "--root", tmp_path / "a")
     assert "its rows are of several classes (squat, jump)" in odd.out
