@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,18 @@ HEADERS: dict[str, Callable[[Header], Any]] = {
     "huge channels": lambda h: config(h, lambda c: set_deep(c, "decoder", "channels", to=2**40)),
     "large channels": lambda h: config(h, lambda c: set_deep(c, "decoder", "channels", to=65_536)),
     "a million blocks": lambda h: config(h, lambda c: set_deep(c, "decoder", "window_blocks", to=10**6)),
+    "65000 blocks": lambda h: config(h, lambda c: set_deep(c, "decoder", "cross_blocks", to=65_000)),
+    "a window of millions of cells": lambda h: config(h, lambda c: set_deep(c, "decoder", "window", to=[64, 64, 64])),
+    "a grid of nothing": lambda h: config(h, lambda c: set_deep(c, "decoder", "grid", to=[0, 4])),
+    "widths without end": lambda h: config(h, lambda c: set_deep(c, "encoder_options", "widths", to=[8] * 100_000)),
+    "a vast image": lambda h: config(h, lambda c: set_deep(c, "encoder_options", "size", to=32_768)),
+    "channels are NaN": lambda h: config(h, lambda c: set_deep(c, "decoder", "channels", to=float("nan"))),
+    "periods are infinite": lambda h: config(
+        h, lambda c: set_deep(c, "decoder", "head", to={"kind": "rate", "max_period": float("inf")})
+    ),
+    "periods of next to nothing": lambda h: config(
+        h, lambda c: set_deep(c, "decoder", "head", to={"kind": "rate", "min_period": 1e-300})
+    ),
     "grid is a number": lambda h: config(h, lambda c: set_deep(c, "decoder", "grid", to=3)),
     "grid of floats": lambda h: config(h, lambda c: set_deep(c, "decoder", "grid", to=[1.5, 2.5])),
     "window is text": lambda h: config(h, lambda c: set_deep(c, "decoder", "window", to="wide")),
@@ -129,11 +142,13 @@ def own_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_malformed_headers_are_one_line(name: str, whole: bytes, tmp_path: Path, own_store: Path) -> None:
     header, body = parts(whole)
     path = tmp_path / "bad.safetensors"
+    begun = time.process_time()
     path.write_bytes(assembled(HEADERS[name](header), body))
     for use in (load_network, add, lambda p: catalogue.build(str(p), "cpu")):
         with pytest.raises(ModelError) as raised:
             use(path)
         assert "\n" not in str(raised.value) and len(str(raised.value)) < 600
+    assert time.process_time() - begun < 5.0, "refused before anything is built: 65,000 blocks had taken 116 s"
     # The same file in the store, under the name of one of the paper's halves: everything else is still listed.
     (own_store / "mae-vit-b.safetensors").write_bytes(path.read_bytes())
     (own_store / "mine.safetensors").write_bytes(path.read_bytes())
@@ -158,8 +173,14 @@ def test_weights_with_a_nan_are_refused(
         load_network(path)
 
 
+OUT_OF_RANGE = (
+    '{"gate_bias": 1e308}', '{"gate_bias": NaN}', '{"gate_sharpness": 0}', '{"unsure_below": 7}',
+    '{"choice": [1e300, 0, 0, 0, 0]}', '{"weights": [Infinity, 0, 0, 0, 0, 0, 0, 0, 0]}',
+)  # fmt: skip
+
+
 def test_calibration_that_is_not_one(tmp_path: Path, own_store: Path) -> None:
-    for text in ("[]", "{", "7", '{"weights": 3}', '{"unsure_below": "x"}'):
+    for text in ("[]", "{", "7", '{"weights": 3}', '{"unsure_below": "x"}', *OUT_OF_RANGE):
         path = tmp_path / "odd.safetensors"
         save_network(path, Network(LITE_TINY), metadata={"calibration": text})
         with pytest.raises(ModelError, match="damaged"):

@@ -16,6 +16,8 @@ import numpy as np
 from escounts.system.arrays import Array, Array32
 from escounts.system.config_codec import from_plain
 
+LARGEST = 1e4
+"""No number of a calibration is larger: a logit of 40 is certainty."""
 BLOCK_SECONDS = 30.0
 """Long videos choose their view anew for every block of this length."""
 
@@ -195,10 +197,14 @@ class Calibration:
             left_out = {"repeats": len(REPEATS), "alternates": len(ALTERNATES)}
             if name in left_out and value:
                 shape = (left_out[name],)
-            if np.shape(value) != shape or not np.isfinite(value).all():
-                raise ValueError(
-                    f"calibration: {name} is {value!r}; finite numbers like {getattr(cls, name)} are taken"
-                )
+            if np.shape(value) != shape or not (np.abs(value) <= LARGEST).all():  # NaN is not, either
+                allowed = f"numbers up to {LARGEST:g} like {getattr(cls, name)} are taken"
+                raise ValueError(f"calibration: {name} is {value!r:.80}; {allowed}")
+        if not (0 <= read.unsure_below <= 1 and read.gate_sharpness > 0):
+            raise ValueError(
+                f"calibration: unsure_below is {read.unsure_below}, gate_sharpness {read.gate_sharpness}; "
+                "a probability and a number above 0 are taken"
+            )
         return read
 
 

@@ -22,7 +22,7 @@ from escounts.counting.protocols import CountingModel
 from escounts.errors import ModelError
 from escounts.models import store
 from escounts.models.catalogue import DESCRIPTION, how_to_get_encoder
-from escounts.models.checkpoint import building, load_decoder, load_encoder, load_network
+from escounts.models.checkpoint import building, check_config, load_decoder, load_encoder, load_network
 from escounts.models.store import StoredWeights
 from escounts.nn.decoder import Decoder, DecoderConfig, ExemplarKeysValues, Projected
 from escounts.nn.device import choose_device
@@ -42,6 +42,7 @@ def build_onnx_model(folder: Path) -> MultiRateModel:
         described = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
         if described["format"] != FORMAT:
             raise ModelError(f"{folder}: format {described['format']!r}; this version reads {FORMAT}")
+        check_config(described["network"])
         config = NetworkConfig.from_plain(described["network"])
         calibration = Calibration.from_json(json.dumps(described["calibration"]))
         contents = {name: (folder / name).read_bytes() for name in (ENCODER, DECODER)}
@@ -86,6 +87,16 @@ class OnnxEncoder(LiteEncoder):
         if len(following) < count:
             following = torch.cat([following, images_THWC[-1:]])
         return torch.stack([images_THWC[:count], following], 1)
+
+    @property
+    def look_width(self) -> int:
+        """Mean and spread of three colours: the graph gives no features of single frames."""
+        return 6
+
+    def look_features(self, features_TCHW: Tensor) -> Tensor:
+        """What each frame looks like, (T, 6), 0..1, of such pairs."""
+        spread_TC, mean_TC = torch.std_mean(features_TCHW[:, 0].float() / 255, (1, 2))
+        return torch.cat([mean_TC, spread_TC], 1)
 
     def window_tokens(self, features_BTCHW: Tensor) -> Tensor:
         """Projected tokens and similarity of windows of such pairs, (B, T, H·W + 1, C)."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import pickle
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,7 +36,20 @@ Module = TypeVar("Module", bound=nn.Module)
 FORMAT = "escounts-1"
 OWN_METADATA = ("format", "config", "sha256")
 LARGEST_SETTING = 65_536
-"""No number of a config (channels, blocks, tokens) is larger."""
+"""No number of a config (channels, tokens) is larger."""
+SETTINGS: dict[str, tuple[float, float]] = {
+    **dict.fromkeys(("cross_blocks", "window_blocks", "depth", "depths", "blocks", "residual"), (0, 128)),
+    **dict.fromkeys(("heads", "cell_heads", "pooled_heads", "groups", "mlp_ratio"), (1, 1024)),
+    **dict.fromkeys(("window", "grid", "patch"), (1, 64)),
+    **dict.fromkeys(("size", "frames", "window_frames", "dilations", "lags"), (1, 1024)),
+    **dict.fromkeys(("scale", "min_period", "max_period"), (1e-3, 1e5)),
+}
+"""Least and most of the settings whose cost the weights do not show: what is built of them may be large, slow, or
+divide by nothing."""
+LONGEST_SETTING = 64
+"""Numbers that a setting such as the widths of stages has, at most."""
+MOST_CELLS = 4096
+"""Cells of one attention window, or of a grid."""
 STATE_KEYS = ("model_state", "model_state_dict", "state_dict", "model", "module")
 """Where public training code keeps the state dict inside a checkpoint."""
 
@@ -144,7 +158,7 @@ def read_checkpoint(path: Path | str) -> tuple[dict[str, Tensor], dict[str, Any]
     metadata = {name: value for name, value in entries.items() if name not in OWN_METADATA}
     with building(path):
         config = json.loads(entries["config"])
-        _check_config(config, most=max(LARGEST_SETTING, len(tensors)))
+        check_config(config)
     return tensors, config, metadata
 
 
@@ -165,17 +179,24 @@ def building(path: Path | str) -> Iterator[None]:
         raise ModelError(f"{path} is damaged: its config describes nothing that can be built ({reason})") from error
 
 
-def _check_config(config: Any, *, most: int) -> None:
-    """A config is a mapping, and no number in it asks for more than a computer has."""
+def check_config(config: Any, name: str = "the config") -> None:
+    """Before anything is built: a config is a mapping, and no number in it asks for more than a computer has."""
     if not isinstance(config, dict):
-        raise ValueError(f"a mapping is needed, not {type(config).__name__}")
-    values: list[Any] = list(config.values())
-    while values:
-        value = values.pop()
-        if isinstance(value, dict | list):
-            values.extend(value.values() if isinstance(value, dict) else value)
-        elif isinstance(value, int) and abs(value) > most:
-            raise ValueError(f"{value} is out of range; up to {most} is allowed")
+        raise ValueError(f"{name}: a mapping is needed, not {type(config).__name__}")
+    for key, value in config.items():
+        least, most = SETTINGS.get(key, (-LARGEST_SETTING, LARGEST_SETTING))
+        parts, numbers = [value], []
+        for part in parts:
+            if isinstance(part, list):
+                parts.extend(part)
+            elif isinstance(part, dict):
+                check_config(part, key)
+            elif isinstance(part, int | float) and not isinstance(part, bool):
+                numbers.append(part)
+                if not least <= part <= most:  # NaN is not, either
+                    raise ValueError(f"{key} {part!r:.40} is out of range; {least:g} to {most:g} is allowed")
+        if len(parts) > LONGEST_SETTING or (key in ("window", "grid") and math.prod(numbers) > MOST_CELLS):
+            raise ValueError(f"{key} {str(value)[:40]} asks for too much")
 
 
 def save_network(

@@ -13,6 +13,9 @@ from torch import Tensor, nn
 
 from escounts.nn.encoders.interface import IMAGENET_MEAN, IMAGENET_STD, Encoder, EncoderSpec
 
+MOST_TOKENS = 65_536
+"""Of one window: each has a position in a table that is built beside the weights."""
+
 
 @dataclass(frozen=True)
 class VitConfig:
@@ -29,6 +32,11 @@ class VitConfig:
     patch: tuple[int, int, int] = (2, 16, 16)
     key_bias: bool = True
     norm_eps: float = 1e-5
+
+    def __post_init__(self) -> None:
+        places = self.cells * self.grid[0] * self.grid[1]
+        if not 0 < places <= MOST_TOKENS:
+            raise ValueError(f"{places} tokens in a window; 1 to {MOST_TOKENS} are taken")
 
     @property
     def cells(self) -> int:
