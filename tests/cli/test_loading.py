@@ -1,4 +1,4 @@
-"""What a command spares itself while it imports torch: looking for garbage, and what only a compiler needs."""
+"""A command that imports torch pauses the garbage collector meanwhile."""
 
 import gc
 import subprocess
@@ -55,47 +55,3 @@ def test_a_process_that_has_torch_already_is_left_alone(frozen: int, monkeypatch
     with lasting():
         assert gc.isenabled()
     assert gc.get_freeze_count() == frozen
-
-
-WITHOUT_TABLES = """
-import sys
-from escounts.cli import COMPILER_TABLES, lasting
-with lasting():
-    import torch
-print(COMPILER_TABLES in sys.modules, hasattr(torch, COMPILER_TABLES.rpartition(".")[2]))
-"""
-
-
-def test_every_network_can_be_built_on_paper_without_the_tables_of_the_compiler() -> None:
-    """As a checkpoint is before its weights are read; in a process of its own: this one has torch already."""
-    code = """
-from escounts.nn.decoder import PAPER, Decoder
-from escounts.nn.encoders.registry import ENCODERS, build_encoder
-from escounts.nn.network import LITE_TINY, Network
-with torch.device("meta"):
-    built = [*map(build_encoder, ENCODERS), Decoder(PAPER), Network(LITE_TINY)]
-print(len(built) == len(ENCODERS) + 2, COMPILER_TABLES in sys.modules)
-"""
-    assert alone(WITHOUT_TABLES + code) == ["False", "False", "True", "False"]
-
-
-def test_who_asks_for_the_tables_of_the_compiler_gets_them() -> None:
-    code = """
-import torch._meta_registrations as tables
-print(tables.__file__ is not None, torch.compile(lambda x: x + 1, backend="aot_eager")(torch.zeros(1)).item())
-"""
-    assert alone(WITHOUT_TABLES + code)[2:] == ["True", "1.0"]
-    early = """
-import sys
-from escounts.cli import COMPILER_TABLES, lasting
-with lasting():
-    import torch
-    print(callable(sys.modules[COMPILER_TABLES].register_meta), COMPILER_TABLES in sys.modules)
-"""
-    assert alone(early) == ["True", "True"]
-
-
-def alone(code: str) -> list[str]:
-    """The words that a fresh interpreter prints."""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return done.stdout.split()

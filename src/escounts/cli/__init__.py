@@ -7,7 +7,6 @@ import importlib
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import ModuleType
 
 import click
 
@@ -94,45 +93,18 @@ def main(command: click.Command | None = None) -> None:
 
 @contextmanager
 def lasting() -> Iterator[None]:
-    """Where a process imports torch: what is made meanwhile stays, and Python need not look for garbage in it.
+    """Pause the garbage collector while a process imports torch, and exempt what is made meanwhile.
 
     torch's modules are a quarter of a million objects, gone through several times while they are made and again
-    afterwards: 0.2 s, a sixth of what loading takes. And what torch's compiler must know of every operator is left to
-    whoever asks for it: another 0.15 s. Not for a library: the caller's objects would stay, too, and he may compile.
+    afterwards: 0.2 s, a sixth of what loading takes. Not for a library: the caller's objects would stay, too.
     """
     if "torch" in sys.modules or not gc.isenabled():
         yield
         return
     gc.collect()  # what is garbage already is not to stay
     gc.disable()
-    later = LaterModule(COMPILER_TABLES)
-    sys.modules.setdefault(COMPILER_TABLES, later)
     try:
         yield
     finally:
-        later.step_aside()
         gc.freeze()
         gc.enable()
-
-
-COMPILER_TABLES = "torch._meta_registrations"
-"""Shapes that operators give, written in Python: for tracing, compiling, and arithmetic on the meta device. Counting
-does none of it; networks are built on that device without."""
-
-
-class LaterModule(ModuleType):
-    """Stands for a module while its package is imported; whatever is asked of it is asked of the module itself."""
-
-    def __getattr__(self, name: str) -> object:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        self.step_aside()
-        return getattr(importlib.import_module(self.__name__), name)
-
-    def step_aside(self) -> None:
-        """From now on, importing the module imports it."""
-        if sys.modules.get(self.__name__) is self:
-            del sys.modules[self.__name__]
-        package, _, own = self.__name__.rpartition(".")
-        if vars(sys.modules.get(package, object)).get(own) is self:
-            delattr(sys.modules[package], own)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import sqlite3
 import threading
@@ -10,6 +11,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from html import escape
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
@@ -24,11 +26,10 @@ from starlette.types import Scope
 
 from escounts.errors import EscountsError, OutputError, one_line
 from escounts.serve import job_api, label_api, live_api, training_api, video_api
-from escounts.serve.api_page import api_page
 from escounts.serve.data_folder import DISK_RESERVE, DataFolder
 from escounts.serve.database import Database, VideoRow
 from escounts.serve.jobs import JobRunner
-from escounts.serve.limits import BodyLimits
+from escounts.serve.limits import RequestLimits
 from escounts.serve.live_api import LiveSessions
 from escounts.serve.media import Library, write_labels_csv
 from escounts.serve.schemas import Health
@@ -219,7 +220,7 @@ def create_app(settings: Settings) -> FastAPI:
         redoc_url=None,
     )
     app.state.service = service
-    app.add_middleware(BodyLimits, settings=settings)
+    app.add_middleware(RequestLimits, settings=settings)
     app.add_middleware(Guard, settings=settings, guesses=service.guesses)  # the last one added is asked first
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(Refused, _refused)
@@ -244,11 +245,32 @@ def create_app(settings: Settings) -> FastAPI:
 
     @app.get("/docs", include_in_schema=False)
     def docs() -> HTMLResponse:
-        """The API to read, made of its own description."""
+        """The API to read, from its own description; FastAPI's page would load its scripts from elsewhere."""
         return HTMLResponse(api_page(app.openapi()))
 
     app.mount("/", PageFiles(directory=STATIC, html=True), name="page")
     return app
+
+
+def api_page(document: dict[str, Any]) -> str:
+    """An OpenAPI document as HTML: each request and each schema, to be opened."""
+    requests = [
+        (f"{method.upper()} {path}", operation.get("description", ""), operation)
+        for path, operations in document["paths"].items()
+        for method, operation in operations.items()
+    ]
+    schemas = document.get("components", {}).get("schemas", {}).items()
+    entries = "".join(
+        f"<details><summary><code>{escape(name)}</code> {escape(about.partition(chr(10))[0])}</summary>"
+        f"<pre>{escape(json.dumps(content, indent=1, ensure_ascii=False))}</pre></details>"
+        for name, about, content in [*requests, *((name, one.get("description", ""), one) for name, one in schemas)]
+    )
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>escounts API</title>'
+        '<link rel="stylesheet" href="/css/api.css"></head><body><main><h1>escounts: the API</h1>'
+        f"<p>{escape(document['info'].get('description', ''))}</p>"
+        f'<p>For programs: <a href="/api/openapi.json">openapi.json</a>.</p>{entries}</main></body></html>'
+    )
 
 
 def _metrics(service: Service) -> str:
