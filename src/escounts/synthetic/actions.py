@@ -291,8 +291,13 @@ def by_processes(job: Callable[[int], T], number: int, workers: int) -> list[T]:
     if workers <= 1 or number <= 1:
         return [job(index) for index in range(number)]
     _job = job
-    with ProcessPoolExecutor(workers, multiprocessing.get_context("fork")) as pool:
+    with forked_pool(workers) as pool:
         return list(pool.map(_run_job, range(number), chunksize=2))
+
+
+def forked_pool(workers: int, begin: Callable[..., None] | None = None, *arguments: object) -> ProcessPoolExecutor:
+    """Processes that share what this one holds without a copy; to be forked before a GPU is first used."""
+    return ProcessPoolExecutor(workers, multiprocessing.get_context("fork"), begin, arguments)
 
 
 _job: Callable[[int], Any]

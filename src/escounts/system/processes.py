@@ -227,6 +227,11 @@ def spawned() -> subprocess.Popen[bytes]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+def run_program(*command: str) -> subprocess.CompletedProcess[str]:
+    """Another program, waited for: its exit code and what it printed. OSError where there is none of that name."""
+    return subprocess.run(list(command), capture_output=True, text=True, check=False)
+
+
 def _kill(process: subprocess.Popen[bytes]) -> None:
     process.kill()
     process.wait()

@@ -5,9 +5,8 @@ Plans are drawn ahead in worker processes, frames are rendered on the training d
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +20,7 @@ from escounts.nn.network import EXEMPLAR_CELLS, Network, exemplar_cells
 from escounts.research.metrics import auc, mae, obo
 from escounts.research.training.objective import Target
 from escounts.synthetic import GeneratedBatch, Generator, Plan
+from escounts.synthetic.actions import forked_pool
 from escounts.system.arrays import Array
 
 Spans = Sequence[tuple[float, float]]
@@ -275,9 +275,7 @@ class _Planner:
         self.generator = generator
         self.ahead = max(1, 2 * workers)
         self._pending: dict[tuple[int, int, int], Future[list[Plan]]] = {}
-        # Forked, so that the banks are shared and not copied; before the GPU is first used.
-        context = multiprocessing.get_context("fork")
-        self._pool = ProcessPoolExecutor(workers, context, _start_worker, (generator,)) if workers else None
+        self._pool = forked_pool(workers, _start_worker, generator) if workers else None
 
     def plans(self, requests: list[tuple[int, int, int]]) -> list[Plan]:
         """The first request's plans; the others are asked for ahead."""

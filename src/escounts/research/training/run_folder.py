@@ -10,7 +10,6 @@ import hashlib
 import json
 import math
 import pickle
-import subprocess
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -23,6 +22,7 @@ from filelock import BaseFileLock
 from escounts import __version__
 from escounts.errors import DataError
 from escounts.system.atomic_files import atomic_file, keep_existing, lock_folder, remove_partials, write_text
+from escounts.system.processes import run_program
 
 PACKAGE = Path(__file__).resolve().parents[2]
 
@@ -57,8 +57,7 @@ def code_identity(places: tuple[str, ...] = (".",)) -> str:
     version where the package is in no checkout."""
 
     def ask(*arguments: str) -> str:
-        command = ["git", "-C", str(PACKAGE), *arguments, "--", *places]
-        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+        return run_program("git", "-C", str(PACKAGE), *arguments, "--", *places).stdout.strip()
 
     try:
         commit, changes = ask("log", "-1", "--format=%H"), ask("diff", "HEAD")
