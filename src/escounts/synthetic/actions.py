@@ -295,9 +295,9 @@ def by_processes(job: Callable[[int], T], number: int, workers: int) -> list[T]:
         return list(pool.map(_run_job, range(number), chunksize=2))
 
 
-def forked_pool(workers: int, begin: Callable[..., None] | None = None, *arguments: object) -> ProcessPoolExecutor:
+def forked_pool(workers: int, begin: Callable[[], None] | None = None) -> ProcessPoolExecutor:
     """Processes that share what this one holds without a copy; to be forked before a GPU is first used."""
-    return ProcessPoolExecutor(workers, multiprocessing.get_context("fork"), begin, arguments)
+    return ProcessPoolExecutor(workers, multiprocessing.get_context("fork"), begin)
 
 
 _job: Callable[[int], Any]

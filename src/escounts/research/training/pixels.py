@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -275,7 +276,7 @@ class _Planner:
         self.generator = generator
         self.ahead = max(1, 2 * workers)
         self._pending: dict[tuple[int, int, int], Future[list[Plan]]] = {}
-        self._pool = forked_pool(workers, _start_worker, generator) if workers else None
+        self._pool = forked_pool(workers, partial(_start_worker, generator)) if workers else None
 
     def plans(self, requests: list[tuple[int, int, int]]) -> list[Plan]:
         """The first request's plans; the others are asked for ahead."""
