@@ -13,6 +13,7 @@ import numpy as np
 from escounts.errors import ExemplarError
 from escounts.results import ExemplarSpan
 from escounts.system.arguments import seconds, shown
+from escounts.system.atomic_files import file_state
 
 _TIME = r"-?(?:\d+:){0,2}\d*\.?\d+"
 _SPAN = re.compile(rf"\s*({_TIME})\s*-\s*({_TIME})\s*")
@@ -82,10 +83,9 @@ def states_of_videos(exemplars: Iterable[str]) -> list[list[Any]]:
 
 def _state(path: str) -> list[Any]:
     try:
-        status = os.stat(path)
+        return [path, *file_state(path)]
     except (OSError, ValueError):
         return [path]
-    return [path, status.st_size, status.st_mtime_ns]
 
 
 def check_exemplar(span: ExemplarSpan, *, duration: float | None = None, slack: float = 0.0) -> None:

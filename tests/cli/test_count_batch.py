@@ -19,7 +19,7 @@ from warm_processes import warm_processes
 
 from escounts.cli.count_jobs import output_names
 from escounts.cli.display import MOST_ROWS, Row, table
-from escounts.cli.ledger import Ledger, claim
+from escounts.cli.ledger import Ledger, reserve_files
 from escounts.counting.spectral import Spectral
 
 COUNT = ("count", "--model", "spectral")
@@ -157,10 +157,10 @@ def test_files_that_count_did_not_write_are_not_written_over(
 
 def test_what_a_killed_run_was_about_to_write_is_its_own(three: list[Path], tmp_path: Path) -> None:
     """Written, and killed before it was noted as finished: the next run takes it for what it is."""
-    claim(tmp_path, "a", three[0], ["a.json"])
+    reserve_files(tmp_path, "a", three[0], ["a.json"])
     (tmp_path / "a.json").write_text("{}")
     (tmp_path / "a.csv").write_text("mine")
-    assert Ledger(tmp_path).strangers(["a.json", "a.csv", "a.png"]) == ["a.csv"]
+    assert Ledger(tmp_path).foreign_files(["a.json", "a.csv", "a.png"]) == ["a.csv"]
 
 
 def test_a_video_of_the_same_name_does_not_write_over_the_count_of_another(

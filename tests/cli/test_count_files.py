@@ -12,7 +12,7 @@ import pytest
 from command import run
 from movies import bouncing, write_movie
 
-from escounts.cli.ledger import LEDGER, Ledger, claim
+from escounts.cli.ledger import LEDGER, Ledger, reserve_files
 
 COUNT = ("count", "--model", "spectral")
 
@@ -74,7 +74,7 @@ def test_a_broken_off_run_leaves_no_file_that_counts_as_finished(tmp_path: Path)
     for name in ("v.json", "v.csv"):
         (tmp_path / name).write_text("")
     Ledger(tmp_path).add("v", video, {"to": None}, ["v.json", "v.csv"], {"count": 4})
-    claim(tmp_path, "v", video, ["v.json"])
+    reserve_files(tmp_path, "v", video, ["v.json"])
     assert Ledger(tmp_path).about("v", video, {"to": None}, ["v.json"]) is None
     assert Ledger(tmp_path).about("v", video, {"to": None}, ["v.csv"]) == {"count": 4}
 

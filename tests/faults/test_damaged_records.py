@@ -66,7 +66,7 @@ def test_a_line_of_the_record_that_nobody_wrote(tmp_path: Path, key: str, video:
     ledger = Ledger(tmp_path)
     assert list(output_names([tmp_path / "v.mp4"], ledger.owners)) == [(tmp_path / "v.mp4", "v")]
     assert ledger.about("v", tmp_path / "v.mp4", {}, ["v.json"]) is None
-    assert ledger.strangers(["v.json"]) == ["v.json"]
+    assert ledger.foreign_files(["v.json"]) == ["v.json"]
     ledger.drop_if_empty()
 
 
@@ -74,7 +74,7 @@ def test_a_line_of_the_record_that_nobody_wrote(tmp_path: Path, key: str, video:
     "text", [DEEP, "[1]", "7", "null", "{", '{"a": 1}', '"x"', "\ud800".encode("utf-8", "replace").decode()]
 )
 def test_records_of_the_wrong_kind(tmp_path: Path, text: str) -> None:
-    for name in ("labels.json", "labels-x.json", "index.json", "layout.json", "ovr_ego4d_release.json"):
+    for name in ("labels-x.json", "index.json", "layout.json", "ovr_ego4d_release.json"):
         (tmp_path / name).write_text(text)
     with pytest.raises(DataError):
         load_labels(tmp_path)

@@ -31,7 +31,7 @@ def label_table(data: bytes) -> None:
 
 
 def label_record(data: bytes) -> None:
-    (PLACE / "labels.json").write_bytes(data)
+    (PLACE / "labels-x.json").write_bytes(data)
     load_labels(PLACE)
 
 

@@ -20,8 +20,9 @@ from escounts import __version__
 from escounts.errors import EscountsError, VideoError
 from escounts.exemplars import states_of_videos
 from escounts.models import catalogue
-from escounts.system.file_kinds import VIDEO_SUFFIXES
+from escounts.system.atomic_files import file_state
 from escounts.system.task_processes import TaskError, TaskProcess
+from escounts.video import VIDEO_SUFFIXES
 from escounts.video.files import video_files
 
 if TYPE_CHECKING:
@@ -86,10 +87,9 @@ def _in_folder(path: Path) -> Iterator[tuple[str, list[Any]]]:
     if not path.exists():
         raise VideoError(f"{path}: no such file or folder")
     for video in video_files(path) if path.is_dir() else [path]:
-        state: list[Any] = []
+        state: list[int] = []
         with suppress(OSError):  # a link that leads nowhere, or round in a circle: counting it says so
-            status = video.stat()
-            state = [status.st_size, status.st_mtime_ns]
+            state = file_state(video)
         yield os.path.realpath(video), state
 
 

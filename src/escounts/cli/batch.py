@@ -67,7 +67,7 @@ def batch_command(
     from escounts.batching.tasks import Settings  # noqa: PLC0415 - the extra [batch]; help needs none of it
 
     settings = Settings(**counting)
-    how = {"jobs": jobs, "readers": readers, "nvdec": nvdec, "ray": ray, "retry_errors": retry_errors}
+    how: dict[str, Any] = {"jobs": jobs, "readers": readers, "nvdec": nvdec, "ray": ray, "retry_errors": retry_errors}
     with counting_display("videos") as report:
         table = batch(inputs, out=out, settings=settings, report=report, **how)
     errors = [row for row in table.select(["video", "status", "error"]).to_pylist() if row["status"] == "error"]

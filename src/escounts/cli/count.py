@@ -37,7 +37,7 @@ from escounts.cli.display import (
     table,
     write_summary,
 )
-from escounts.cli.ledger import Ledger, stamp
+from escounts.cli.ledger import Ledger, file_identity
 from escounts.cli.numbers import COUNT
 from escounts.errors import EscountsError, OutputError, one_line
 from escounts.exemplars import parse_exemplar, parse_time, states_of_videos
@@ -184,7 +184,7 @@ def _weights(model: str) -> list[Any] | None:
     # os.path: a store that this user may not look into is a store without the model, not an error.
     own = next((path for path in (model, os.path.join(model, catalogue.DESCRIPTION)) if os.path.isfile(path)), None)
     path = stored_path(model) if own is None else Path(own)
-    return stamp(path) if os.path.isfile(path) else None
+    return file_identity(path) if os.path.isfile(path) else None
 
 
 def run(inputs: tuple[Path, ...], job: Job) -> int:
@@ -208,7 +208,7 @@ def run(inputs: tuple[Path, ...], job: Job) -> int:
     for video, name in output_names(videos, ledger.owners if ledger else None):
         task = _with_stale(Task(video, name, job.counting, job.folder, job.formats), job, ledger)
         about = None if ledger is None or job.force else _finished(ledger, task, job)
-        in_the_way = [] if ledger is None or job.force else ledger.strangers(task.files)
+        in_the_way = [] if ledger is None or job.force else ledger.foreign_files(task.files)
         if about is not None:
             rows[video] = Row(video, "finished before", about)
         elif in_the_way:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from escounts.cli import collector_paused
-from escounts.cli.ledger import claim, stamp
+from escounts.cli.ledger import file_identity, reserve_files
 from escounts.errors import EscountsError, VideoError, explained
 from escounts.output import FORMATS
 from escounts.system.task_processes import TaskError, answers, divided
@@ -61,7 +61,7 @@ def output_names(
 ) -> Iterator[tuple[Path, str]]:
     """Each video with a name for its outputs: its stem, or more of its path where stems are equal.
 
-    owners: by name, the `stamp` of the video that has it already, and keeps it.
+    owners: by name, the `file_identity` of the video that has it already, and keeps it.
     """
     owners = owners or {}
     named = {owner[0]: name for name, owner in owners.items()}
@@ -82,9 +82,9 @@ def output_names(
 
 
 def _is_owner(owner: Sequence[Any], path: Path) -> bool:
-    """Whether a `stamp` is of this video, or of what was this video before it was moved."""
+    """Whether a `file_identity` is of this video, or of what was this video before it was moved."""
     try:
-        return owner[0] == str(path) or list(owner[1:]) == stamp(path)[1:]
+        return owner[0] == str(path) or list(owner[1:]) == file_identity(path)[1:]
     except EscountsError:  # counting it says why
         return False
 
@@ -128,7 +128,7 @@ def attempt(counter: Counter, task: Task, progress: Progress | None = None) -> D
         result = counter.count(task.video, **task.counting, progress=progress)
         if task.folder is None:
             return result, None, []
-        claim(task.folder, task.name, task.video, task.files)
+        reserve_files(task.folder, task.name, task.video, task.files)
     except Exception as error:
         return result, explained(error, f"{task.video}: "), []
     for kind, file in zip(task.formats, task.files, strict=True):

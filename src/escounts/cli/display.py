@@ -25,8 +25,7 @@ from escounts.results import CountResult, two_digits
 from escounts.system.atomic_files import printable, write_text
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import Progress, Task
 
 MOST_ROWS = 100
 """Of more videos the table shows only those that somebody has to look at."""
@@ -146,7 +145,7 @@ def write_summary(path: Path, rows: Sequence[Row]) -> None:
     write_text(path, csv_text(COLUMNS, table))
 
 
-def _bar(*, seconds: bool = False) -> tuple[Console, Progress]:
+def _bar(*, seconds: bool = False) -> Progress:
     """A bar on stderr, drawn where that is a terminal: over a number of things, or over seconds, gone at the end."""
     from rich import console, progress  # noqa: PLC0415 - 0.1 s that `escounts count` into a pipe does not wait for
 
@@ -156,7 +155,19 @@ def _bar(*, seconds: bool = False) -> tuple[Console, Progress]:
     columns: tuple[progress.ProgressColumn, ...] = (name, bar, progress.TaskProgressColumn(), left)
     if not seconds:
         columns = (bar, progress.MofNCompleteColumn(), left, name)
-    return screen, progress.Progress(*columns, console=screen, transient=seconds, disable=not screen.is_terminal)
+    return progress.Progress(
+        *columns,
+        console=screen,
+        transient=seconds,
+        disable=not screen.is_terminal,
+        speed_estimate_period=math.inf,  # a video may take minutes
+        get_time=time.monotonic,
+    )
+
+
+def _task(progress: Progress, name: str = "") -> Task:
+    progress.add_task(name, total=None)
+    return progress.tasks[-1]
 
 
 @contextmanager
@@ -165,16 +176,13 @@ def progress_bar(label: str, *, wanted: bool) -> Iterator[Callable[[float, float
     if not wanted or not sys.stderr.isatty():
         yield None
         return
-    with _bar(seconds=True)[1] as progress:
-        task = progress.add_task(printable(label), total=None)
-        seen = 0.0
+    with _bar(seconds=True) as progress:
+        task = _task(progress, printable(label))
 
         def report(done: float, total: float) -> None:
-            nonlocal seen
-            if done < seen:  # it begins anew: the video was read, and is drawn now
-                progress.reset(task, description=f"{printable(label)}: drawing")
-            seen = done
-            progress.update(task, completed=done, total=total)
+            if done < task.completed:  # it begins anew: the video was read, and is drawn now
+                progress.reset(task.id, description=f"{printable(label)}: drawing")
+            progress.update(task.id, completed=done, total=total)
 
         yield report
 
@@ -182,65 +190,54 @@ def progress_bar(label: str, *, wanted: bool) -> Iterator[Callable[[float, float
 @contextmanager
 def counting_display(what: str) -> Iterator[Count]:
     """Gives a function to call with (done, in all, name of the one in hand)."""
-    console, progress = _bar()
-    with progress:
-        yield _counting(what, console, progress)
+    with _bar() as progress:
+        yield _counting(what, progress)
 
 
 @contextmanager
 def training_display() -> Iterator[Report]:
     """Gives a function to call with (step, steps in all, figures)."""
-    console, progress = _bar()
-    with progress:
-        yield _training(console, progress)
+    with _bar() as progress:
+        yield _training(progress)
 
 
 @contextmanager
 def table_display() -> Iterator[tuple[Report, Count]]:
     """Both, for what trains and then counts videos: a terminal shows one display at a time."""
-    console, progress = _bar()
-    with progress:
-        yield _training(console, progress), _counting("videos", console, progress)
+    with _bar() as progress:
+        yield _training(progress), _counting("videos", progress)
 
 
-def _counting(what: str, console: Console, progress: Progress) -> Count:
-    bar = progress.add_task("", total=None)
-    began = last = now = time.monotonic()
-    before, newest = 0, math.inf
+def _counting(what: str, progress: Progress) -> Count:
+    task, screen = _task(progress), progress.console
+    last = time.monotonic()
 
     def report(done: int, total: int, name: str) -> None:
-        nonlocal began, before, newest, last, now
-        if done < newest:  # the first of these things; those that an earlier call did took none of this one's time
-            began, before = now, max(done - 1, 0)
-        newest = done
-        name = printable(name)
-        progress.update(bar, completed=done, total=total, description=name)
+        nonlocal last
+        if done < task.completed:  # the next row of a table begins again at 1
+            progress.reset(task.id)
+        progress.update(task.id, completed=done, total=total, description=printable(name))
         now = time.monotonic()
-        if not console.is_terminal and now - last > LINE_EVERY:
+        if not screen.is_terminal and now - last > LINE_EVERY:
             last = now
-            left = f", {time_left(done - before, total - before, now - began)} left" if before < done < total else ""
-            console.print(f"{done}/{total} {what}{left}  {name}", highlight=False, markup=False)
+            left = f", about {duration_text(task.time_remaining)} left" if task.time_remaining else ""
+            screen.print(f"{done}/{total} {what}{left}  {printable(name)}", highlight=False, markup=False)
 
     return report
 
 
-def _training(console: Console, progress: Progress) -> Report:
-    bar = progress.add_task("", total=None)
+def _training(progress: Progress) -> Report:
+    task, screen = _task(progress), progress.console
     shown: dict[str, float] = {}
 
     def report(step: int, total: int, figures: dict[str, float]) -> None:
         shown.update({name: figures[name] for name in FIGURES if name in figures})
         line = "  ".join(f"{name.removeprefix('val_')} {value:.3f}" for name, value in shown.items())
-        progress.update(bar, completed=step, total=total, description=line)
-        if not console.is_terminal and any(name.startswith("val_") for name in figures):
-            console.print(f"step {step}/{total}  {line}", highlight=False)
+        progress.update(task.id, completed=step, total=total, description=line)
+        if not screen.is_terminal and any(name.startswith("val_") for name in figures):
+            screen.print(f"step {step}/{total}  {line}", highlight=False)
 
     return report
-
-
-def time_left(done: int, total: int, seconds: float) -> str:
-    """How long the rest takes at the pace so far, for a person."""
-    return f"about {duration_text((total - done) * seconds / done)}"
 
 
 def duration_text(seconds: float) -> str:

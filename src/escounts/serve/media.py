@@ -25,7 +25,7 @@ from escounts.serve.data_folder import DISK_RESERVE, UPLOAD, DataFolder
 from escounts.serve.database import Database, LabelRow, VideoRow
 from escounts.serve.settings import MEBIBYTE, Refused, Source
 from escounts.system.atomic_files import atomic_file
-from escounts.system.file_kinds import VIDEO_SUFFIXES
+from escounts.video import VIDEO_SUFFIXES
 
 if TYPE_CHECKING:
     from escounts.serve.app import Service

@@ -1,7 +1,8 @@
-"""Files that are written whole or not at all; and folders that one process writes at a time."""
+"""Files that are written whole or not at all, records that grow line by line, and folders that one process holds."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import secrets
@@ -9,6 +10,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import filelock
 
@@ -97,6 +99,30 @@ def write_bytes(path: Path, content: bytes) -> None:
     """A whole file."""
     with atomic_file(path) as partial:
         partial.write_bytes(content)
+
+
+def file_state(path: str | os.PathLike[str]) -> list[int]:
+    """What tells a changed file from the same one: its size in bytes and its time of change in nanoseconds."""
+    status = os.stat(path)
+    return [status.st_size, status.st_mtime_ns]
+
+
+def append_json(path: Path, values: object) -> None:
+    """One more line of a record; it begins a line of its own where the one before it broke off."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write("\n" + json.dumps(values) + "\n")  # ASCII: a name need not be UTF-8
+
+
+def json_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The objects of a record, one a line, without lines that broke off in a crash; none where there is no file."""
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        with suppress(ValueError, RecursionError):
+            if isinstance(entry := json.loads(line), dict):
+                yield entry
 
 
 def remove_partials(folder: Path, *, older: float = 0.0) -> None:

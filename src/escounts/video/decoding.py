@@ -16,7 +16,7 @@ import av.error
 
 from escounts.errors import VideoError
 from escounts.system.arrays import Image
-from escounts.system.file_kinds import IMAGE_SUFFIXES
+from escounts.video import IMAGE_SUFFIXES
 
 MAX_PIXELS = 2**27
 """16K UHD is just below; a larger header is a mistake or an attack, and is refused before allocating."""

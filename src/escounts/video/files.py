@@ -17,7 +17,7 @@ from av.video.reformatter import Interpolation, VideoReformatter
 from escounts.errors import VideoError
 from escounts.system.arguments import checked, number, optional, path, whole
 from escounts.system.arrays import Image
-from escounts.system.file_kinds import VIDEO_SUFFIXES
+from escounts.video import VIDEO_SUFFIXES
 from escounts.video.decoding import (
     DEFAULT_RATE,
     FileSource,

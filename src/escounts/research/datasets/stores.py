@@ -104,10 +104,6 @@ def _with_weights(name: str) -> Encoder:
     raise ModelError(f"no weights of encoder {name!r} here; add them with: escounts weights add FILE --as {name}")
 
 
-LABELS = "labels.json"
-"""Of stores that were made before divisions of one dataset shared them."""
-
-
 def label_path(folder: Path, name: str) -> Path:
     """Where a store keeps the labels of the dataset of that name."""
     return folder / f"labels-{name}.json"
@@ -120,17 +116,16 @@ def save_labels(folder: Path, dataset: Dataset) -> None:
 
 def load_labels(folder: Path, name: str | None = None) -> Dataset:
     """The labels that save_labels wrote. name: of the dataset, needed where several share the store."""
-    path = label_path(folder, name) if name else folder / LABELS
+    written = sorted(folder.glob(label_path(folder, "*").name))
+    if name is None and len(written) > 1:
+        names = ", ".join(other.stem.removeprefix("labels-") for other in written)
+        raise DataError(f"{folder} holds labels of several datasets ({names}); say which with --data")
+    path = label_path(folder, name) if name or not written else written[0]
     if not path.exists():
-        written = sorted(folder.glob(label_path(folder, "*").name))
-        if not name and len(written) > 1:
-            names = ", ".join(other.stem.removeprefix("labels-") for other in written)
-            raise DataError(f"{folder} holds labels of several datasets ({names}); say which with --data")
-        path = folder / LABELS if name or not written else written[0]
+        missing = f"labels of {name}" if name else "labels"
+        raise DataError(f"{folder} has no {missing}; encode the dataset into it, what is there is kept")
     try:
         values = json.loads(path.read_text())
-        if name and values["name"] != name:
-            raise DataError(f"{folder} has no labels of {name}; encode {name} into it, what is there is kept")
         return Dataset(
             name=values["name"],
             videos=tuple(_labelled_video(video) for video in values["videos"]),
@@ -139,8 +134,6 @@ def load_labels(folder: Path, name: str | None = None) -> Dataset:
             published=values["published"],
             video_folders=tuple(values["video_folders"]),
         )
-    except FileNotFoundError:
-        raise DataError(f"{folder} has no {path.name}; encode the dataset again, what is there is kept") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DataError(f"{path} cannot be read: {error}") from error
 

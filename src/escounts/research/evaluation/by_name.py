@@ -20,7 +20,6 @@ from escounts.research.datasets.annotations import Dataset
 from escounts.research.datasets.encoding import layout_for
 from escounts.research.datasets.registry import dataset_entry, load_dataset
 from escounts.research.datasets.stores import (
-    LABELS,
     encode_command,
     encoder_identity,
     find_store,
@@ -287,7 +286,7 @@ def labels_of(name: str, root: Path | None, tokens: Path | None) -> Dataset:
     shared = entry.tokens or name
     stores = [tokens] if (tokens / LAYOUT).exists() else sorted(tokens.glob(f"{shared}-*"))
     for path in stores:
-        if label_path(path, name).exists() or (path / LABELS).exists():
+        if label_path(path, name).exists():
             return load_labels(path, name)
     raise DataError(
         f"no labels of {name} under {tokens}: give its folder with --root, or {encode_command(name, None)}"

@@ -36,6 +36,7 @@ from escounts.research.training.predictions import (
 )
 from escounts.results import DensityMap, ExemplarSpan
 from escounts.system.arrays import Array32
+from escounts.system.atomic_files import file_state
 
 
 @dataclass(frozen=True)
@@ -312,5 +313,4 @@ def mean_count(dataset: Dataset) -> MapFunction:
 
 def file_fingerprint(path: Path) -> str:
     """Size and time of change: enough to see that a video was replaced."""
-    about = path.stat()
-    return f"{about.st_size}-{about.st_mtime_ns}"
+    return "-".join(map(str, file_state(path)))

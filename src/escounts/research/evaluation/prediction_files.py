@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from escounts.errors import DataError, one_line
 from escounts.research.training.predictions import Prediction, flat_row, load_predictions, row_from, save_predictions
-from escounts.system.atomic_files import printable, remove_partials, write_text
+from escounts.system.atomic_files import append_json, json_lines, printable, remove_partials, write_text
 
 
 @dataclass(frozen=True)
@@ -118,8 +119,7 @@ class PredictionFile:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         if not self.partial.exists():
             write_text(self.partial, json.dumps({"identity": self.digest}) + "\n")
-        with self.partial.open("a") as handle:
-            handle.write(json.dumps({"fingerprint": fingerprint, "row": flat_row(row)}) + "\n")
+        append_json(self.partial, {"fingerprint": fingerprint, "row": flat_row(row)})
 
     def finish(self, rows: Sequence[tuple[str, Prediction]], coverage: Coverage) -> None:
         """Write the table and what it covers; the partial file goes."""
@@ -143,25 +143,16 @@ class PredictionFile:
         return about if about.get("identity") == self.digest else None
 
     def _partial_rows(self) -> dict[str, tuple[str, Prediction]]:
-        """Rows of a stopped evaluation; the last line may be cut short, another identity's file goes."""
-        lines = self.partial.read_text().splitlines()
-        try:
-            if json.loads(lines[0])["identity"] != self.digest:
-                raise ValueError
-        except (IndexError, KeyError, ValueError):
+        """Rows of a stopped evaluation; the file goes where it is of another identity."""
+        first, *entries = [*json_lines(self.partial)] or [{}]
+        if first.get("identity") != self.digest:
             self.partial.unlink()
             return {}
-        found, whole = {}, lines[:1]
-        for line in lines[1:]:
-            try:
-                entry = json.loads(line)
+        found = {}
+        for entry in entries:
+            with suppress(ValueError, KeyError, TypeError):
                 row = row_from(entry["row"])
-            except (ValueError, KeyError, TypeError):
-                continue
-            found[row.name] = (entry["fingerprint"], row)
-            whole.append(line)
-        if len(whole) != len(lines):
-            write_text(self.partial, "".join(f"{line}\n" for line in whole))
+                found[row.name] = (entry["fingerprint"], row)
         return found
 
 
