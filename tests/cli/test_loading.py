@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from escounts.cli import lasting
+from escounts.cli import collector_paused
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def frozen() -> Iterator[int]:
 
 def test_while_torch_is_imported_nobody_looks_for_garbage(frozen: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "torch", raising=False)
-    with lasting():
+    with collector_paused():
         assert not gc.isenabled()
     assert gc.isenabled()
     assert gc.get_freeze_count() > frozen
@@ -30,7 +30,7 @@ def test_while_torch_is_imported_nobody_looks_for_garbage(frozen: int, monkeypat
 
 def test_a_model_that_cannot_be_built_leaves_the_collector_on(frozen: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "torch", raising=False)
-    with pytest.raises(ValueError), lasting():
+    with pytest.raises(ValueError), collector_paused():
         raise ValueError
     assert gc.isenabled()
 
@@ -52,6 +52,6 @@ def test_count_loads_its_model_so() -> None:
 
 def test_a_process_that_has_torch_already_is_left_alone(frozen: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", sys)
-    with lasting():
+    with collector_paused():
         assert gc.isenabled()
     assert gc.get_freeze_count() == frozen

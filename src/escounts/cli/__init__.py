@@ -39,7 +39,15 @@ device_option = click.option(
     show_default=True,
     help="auto: a CUDA GPU where there is one. mps (Apple's GPUs) is untested.",
 )
-"""Of the commands that count."""
+model_option = click.option("--model", default="default", show_default=True, help="A name of `escounts models`.")
+assume_repeats_option = click.option(
+    "--assume-repeats", is_flag=True, help="Never answer that there are no repetitions."
+)
+thorough_option = click.option(
+    "--thorough",
+    is_flag=True,
+    help="More frame rates and time shifts, where the model has them: three times the work, seldom better.",
+)
 
 
 class LazyGroup(click.Group):
@@ -92,7 +100,7 @@ def main(command: click.Command | None = None) -> None:
 
 
 @contextmanager
-def lasting() -> Iterator[None]:
+def collector_paused() -> Iterator[None]:
     """Pause the garbage collector while a process imports torch, and exempt what is made meanwhile.
 
     torch's modules are a quarter of a million objects, gone through several times while they are made and again

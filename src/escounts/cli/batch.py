@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
-from escounts.cli import device_option
+from escounts.cli import assume_repeats_option, device_option, model_option, thorough_option
 from escounts.cli.display import counting_display
 from escounts.cli.numbers import COUNT, NONE_OR_MORE, SECONDS
 from escounts.exemplars import parse_exemplar
@@ -21,12 +23,12 @@ from escounts.models import catalogue
 @click.option("--nvdec", type=NONE_OR_MORE, default=0,
               help="Readers beside them that decode on an NVIDIA GPU's video engines ([nvdec]).")  # fmt: skip
 @click.option("--ray", metavar="ADDRESS", help="Count on a Ray cluster: its address, `auto`, or `local`.")
-@click.option("--model", default="default", show_default=True, help="A name of `escounts models`.")
+@model_option
 @device_option
 @click.option("--exemplar", "exemplars", multiple=True, metavar="VIDEO@START-END",
               help="One repetition to look for in every video.")  # fmt: skip
-@click.option("--thorough", is_flag=True, help="More frame rates and time shifts: three times the work.")
-@click.option("--assume-repeats", is_flag=True, help="Never answer that there are no repetitions.")
+@thorough_option
+@assume_repeats_option
 @click.option("--limit", type=SECONDS, default=3600.0, show_default=True,
               help="Seconds that one video may take; then its row is an error.")  # fmt: skip
 @click.option("--retry-errors", is_flag=True, help="Count again the videos whose row is an error.")
@@ -37,13 +39,8 @@ def batch_command(
     readers: int | None,
     nvdec: int,
     ray: str | None,
-    model: str,
-    device: str,
-    exemplars: tuple[str, ...],
-    thorough: bool,
-    assume_repeats: bool,
-    limit: float,
     retry_errors: bool,
+    **counting: Any,
 ) -> int:
     """Count thousands of videos: files, folders, or addresses of object storage (s3://bucket/videos).
 
@@ -59,36 +56,20 @@ def batch_command(
 
     Exit code 0: all counted; 1: some rows are errors; 2: wrong use.
     """
-    for exemplar in exemplars:
+    for exemplar in counting["exemplars"]:
         if parse_exemplar(exemplar).video is None:
             raise click.UsageError(f"--exemplar {exemplar}: name its video (ref.mp4@1.0-2.5); it is for all videos")
     if (readers or nvdec) and (jobs or ray):
         name = "--readers stands" if readers else "--nvdec stands"
         raise click.UsageError(f"{name} in the place of --jobs, on this machine; leave out --jobs and --ray")
-    catalogue.find(model)  # an unknown name is known before any process starts
+    catalogue.find(counting["model"])  # an unknown name is known before any process starts
     from escounts.batching.batch import batch  # noqa: PLC0415 - the extra [batch]; help needs none of it
     from escounts.batching.tasks import Settings  # noqa: PLC0415 - the extra [batch]; help needs none of it
 
-    settings = Settings(
-        model=model,
-        device=device,
-        exemplars=exemplars,
-        thorough=thorough,
-        assume_repeats=assume_repeats,
-        limit=limit,
-    )
+    settings = Settings(**counting)
+    how = {"jobs": jobs, "readers": readers, "nvdec": nvdec, "ray": ray, "retry_errors": retry_errors}
     with counting_display("videos") as report:
-        table = batch(
-            inputs,
-            out=out,
-            settings=settings,
-            jobs=jobs,
-            readers=readers,
-            nvdec=nvdec,
-            ray=ray,
-            retry_errors=retry_errors,
-            report=report,
-        )
+        table = batch(inputs, out=out, settings=settings, report=report, **how)
     errors = [row for row in table.select(["video", "status", "error"]).to_pylist() if row["status"] == "error"]
     for row in errors[:10]:
         click.echo(f"escounts: {row['error']}", err=True)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from escounts import __version__
-from escounts.cli import device_option, lasting
+from escounts.cli import assume_repeats_option, collector_paused, device_option, model_option, thorough_option
 from escounts.cli.count_jobs import (
     Done,
     Task,
@@ -47,7 +47,7 @@ from escounts.output import FORMATS
 from escounts.system.atomic_files import remove_partials
 
 if TYPE_CHECKING:
-    from escounts.counter import Counter, WantedUnit
+    from escounts.counter import Counter
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Job:
     """What was asked for, apart from the videos.
 
     weights: what tells the user's own weights from others in the same place; None for a model of the package.
-    counting: what `Counter.count` takes beside the video.
+    counting: what `Counter.count` takes beside the video, under its names.
     """
 
     model: str
@@ -130,14 +130,10 @@ def _formats(ctx: click.Context, param: click.Parameter, value: str | None) -> t
 @click.option("--to", "end", type=_seconds, metavar="TIME", help="Count up to this time.")
 @click.option("--unit", type=click.Choice(["auto", "cycle", "side"]), default="auto", show_default=True,
               help="Of a motion that alternates (left, right): count full cycles or single sides.")  # fmt: skip
-@click.option("--model", default="default", show_default=True, help="A name of `escounts models`.")
+@model_option
 @device_option
-@click.option(
-    "--thorough",
-    is_flag=True,
-    help="More frame rates and time shifts, where the model has them: three times the work, seldom better.",
-)
-@click.option("--assume-repeats", is_flag=True, help="Never answer that there are no repetitions.")
+@thorough_option
+@assume_repeats_option
 @click.option("-j", "--jobs", type=COUNT, default=1, show_default=True, help="Videos counted at once.")
 @click.option("--summary", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.csv", callback=_table_file,
               help="One row per video, failures too, in a CSV file.")  # fmt: skip
@@ -148,27 +144,23 @@ def count_command(
     inputs: tuple[Path, ...],
     output: Path | None,
     formats: tuple[str, ...] | None,
-    exemplars: tuple[str, ...],
-    start: float,
-    end: float | None,
     model: str,
     device: str,
-    thorough: bool,
-    assume_repeats: bool,
-    unit: WantedUnit,
     jobs: int,
     summary: Path | None,
     as_json: bool,
     force: bool,
     quiet: bool,
+    **counting: Any,
 ) -> int:
     """Count the repetitions in videos, folders of videos or folders of images.
 
     Exit code 0: all counted; 1: some files failed; 2: wrong use.
     """
+    start, end = counting["start"], counting["end"]
     if end is not None and end <= start:
         raise click.UsageError(f"--to {end:g} must come after --from {start:g}")
-    for exemplar in exemplars:
+    for exemplar in counting["exemplars"]:
         parse_exemplar(exemplar)
     writes = output is not None or formats is not None
     model = model if Path(model).is_file() else catalogue.find(model).name
@@ -176,14 +168,7 @@ def count_command(
         model=model,
         weights=_weights(model) if writes else None,
         device=device,
-        counting={
-            "exemplars": exemplars,
-            "start": start,
-            "end": end,
-            "thorough": thorough,
-            "assume_repeats": assume_repeats,
-            "unit": unit,
-        },
+        counting=counting,
         folder=(output or Path(".")) if writes else None,
         formats=formats or (("json",) if writes else ()),
         summary=summary,
@@ -348,7 +333,7 @@ def _load(job: Job) -> Counter:
     from escounts.counter import load  # noqa: PLC0415 - 1.5 s, most of it torch: `escounts count --help` is there at once
 
     try:
-        with lasting():
+        with collector_paused():
             return load(job.model, device=job.device)
     except EscountsError as error:
         raise click.UsageError(str(error)) from error  # no video can be counted: not one file's fault

@@ -18,7 +18,7 @@ from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from escounts.cli import lasting
+from escounts.cli import collector_paused
 from escounts.cli.ledger import claim, stamp
 from escounts.errors import EscountsError, VideoError, explained
 from escounts.output import FORMATS
@@ -192,7 +192,7 @@ DoneValues = tuple[dict[str, Any] | None, str | None, list[str]]
 
 def counting_work(model: str, device: str) -> Callable[[Task], DoneValues]:
     """In a process: what `attempt` finds of each task, as JSON values."""
-    with lasting():
+    with collector_paused():
         from escounts.counter import load  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
 
         counter = load(model, device=device)

@@ -7,11 +7,11 @@ import math
 import sys
 import threading
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from escounts.cli import device_option, lasting
+from escounts.cli import assume_repeats_option, collector_paused, device_option, model_option
 from escounts.cli.numbers import Number
 from escounts.errors import EscountsError, ExemplarError
 from escounts.exemplars import parse_exemplar
@@ -29,21 +29,13 @@ BAR = 20
 @click.argument("source", metavar="CAMERA|ADDRESS|FILE")
 @click.option("--exemplar", "exemplars", multiple=True, metavar="[VIDEO@]START-END",
               help="One repetition to look for; without VIDEO@ a stretch of the source, used once seen.")  # fmt: skip
-@click.option("--model", default="default", show_default=True, help="A name of `escounts models`.")
+@model_option
 @device_option
-@click.option("--assume-repeats", is_flag=True, help="Never answer that there are no repetitions.")
+@assume_repeats_option
 @click.option("--speed", type=Number(above=0, infinite=True), default=1.0, show_default=True,
               help="Of a file: 2 is twice its own speed, inf as fast as it can be counted.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per event on stdout, nothing else.")
-def watch_command(
-    source: str,
-    exemplars: tuple[str, ...],
-    model: str,
-    device: str,
-    assume_repeats: bool,
-    speed: float,
-    as_json: bool,
-) -> int:
+def watch_command(source: str, exemplars: tuple[str, ...], as_json: bool, **options: Any) -> int:
     """Count a camera (its number), a stream (rtsp://, http://) or a file while it runs; Ctrl-C ends it.
 
     To mark an exemplar while it runs, press Enter where a repetition begins and again where it ends, or type the
@@ -53,12 +45,10 @@ def watch_command(
     """
     for exemplar in exemplars:
         parse_exemplar(exemplar)
-    with lasting():
+    with collector_paused():
         from escounts.live import watch  # noqa: PLC0415 - torch takes a second to load, and a mistyped option need not wait for it
 
-    watching = watch(
-        source, model=model, device=device, exemplars=exemplars, assume_repeats=assume_repeats, speed=speed
-    )
+    watching = watch(source, exemplars=exemplars, **options)  # under the names that `watch` has for them
     threading.Thread(target=_read_marks, args=(watching,), name="escounts-marks", daemon=True).start()
     last: LiveEvent | None = None
     try:
