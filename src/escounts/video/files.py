@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import os
 import stat
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,11 @@ import numpy as np
 from av.video.reformatter import Interpolation, VideoReformatter
 
 from escounts.errors import VideoError
+from escounts.regions import Box, Region, region
 from escounts.system.arguments import checked, number, optional, path, whole
 from escounts.system.arrays import Image
 from escounts.video import VIDEO_SUFFIXES
+from escounts.video.cropping import Cropper, coded_box
 from escounts.video.decoding import (
     DEFAULT_RATE,
     FileSource,
@@ -34,7 +37,10 @@ _SCALER_TAKES_THREADS = "threads" in (VideoReformatter.reformat.__doc__ or "")
 
 @dataclass(frozen=True)
 class VideoInfo:
-    """What is known of a video before it is read: size in pixels after rotation, times in seconds."""
+    """What is known of a video before it is read: size in pixels after rotation, times in seconds.
+
+    region: the box of the picture that alone is looked at, whose size width and height then are; None for all of it.
+    """
 
     path: Path
     width: int
@@ -43,6 +49,7 @@ class VideoInfo:
     duration: float
     rotation: int
     codec: str
+    region: Box | None = None
 
 
 @dataclass(frozen=True)
@@ -94,7 +101,22 @@ class Video:
             rotation=probe.rotation,
             codec=probe.codec,
         )
+        self._picture = (self.info.width, self.info.height)
         self._check_duration(probe.duration)
+
+    @checked(region=region)
+    def cropped(self, region: str | Sequence[float] | Region) -> Video:
+        """The same video with a box for its picture; a box of a box is one of the whole picture.
+
+        region: x, y, width and height of the upright picture, in pixels or ("25%,0%,50%,100%") in percent.
+
+        >>> Video("two_people.mp4").cropped("0%,0%,50%,100%").info.width
+        """
+        assert isinstance(region, Region)
+        box = region.box(*self._picture)
+        inside = copy.copy(self)
+        inside.info = replace(self.info, width=box[2], height=box[3], region=box)
+        return inside
 
     @checked(rate=optional(number), every=optional(whole))
     def frames(
@@ -124,6 +146,8 @@ class Video:
             raise ValueError(f"start={start}, end={end}: seconds with 0 <= start < end are needed")
         size = size or (self.info.width, self.info.height)
         convert = FrameConverter(size, self.info.rotation, threads=self._threads)
+        if self.info.region is not None:
+            convert.look_at(self.info.region, self._picture)
         raw = self._checked(self._raw(start, convert.coded), end)
         if rate is not None:
             return sampled(raw, convert, start, end, rate)
@@ -209,12 +233,20 @@ class FrameConverter:
         self._quarter_turns = rotation // 90
         self._reformatter = VideoReformatter()
         self._options = {"threads": threads or scaling_threads()} if _SCALER_TAKES_THREADS else {}
+        self._rotation = rotation
+        self._cropper: Cropper | None = None
+
+    def look_at(self, box: Box, upright: tuple[int, int]) -> None:
+        """Convert a box of upright pictures of that (width, height) from now on, and nothing outside it."""
+        turned = self._rotation in (90, 270)
+        self._cropper = Cropper(coded_box(box, upright, self._rotation), upright[::-1] if turned else upright)
 
     def __call__(self, picture: Any) -> Image:
         image = picture.image if isinstance(picture, ReadyPicture) else self._scaled(picture)
         return np.ascontiguousarray(np.rot90(image, self._quarter_turns)) if self._quarter_turns else image
 
     def _scaled(self, picture: Any) -> Image:
+        picture = self._cropper(picture) if self._cropper is not None else picture
         alpha = _has_alpha(picture.format)
         try:
             small = self._reformatter.reformat(

@@ -75,6 +75,8 @@ class NvdecVideo(Video):
     def _raw(self, start: float, coded: tuple[int, int]) -> Iterator[RawFrame]:
         source = copy.copy(self._source)
         if isinstance(source, NvdecSource):
+            if self.info.region is not None:  # the engine shrinks whole pictures
+                return source.by_processor().frames(start)
             source.size = coded
         return source.frames(start)
 
@@ -96,11 +98,11 @@ class NvdecSource(FileSource):
         except VideoError as error:
             reason = str(error).removeprefix(f"{self.path}: ")
         log.warning("%s: NVDEC does not take it (%s): decoded by the processor", self.path, reason)
-        for frame in self._by_processor()._decode(seek_to):
+        for frame in self.by_processor()._decode(seek_to):
             if frame.time > last:
                 yield frame
 
-    def _by_processor(self) -> FileSource:
+    def by_processor(self) -> FileSource:
         source = FileSource(self.path, threads=self.threads)
         vars(source).update(vars(self))
         return source

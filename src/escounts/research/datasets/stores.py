@@ -120,7 +120,7 @@ def load_labels(folder: Path, name: str | None = None) -> Dataset:
     if name is None and len(written) > 1:
         names = ", ".join(other.stem.removeprefix("labels-") for other in written)
         raise DataError(f"{folder} holds labels of several datasets ({names}); say which with --data")
-    path = label_path(folder, name) if name or not written else written[0]
+    path = label_path(folder, name or "*") if name or not written else written[0]
     if not path.exists():
         missing = f"labels of {name}" if name else "labels"
         raise DataError(f"{folder} has no {missing}; encode the dataset into it, what is there is kept")
