@@ -33,6 +33,8 @@ EXTRAS = {
     "tensorboard": ("train", "training curves"),
     "huggingface_hub": ("hub", "weights by repository name"),
 }
+SHOWN = ("summary", "source", "size_bytes", "trained_on", "licence")
+"""What `models --json` says of a model beside its name and state."""
 DECODERS = ("h264", "hevc", "vp9", "av1", "mpeg4", "gif", "png", "mjpeg")
 Finding = tuple[bool | None, str]
 """One line of the doctor's report: good, bad, or good enough (None) with a hint."""
@@ -45,25 +47,12 @@ def models_command(as_json: bool) -> None:
     entries = catalogue.entries()
     default = catalogue.default_name()
     if as_json:
-        click.echo(
-            json.dumps(
-                [
-                    {
-                        "name": entry.name,
-                        "default": entry.name == default,
-                        "state": entry.state(),
-                        "summary": entry.summary,
-                        "source": entry.source,
-                        "size_bytes": entry.size_bytes,
-                        "trained_on": entry.trained_on,
-                        "licence": entry.licence,
-                    }
-                    for entry in entries
-                ],
-                ensure_ascii=False,
-                indent=1,
-            )
-        )
+        rows = [
+            {"name": entry.name, "default": entry.name == default, "state": entry.state()}
+            | {name: getattr(entry, name) for name in SHOWN}
+            for entry in entries
+        ]
+        click.echo(json.dumps(rows, ensure_ascii=False, indent=1))
         return
     for entry in entries:
         mark = " (default)" if entry.name == default else ""

@@ -91,24 +91,10 @@ def _dataset_command(group_name: str, datasets: tuple[str, ...]) -> None:
         help="The paper's, or the released code's with its objective.",
     )
     @run_options
-    def train(
-        form: str,
-        tokens: Path,
-        encoder: str | None,
-        shots: tuple[int, ...],
-        other_video: float,
-        sigma: float | Literal["variable"],
-        objective: str,
-        self_attention_only: bool,
-        decoder: str,
-        **options: Any,
-    ) -> None:
+    def train(form: str, tokens: Path, encoder: str | None, objective: str, decoder: str, **options: Any) -> None:
         recipe = Recipe(
             dataset=form,
-            shots=shots,
-            other_video=other_video,
-            sigma=sigma,
-            self_attention_only=self_attention_only,
+            **{name: options.pop(name) for name in ("shots", "other_video", "sigma", "self_attention_only")},
             released_decoder=decoder == "released",
             released_objective=objective == "released" or decoder == "released",
         )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.core import ParameterSource
@@ -30,26 +30,26 @@ from escounts.research.training.synthetic_run import (
 from escounts.synthetic import ClipBank, GeneratorConfig, MotionBank
 from escounts.system.atomic_files import keep_existing
 
-if TYPE_CHECKING:
-    from escounts.synthetic import ClipBank, GeneratorConfig, MotionBank
-
 MODELS = ("lite", "lite-tiny")
+SETTINGS = ("steps", "seconds", "batch_size", "lr", "warmup_steps", "ema", "compile", "seed")
+"""Options of `synthetic` that are fields of its recipe."""
+EXISTING = click.Path(path_type=Path, exists=True)
+EXISTING_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
 def _footage_options(function: Callable[..., None]) -> Callable[..., None]:
-    exists = click.Path(path_type=Path, exists=True)
     options = [
-        click.option("--clips", type=exists, help="Folder of clips to cut motion from."),
+        click.option("--clips", type=EXISTING, help="Folder of clips to cut motion from."),
         click.option(
             "--clip-table",
             "clip_tables",
             multiple=True,
-            type=click.Path(path_type=Path, exists=True, dir_okay=False),
+            type=EXISTING_FILE,
             help="CSV with file and licence; only permissively licensed rows are used, paths beside the table. "
             "May be given several times.",
         ),
         click.option(
-            "--exclude", multiple=True, type=exists, help="CSV with a file column to leave out; repeatable."
+            "--exclude", multiple=True, type=EXISTING, help="CSV with a file column to leave out; repeatable."
         ),
         click.option(
             "--coded-stills",
@@ -60,14 +60,14 @@ def _footage_options(function: Callable[..., None]) -> Callable[..., None]:
         ),
         click.option(
             "--filmed",
-            type=click.Path(path_type=Path, exists=True, dir_okay=False),
+            type=EXISTING_FILE,
             help="CSV with file and borders_s: repetitions of these clips that are shown as they were filmed.",
         ),
         click.option(
             "--every-licence", is_flag=True, help="Use all rows of the table. Such weights must not be shipped."
         ),
         click.option(
-            "--mocap", type=exists, help="motions.npz of motion-capture trials, with motions.csv beside it."
+            "--mocap", type=EXISTING, help="motions.npz of motion-capture trials, with motions.csv beside it."
         ),
         click.option(
             "--generator",
@@ -94,7 +94,8 @@ def _footage_options(function: Callable[..., None]) -> Callable[..., None]:
 @click.option("--seconds", type=SECONDS, help="Stop after this long; the schedule follows the clock.")
 @click.option("--batch", "batch_size", type=COUNT, default=24, show_default=True)
 @click.option("--lr", type=Number(above=0, most=100), default=6e-4, show_default=True)
-@click.option("--warmup", type=NONE_OR_MORE, default=200, show_default=True, help="Steps until the full rate.")
+@click.option("--warmup", "warmup_steps", type=NONE_OR_MORE, default=200, show_default=True,
+              help="Steps until the full rate.")  # fmt: skip
 @click.option(
     "--ema",
     type=Number(above=0, below=1),
@@ -104,13 +105,12 @@ def _footage_options(function: Callable[..., None]) -> Callable[..., None]:
 )
 @click.option(
     "--compile/--no-compile",
-    "compiled",
     default=False,
     show_default=True,
     help="Fuse the encoder's frame stage with torch.compile: pays on a GPU that trains for minutes.",
 )
 @click.option("--seed", type=SEED, default=0, show_default=True)
-@click.option("--init", "initial", type=click.Path(path_type=Path, exists=True), help="Start from this checkpoint.")
+@click.option("--init", "initial", type=EXISTING, help="Start from this checkpoint.")
 @click.option(
     "--smoke",
     is_flag=True,
@@ -119,43 +119,27 @@ def _footage_options(function: Callable[..., None]) -> Callable[..., None]:
 def synthetic(
     model: str,
     out: Path,
-    steps: int,
-    seconds: float | None,
-    batch_size: int,
-    lr: float,
-    warmup: int,
-    ema: float,
-    compiled: bool,
     choices: tuple[str, ...],
-    seed: int,
     initial: Path | None,
     smoke: bool,
     device: str,
     workers: int,
-    **footage: Any,
+    **options: Any,
 ) -> None:
     """Train the default model on generated repetitions of clips, motion capture and drawn motion.
 
     A run that was stopped goes on where it was when the same command is given again.
     """
-    settings: dict[str, Any] = dict(
-        steps=steps,
-        seconds=seconds,
-        batch_size=batch_size,
-        lr=lr,
-        warmup_steps=warmup,
-        ema=ema,
-        compile=compiled,
-        seed=seed,
-    )
+    settings = {name: options.pop(name) for name in SETTINGS}
     generator = _generator(choices)
     if smoke:  # its own values, except where the command line says otherwise
-        network = NETWORKS[model] if "model" in _given() else SMOKE.network
-        train = replace(SMOKE.train, **{name: value for name, value in settings.items() if name in _given()})
+        given = _given()
+        network = NETWORKS[model] if "model" in given else SMOKE.network
+        train = replace(SMOKE.train, **{name: value for name, value in settings.items() if name in given})
         run = replace(SMOKE, network=network, train=train, generator=generator)
     else:
         run = SyntheticRun(network=NETWORKS[model], train=synthetic_recipe(**settings), generator=generator)
-    bank, motion, provenance = _footage(workers=workers, **footage)
+    bank, motion, provenance = _footage(workers=workers, **options)
     with training_display() as report:
         figures = train_synthetic(
             run,
@@ -175,14 +159,9 @@ def synthetic(
 
 
 def _given() -> set[str]:
-    """Options of this call that were written on the command line, by the names of the recipe's settings."""
+    """Options of this call that were written on the command line."""
     context = click.get_current_context()
-    options = {"warmup": "warmup_steps", "compiled": "compile"}
-    return {
-        options.get(name, name)
-        for name in context.params
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-    }
+    return {name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
 
 
 def _generator(choices: tuple[str, ...]) -> GeneratorConfig:
@@ -218,7 +197,7 @@ def _like(own: int | float | tuple[float, float], text: str, name: str) -> int |
 
 
 @click.command("mean")
-@click.argument("checkpoints", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.argument("checkpoints", nargs=-1, required=True, type=EXISTING_FILE)
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="The checkpoint to write.")
 @click.option("--videos", type=COUNT, default=240, show_default=True, help="Generated videos to calibrate on.")
 @_footage_options
