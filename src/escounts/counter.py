@@ -56,18 +56,16 @@ class Counter:
         *,
         start: float = 0.0,
         end: float | None = None,
-        thorough: bool = False,
         progress: Progress | None = None,
     ) -> EncodedVideo:
         """Decode and encode a video between start and end (seconds): the expensive half, done once.
 
-        thorough asks the model for its slower, better setting. progress is called with the seconds done and
-        the seconds in all.
+        progress is called with the seconds done and the seconds in all.
         """
         opened = _opened(video)
         _check_range(opened, start, end)
         began = time.perf_counter()
-        encoding = self.model.encode(opened, start=start, end=end, thorough=thorough, progress=progress)
+        encoding = self.model.encode(opened, start=start, end=end, progress=progress)
         return EncodedVideo(self, opened, encoding, seconds=time.perf_counter() - began, to_the_end=end is None)
 
     @checked(exemplars=exemplar_list)
@@ -78,7 +76,6 @@ class Counter:
         exemplars: Sequence[Exemplar] = (),
         start: float = 0.0,
         end: float | None = None,
-        thorough: bool = False,
         assume_repeats: bool = False,
         unit: WantedUnit = "auto",
         progress: Progress | None = None,
@@ -86,7 +83,7 @@ class Counter:
         """Encode and count in one go. Exemplars are checked first, so a wrong one costs no decoding."""
         opened = _opened(video)
         checked = [_parsed(exemplar, opened.info) for exemplar in exemplars]
-        encoded = self.encode(opened, start=start, end=end, thorough=thorough, progress=progress)
+        encoded = self.encode(opened, start=start, end=end, progress=progress)
         return encoded.count(checked, assume_repeats=assume_repeats, unit=unit)
 
     def reference(self, path: Path, start: float, end: float) -> EncodedVideo:
@@ -259,7 +256,6 @@ def count(
     exemplars: Sequence[Exemplar] = (),
     start: float = 0.0,
     end: float | None = None,
-    thorough: bool = False,
     assume_repeats: bool = False,
     unit: WantedUnit = "auto",
     progress: Progress | None = None,
@@ -273,7 +269,6 @@ def count(
         exemplars=exemplars,
         start=start,
         end=end,
-        thorough=thorough,
         assume_repeats=assume_repeats,
         unit=unit,
         progress=progress,
