@@ -62,18 +62,17 @@ class Counter:
         start: float = 0.0,
         end: float | None = None,
         region: AnyRegion | None = None,
-        thorough: bool = False,
         progress: Progress | None = None,
     ) -> EncodedVideo:
         """Decode and encode a video between start and end (seconds): the expensive half, done once.
 
-        region: the box of the picture that is looked at, all of it when None. thorough asks the model for its slower,
-        better setting. progress is called with the seconds done and the seconds in all.
+        region: the box of the picture that is looked at, all of it when None. progress is called with the seconds done
+        and the seconds in all.
         """
         opened = _opened(video, region)
         _check_range(opened, start, end)
         began = time.perf_counter()
-        encoding = self.model.encode(opened, start=start, end=end, thorough=thorough, progress=progress)
+        encoding = self.model.encode(opened, start=start, end=end, progress=progress)
         return EncodedVideo(self, opened, encoding, seconds=time.perf_counter() - began, to_the_end=end is None)
 
     @checked(exemplars=exemplar_list, region=optional(region_of))
@@ -85,7 +84,6 @@ class Counter:
         start: float = 0.0,
         end: float | None = None,
         region: AnyRegion | None = None,
-        thorough: bool = False,
         assume_repeats: bool = False,
         unit: WantedUnit = "auto",
         progress: Progress | None = None,
@@ -93,7 +91,7 @@ class Counter:
         """Encode and count in one go. Exemplars are checked first, so a wrong one costs no decoding."""
         opened = _opened(video, region)
         checked = [_parsed(exemplar, opened.info) for exemplar in exemplars]
-        encoded = self.encode(opened, start=start, end=end, thorough=thorough, progress=progress)
+        encoded = self.encode(opened, start=start, end=end, progress=progress)
         return encoded.count(checked, assume_repeats=assume_repeats, unit=unit)
 
     def reference(self, path: Path, start: float, end: float, region: Region | None = None) -> EncodedVideo:
@@ -270,7 +268,6 @@ def count(
     start: float = 0.0,
     end: float | None = None,
     region: AnyRegion | None = None,
-    thorough: bool = False,
     assume_repeats: bool = False,
     unit: WantedUnit = "auto",
     progress: Progress | None = None,
@@ -288,7 +285,6 @@ def count(
         start=start,
         end=end,
         region=region,
-        thorough=thorough,
         assume_repeats=assume_repeats,
         unit=unit,
         progress=progress,

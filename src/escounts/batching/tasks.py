@@ -46,7 +46,6 @@ class Settings:
     model: str = "default"
     device: str = "auto"
     exemplars: tuple[str, ...] = ()
-    thorough: bool = False
     assume_repeats: bool = False
     limit: float = 3600.0
     start: float = 0.0
@@ -70,7 +69,8 @@ class Settings:
                 del values[name]
         videos = states_of_videos(self.exemplars)
         shown = {"exemplar_videos": videos} if videos else {}
-        return {**values, **shown, "weights": catalogue.weights_sha256(self.model)}
+        older = {"thorough": False}  # an option of 0.1.0: the rows of a batch that it began keep their ids
+        return {**values, **shown, **older, "weights": catalogue.weights_sha256(self.model)}
 
 
 @dataclass(frozen=True)

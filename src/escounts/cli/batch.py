@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from escounts.cli import assume_repeats_option, device_option, model_option, thorough_option
+from escounts.cli import assume_repeats_option, device_option, model_option
 from escounts.cli.display import counting_display
 from escounts.cli.numbers import COUNT, NONE_OR_MORE, SECONDS
 from escounts.cli.stretch import check_range, stretch_options
@@ -29,7 +29,6 @@ from escounts.models import catalogue
 @click.option("--exemplar", "exemplars", multiple=True, metavar="VIDEO@START-END",
               help="One repetition to look for in every video.")  # fmt: skip
 @stretch_options
-@thorough_option
 @assume_repeats_option
 @click.option("--limit", type=SECONDS, default=3600.0, show_default=True,
               help="Seconds that one video may take; then its row is an error.")  # fmt: skip

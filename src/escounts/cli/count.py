@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from escounts import __version__
-from escounts.cli import assume_repeats_option, collector_paused, device_option, model_option, thorough_option
+from escounts.cli import assume_repeats_option, collector_paused, device_option, model_option
 from escounts.cli.count_jobs import (
     Done,
     Task,
@@ -114,7 +114,6 @@ def _formats(ctx: click.Context, param: click.Parameter, value: str | None) -> t
 @stretch_options
 @model_option
 @device_option
-@thorough_option
 @assume_repeats_option
 @click.option("-j", "--jobs", type=COUNT, default=1, show_default=True, help="Videos counted at once.")
 @click.option("--summary", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.csv", callback=_table_file,

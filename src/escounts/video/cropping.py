@@ -6,8 +6,8 @@ from fractions import Fraction
 from typing import Any
 
 import av.error
+from av import VideoFormat
 from av.filter import Graph
-from av.video.format import VideoFormat
 
 from escounts.errors import VideoError
 from escounts.regions import Box
@@ -56,8 +56,8 @@ class Cropper:
         values = (round(wide * across), round(high * down), round(left * across), round(top * down))
         graph = Graph()
         # The clock is of no concern: frames keep their own.
-        layout = VideoFormat(pixels, width, height)
-        source = graph.add_buffer(width=width, height=height, format=layout, time_base=Fraction(1, 1_000_000))
+        clock = Fraction(1, 1_000_000)
+        source = graph.add_buffer(width=width, height=height, format=VideoFormat(pixels), time_base=clock)
         crop = graph.add("crop", ":".join(str(value) for value in values))
         sink = graph.add("buffersink")
         source.link_to(crop)
