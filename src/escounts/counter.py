@@ -66,8 +66,8 @@ class Counter:
     ) -> EncodedVideo:
         """Decode and encode a video between start and end (seconds): the expensive half, done once.
 
-        region: the box of the picture that is looked at, all of it when None. progress is called with the seconds done
-        and the seconds in all.
+        region: the box of the picture that is looked at, all of it when None. progress is called with the seconds
+        done and the seconds in all.
         """
         opened = _opened(video, region)
         _check_range(opened, start, end)
