@@ -97,13 +97,9 @@ class PaperWindowModel:
         *,
         start: float = 0.0,
         end: float | None = None,
-        thorough: bool = False,
         progress: Progress | None = None,
     ) -> PaperWindowEncoding:
-        """Read the video once and encode the windows of all time shifts; a few windows of pixels are held.
-
-        thorough changes nothing: the time shifts are the paper's own.
-        """
+        """Read the video once and encode the windows of all time shifts; a few windows of pixels are held."""
         encoding = PaperWindowEncoding(self, video, start)
         whole = (end if end is not None else video.info.duration) - start
         size = self.spec.read_size(video.info.width, video.info.height)
