@@ -14,6 +14,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,7 @@ def system_call(name: str, *arguments: object) -> None:
 
 def attempts(scratch: Path, elsewhere: Path, video: Path) -> Iterator[tuple[str, Callable[[], object]]]:
     mine, other, parent = elsewhere / "mine.txt", str(elsewhere / "mine.txt").encode(), os.getppid()
-    shown = os.open(video, os.O_RDONLY)
+    shown, way = os.open(video, os.O_RDONLY), scratch / "way"
     information = (ctypes.c_int * 32)(0, 0, -1)  # si_code: SI_QUEUE, as anybody may send it
     limits = (ctypes.c_ulong * 2)()
 
@@ -65,7 +66,8 @@ def attempts(scratch: Path, elsewhere: Path, video: Path) -> Iterator[tuple[str,
     yield "a terminal", lambda: open("/dev/ptmx", "r+b", buffering=0).close()
 
     yield "read", mine.read_text
-    yield "read by a link", lambda: ((scratch / "way").symlink_to(mine), (scratch / "way").read_text())
+    way.symlink_to(mine)
+    yield "read by a link", way.read_text
     yield "list", lambda: os.listdir(elsewhere)
     yield "list where it was started", lambda: os.listdir(".")
     yield "accounts", lambda: Path("/etc/passwd").read_text()
@@ -87,7 +89,7 @@ def attempts(scratch: Path, elsewhere: Path, video: Path) -> Iterator[tuple[str,
         "utimensat": (-100, other, None, 0),
         "lsetxattr": (other, b"user.mark", b"x", 1, 0),
     }.items():
-        yield name, lambda name=name, arguments=arguments: system_call(name, *arguments)
+        yield name, partial(system_call, name, *arguments)
     flags = array.array("L", [0])
     yield "flags of what is open", lambda: fcntl.ioctl(shown, FS_IOC_SETFLAGS, flags)
 
@@ -107,9 +109,9 @@ def attempts(scratch: Path, elsewhere: Path, video: Path) -> Iterator[tuple[str,
     yield "limits of the parent", lambda: system_call("prlimit64", parent, 0, None, limits)
     yield "sockets of the parent", lambda: system_call("pidfd_getfd", os.pidfd_open(parent), 0, 0)
     for name in (*UNPRIVILEGED, *BY_NUMBER):
-        yield name, lambda name=name: system_call(name, 0, 0, 0, 0, 0, 0)
+        yield name, partial(system_call, name, 0, 0, 0, 0, 0, 0)
     for name in PARENTS:
-        yield name, lambda name=name: system_call(name, parent, parent, 0, 0)
+        yield name, partial(system_call, name, parent, parent, 0, 0)
 
 
 ALLOWED = {"write in scratch", "read in scratch", "temporary file", "read the video", "read itself", "nothing"}
@@ -119,7 +121,9 @@ ALLOWED |= {"own limits", "signal to itself"}
 def outcome(attempt: Callable[[], object]) -> str:
     try:
         attempt()
-    except OSError as error:  # of a link out of a folder that it may not change, Landlock says that it is another disk
+    except (
+        OSError
+    ) as error:  # of a link out of a folder that it may not change, Landlock says that it is another disk
         refused = error.errno in (errno.EPERM, errno.EACCES, errno.EXDEV)
         return "refused" if refused else str(error)
     except Exception as error:
