@@ -16,6 +16,7 @@ from escounts.errors import EscountsError, ExemplarError, VideoError
 from escounts.exemplars import check_exemplar, exemplar_list, parse_exemplar
 from escounts.models import catalogue
 from escounts.results import CountResult, Estimate, ExemplarSpan, Unit, is_unsure
+from escounts.sets import into_sets
 from escounts.system.arguments import checked, optional, seconds, text
 
 if TYPE_CHECKING:
@@ -181,6 +182,7 @@ class EncodedVideo:
             count=count,
             raw_count=density.count,
             repetitions=found,
+            sets=into_sets(found, estimate.stretches),
             density=density,
             confidence=estimate.confidence,
             unsure=is_unsure(estimate.confidence, estimate.confidence_kind, model.unsure_below),

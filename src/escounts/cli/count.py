@@ -69,6 +69,7 @@ class Job:
     json: bool
     force: bool
     quiet: bool
+    sets: bool = False
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -130,6 +131,7 @@ def _formats(ctx: click.Context, param: click.Parameter, value: str | None) -> t
 @click.option("--to", "end", type=_seconds, metavar="TIME", help="Count up to this time.")
 @click.option("--unit", type=click.Choice(["auto", "cycle", "side"]), default="auto", show_default=True,
               help="Of a motion that alternates (left, right): count full cycles or single sides.")  # fmt: skip
+@click.option("--sets", is_flag=True, help="Print the sets: counts, rests and tempo.")
 @model_option
 @device_option
 @assume_repeats_option
@@ -150,6 +152,7 @@ def count_command(
     as_json: bool,
     force: bool,
     quiet: bool,
+    sets: bool,
     **counting: Any,
 ) -> int:
     """Count the repetitions in videos, folders of videos or folders of images.
@@ -175,6 +178,7 @@ def count_command(
         json=as_json,
         force=force,
         quiet=quiet,
+        sets=sets,
     )
     return run(inputs, job)
 
@@ -282,7 +286,7 @@ def _report(task: Task, done: Done, job: Job, ledger: Ledger | None) -> Row:
     """Print one outcome, remember it where all files are written."""
     result, failure, written = done
     if result is not None:
-        show(result, as_json=job.json, quiet=job.quiet)
+        show(result, as_json=job.json, quiet=job.quiet, sets=job.sets)
     if written and result is not None and ledger is not None and job.folder is not None:
         try:
             ledger.add(task.name, task.video, job.settings, written, facts(result))

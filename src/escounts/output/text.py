@@ -145,6 +145,8 @@ def _row(result: CountResult, number: int | None, repetition: Repetition | None)
     """Column → value; None is an empty cell. repetition: the number-th, None where there are none."""
     machine = result.machine  # what the model had said, where a person has corrected it
     score = None if repetition is None else repetition.score
+    held = ((place, one) for place, one in enumerate(result.sets, 1) if repetition and repetition.start < one.end)
+    within = next(held, None)
     return {
         "video": result.video,
         "model": result.model,
@@ -157,6 +159,8 @@ def _row(result: CountResult, number: int | None, repetition: Repetition | None)
         "score": None if score is None else f"{score:.4f}",
         "corrected": "yes" if machine else "no",
         "machine_count": machine and machine.count,
+        "set": within and within[0],
+        "motion": within and within[1].motion,
     }
 
 
