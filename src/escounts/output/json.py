@@ -54,6 +54,7 @@ def to_dict(result: CountResult) -> dict[str, Any]:
         "sets": [_set(one) for one in result.sets],
         "duration": round(result.duration, 4),
         "range": [round(seconds, 4) for seconds in result.range],
+        "region": result.region,
         "exemplars": [{"start": span.start, "end": span.end, "video": span.video} for span in result.exemplars],
         "density": {
             "kind": result.density.kind,
@@ -118,6 +119,7 @@ def from_dict(data: dict[str, Any]) -> CountResult:
         phase=data.get("phase", "arbitrary"),
         machine=machine,
         without_unit=data.get("without_unit"),
+        region=data.get("region"),
         sets=tuple(RepetitionSet(**one) for one in data["sets"]) if "sets" in data else into_sets(repetitions),
         left_out=_repetitions(data.get("left_out", ())),
     )
