@@ -168,7 +168,8 @@ class CountResult:
 
     count: whole repetitions; len(repetitions) == count. unit: what it counts, None where the model does not say.
     raw_count: the sum of the density map. confidence: 0..1, see confidence_kind. unsure: confidence is below
-    unsure_below, or is not a probability. range: the seconds counted. phase: what the borders of the repetitions
+    unsure_below, or is not a probability. range: the seconds counted. region: the box of the picture that alone was
+    looked at, "x,y,width,height" in pixels; None for all of it. phase: what the borders of the repetitions
     stand on. hypotheses: what else may be true, the most useful (this count) first; empty where a model gives none.
     without_unit: the model's number, where it gave no unit, a person did, and it was therefore doubled or halved.
     machine: where a person corrected the repetitions, what the model had said; density, raw_count and confidence are
@@ -195,6 +196,7 @@ class CountResult:
     phase: Phase = "arbitrary"
     machine: MachineCount | None = None
     without_unit: int | None = None
+    region: str | None = None
 
     def __str__(self) -> str:
         """`squats.mp4: 8 repetitions, confidence 0.93`."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as jsonlib
-import math
 import os
 import sys
 import tempfile
@@ -39,8 +38,9 @@ from escounts.cli.display import (
 )
 from escounts.cli.ledger import Ledger, file_identity
 from escounts.cli.numbers import COUNT
+from escounts.cli.stretch import check_range, stretch_options
 from escounts.errors import EscountsError, OutputError, one_line
-from escounts.exemplars import parse_exemplar, parse_time, states_of_videos
+from escounts.exemplars import parse_exemplar, states_of_videos
 from escounts.models import catalogue
 from escounts.models.store import stored_path
 from escounts.output import FORMATS
@@ -81,19 +81,6 @@ class Job:
         return {"escounts": __version__, "model": self.model, "weights": self.weights, **counting}
 
 
-def _seconds(value: Any) -> float:
-    """A time as people write it and as the output prints it: 5, 0:05.0, 1:02:03."""
-    try:
-        seconds = parse_time(str(value))
-    except ValueError:
-        seconds = math.nan
-    if not (math.isfinite(seconds) and seconds >= 0):
-        raise click.BadParameter(
-            f"{value!r} is not a time; write seconds (5 or 5.5), m:s (0:05.5) or h:m:s (1:02:03)"
-        )
-    return seconds
-
-
 def _table_file(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:
     """--summary a.mp4 b.mp4 would write the table over the first of the videos."""
     if value is not None and value.suffix.lower() != ".csv" and value.exists():
@@ -124,12 +111,7 @@ def _formats(ctx: click.Context, param: click.Parameter, value: str | None) -> t
 @click.option("--exemplar", "exemplars", multiple=True, metavar="[VIDEO@]START-END",
               help="One repetition to look for, in seconds; may be given several times. Without VIDEO@ it is "
               "looked up in each video that is counted.")  # fmt: skip
-@click.option(
-    "--from", "start", type=_seconds, metavar="TIME", default=0.0, help="Count from this time on: 5, 0:05 or 1:02:03."
-)
-@click.option("--to", "end", type=_seconds, metavar="TIME", help="Count up to this time.")
-@click.option("--unit", type=click.Choice(["auto", "cycle", "side"]), default="auto", show_default=True,
-              help="Of a motion that alternates (left, right): count full cycles or single sides.")  # fmt: skip
+@stretch_options
 @model_option
 @device_option
 @assume_repeats_option
@@ -156,9 +138,7 @@ def count_command(
 
     Exit code 0: all counted; 1: some files failed; 2: wrong use.
     """
-    start, end = counting["start"], counting["end"]
-    if end is not None and end <= start:
-        raise click.UsageError(f"--to {end:g} must come after --from {start:g}")
+    check_range(counting)
     for exemplar in counting["exemplars"]:
         parse_exemplar(exemplar)
     writes = output is not None or formats is not None

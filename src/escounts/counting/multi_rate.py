@@ -82,7 +82,7 @@ class MultiRateModel:
                     report(min(index / BASE_RATE, whole), whole)
                 yield image
 
-        encoding = MultiRateEncoding(self, read, start=start, video=video.info.path.resolve())
+        encoding = MultiRateEncoding(self, read, start=start, video=(video.info.path.resolve(), video.info.region))
         self.encode_views(encoding, progress=progress)
         images.forget()
         if encoding.frames == 0:

@@ -50,6 +50,7 @@ def to_dict(result: CountResult) -> dict[str, Any]:
         "repetitions": [_repetition(repetition) for repetition in result.repetitions],
         "duration": round(result.duration, 4),
         "range": [round(seconds, 4) for seconds in result.range],
+        "region": result.region,
         "exemplars": [{"start": span.start, "end": span.end, "video": span.video} for span in result.exemplars],
         "density": {
             "kind": result.density.kind,
@@ -105,4 +106,5 @@ def from_dict(data: dict[str, Any]) -> CountResult:
         phase=data.get("phase", "arbitrary"),
         machine=machine,
         without_unit=data.get("without_unit"),
+        region=data.get("region"),
     )

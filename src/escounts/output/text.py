@@ -54,7 +54,8 @@ def headline(result: CountResult) -> str:
     seconds = result.timings.get("total")
     took = f", {seconds:.1f} s" if seconds is not None else ""
     name = one_line(printable(Path(result.video).name))
-    return f"{name}: {what}, {confidence(result)}{unsure} (model {result.model}{took})"
+    where = f", region {result.region}" if result.region else ""
+    return f"{name}: {what}, {confidence(result)}{unsure} (model {result.model}{where}{took})"
 
 
 def other_unit(result: CountResult) -> str:
@@ -162,6 +163,7 @@ def _row(result: CountResult, number: int | None, repetition: Repetition | None)
         "score": None if score is None else f"{score:.4f}",
         "corrected": "yes" if machine else "no",
         "machine_count": machine and machine.count,
+        "region": result.region,
     }
 
 
