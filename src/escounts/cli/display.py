@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from escounts.errors import OutputError, one_line, without_controls
-from escounts.output.csv_text import csv_text
 from escounts.output.json import to_dict
 from escounts.output.sets import lines as set_lines
-from escounts.output.text import describe, headline
+from escounts.output.text import csv_text, describe, headline
 from escounts.results import CountResult, two_digits
 from escounts.system.atomic_files import printable, write_text
 
