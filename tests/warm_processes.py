@@ -23,6 +23,7 @@ from escounts.system import processes
 
 IMPORTED = ["torch", "av", "pytest", "httpx", "escounts.counter", "escounts.models.building", "escounts.output"]
 IMPORTED += ["escounts.counting.spectral", "escounts.serve.app"]
+_spawned = processes.spawned
 _context = ForkServerContext()
 _context.set_forkserver_preload(IMPORTED)
 
@@ -78,4 +79,11 @@ class _WarmProcess:
 def warm_processes() -> Iterator[None]:
     """While it lasts, whoever starts a child gets a warm one."""
     with patch.object(processes, "spawned", _WarmProcess):
+        yield
+
+
+@contextlib.contextmanager
+def new_processes() -> Iterator[None]:
+    """While it lasts, whoever starts a child gets a new interpreter, as outside the tests."""
+    with patch.object(processes, "spawned", _spawned):
         yield

@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import median
 
 from escounts.errors import DataError
-from escounts.output.csv_text import csv_rows, csv_text, unguarded
+from escounts.output.text import csv_rows, csv_text, unguarded
 from escounts.research.datasets.annotation_formats.labels import (
     MOST_SPANS,
     LabelledFile,
