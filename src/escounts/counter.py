@@ -18,6 +18,7 @@ from escounts.models import catalogue
 from escounts.regions import Region
 from escounts.regions import region as region_of
 from escounts.results import CountResult, Estimate, ExemplarSpan, Unit, is_unsure
+from escounts.sets import into_sets
 from escounts.system.arguments import checked, optional, seconds, text
 
 if TYPE_CHECKING:
@@ -189,6 +190,7 @@ class EncodedVideo:
             count=count,
             raw_count=density.count,
             repetitions=found,
+            sets=into_sets(found, estimate.stretches),
             density=density,
             confidence=estimate.confidence,
             unsure=is_unsure(estimate.confidence, estimate.confidence_kind, model.unsure_below),

@@ -69,6 +69,7 @@ class Job:
     json: bool
     force: bool
     quiet: bool
+    sets: bool = False
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -111,6 +112,7 @@ def _formats(ctx: click.Context, param: click.Parameter, value: str | None) -> t
 @click.option("--exemplar", "exemplars", multiple=True, metavar="[VIDEO@]START-END",
               help="One repetition to look for, in seconds; may be given several times. Without VIDEO@ it is "
               "looked up in each video that is counted.")  # fmt: skip
+@click.option("--sets", is_flag=True, help="Print the sets: counts, rests and tempo.")
 @stretch_options
 @model_option
 @device_option
@@ -132,6 +134,7 @@ def count_command(
     as_json: bool,
     force: bool,
     quiet: bool,
+    sets: bool,
     **counting: Any,
 ) -> int:
     """Count the repetitions in videos, folders of videos or folders of images.
@@ -155,6 +158,7 @@ def count_command(
         json=as_json,
         force=force,
         quiet=quiet,
+        sets=sets,
     )
     return run(inputs, job)
 
@@ -262,7 +266,7 @@ def _report(task: Task, done: Done, job: Job, ledger: Ledger | None) -> Row:
     """Print one outcome, remember it where all files are written."""
     result, failure, written = done
     if result is not None:
-        show(result, as_json=job.json, quiet=job.quiet)
+        show(result, as_json=job.json, quiet=job.quiet, sets=job.sets)
     if written and result is not None and ledger is not None and job.folder is not None:
         try:
             ledger.add(task.name, task.video, job.settings, written, facts(result))
