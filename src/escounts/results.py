@@ -15,6 +15,7 @@ import numpy as np
 
 from escounts.counting.spans import align, spans_from_peaks, spans_from_rate
 from escounts.errors import EscountsError, OutputError
+from escounts.sets import RepetitionSet, Stretch, regrouped
 from escounts.system.arguments import checked, one_of, refused, text
 from escounts.system.arguments import spans as span_list
 from escounts.system.arrays import Array, Array32
@@ -132,7 +133,8 @@ class Estimate:
     unit: what the density counts; None where the model does not tell cycles from sides (or follows an exemplar).
     hypotheses: the most useful first, whose count becomes the result's; empty: the density's sum, rounded.
     score_spans: how much speaks for each of some spans (start, end in seconds) being a repetition, 0..1; None where
-    the model has no evidence of single repetitions.
+    the model has no evidence of single repetitions. stretches: where the video shows which motion; empty where it
+    shows one, or the model does not tell motions apart.
     """
 
     density: DensityMap
@@ -142,6 +144,7 @@ class Estimate:
     unit: Unit | None = None
     hypotheses: tuple[Hypothesis, ...] = ()
     score_spans: Callable[[Sequence[tuple[float, float]]], list[float]] | None = None
+    stretches: tuple[Stretch, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -168,11 +171,13 @@ class CountResult:
 
     count: whole repetitions; len(repetitions) == count. unit: what it counts, None where the model does not say.
     raw_count: the sum of the density map. confidence: 0..1, see confidence_kind. unsure: confidence is below
-    unsure_below, or is not a probability. range: the seconds counted. phase: what the borders of the repetitions
+    unsure_below, or is not a probability. range: the seconds counted. region: the box of the picture that alone was
+    looked at, "x,y,width,height" in pixels; None for all of it. phase: what the borders of the repetitions
     stand on. hypotheses: what else may be true, the most useful (this count) first; empty where a model gives none.
     without_unit: the model's number, where it gave no unit, a person did, and it was therefore doubled or halved.
     machine: where a person corrected the repetitions, what the model had said; density, raw_count and confidence are
-    still the model's.
+    still the model's. sets: the repetitions by motion and pause. left_out: repetitions of other motions than the
+    exemplar's, which are not counted.
     """
 
     video: str
@@ -195,6 +200,9 @@ class CountResult:
     phase: Phase = "arbitrary"
     machine: MachineCount | None = None
     without_unit: int | None = None
+    region: str | None = None
+    sets: tuple[RepetitionSet, ...] = ()
+    left_out: tuple[Repetition, ...] = ()
 
     def __str__(self) -> str:
         """`squats.mp4: 8 repetitions, confidence 0.93`."""
@@ -240,6 +248,8 @@ class CountResult:
             self,
             count=len(repetitions),
             repetitions=repetitions,
+            sets=regrouped(self.sets, repetitions),
+            left_out=(),
             unsure=False,
             duration=max(self.duration, last),
             range=(first, last),
@@ -289,7 +299,8 @@ class CountResult:
         else:  # the density holds too few repetitions at that phase
             found = align(before, at)
         clipped = [(min(max(start, first), last), min(max(end, first), last)) for start, end in found]
-        return replace(self, repetitions=_scored(clipped, self.repetitions), phase="corrected")
+        moved = _scored(clipped, self.repetitions)
+        return replace(self, repetitions=moved, sets=regrouped(self.sets, moved), phase="corrected")
 
     @checked(unit=one_of("cycle", "side"))
     def in_unit(self, unit: Unit, *, assume: bool = False) -> CountResult:
@@ -326,6 +337,7 @@ class CountResult:
             count=len(found),
             raw_count=density.count,
             repetitions=found,
+            sets=regrouped(self.sets, found),
             density=density,
             unit=unit if found else None,
             without_unit=self.count if found else None,
@@ -352,6 +364,7 @@ class CountResult:
             count=count,
             raw_count=density.count,
             repetitions=found,
+            sets=regrouped(self.sets, found),
             density=density,
             unit=unit,
             hypotheses=(*held, *(hypothesis for hypothesis in self.hypotheses if hypothesis.unit != unit)),
