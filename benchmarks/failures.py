@@ -59,7 +59,7 @@ def main() -> None:
         shown = images[np.linspace(0, len(images) - 1, FRAMES_SHOWN).astype(int)]
         name = plan.action.split(":")[1] if ":" in plan.action else plan.action
         what = f"{plan.kind.split(':')[0]}, {name}" if plan.spans else f"{name}, {plan.kind}"
-        failures.append(Failure(shown, what, round(truth, 1), estimate.density.count, estimate.confidence))
+        failures.append(Failure(shown, what, round(truth, 1), estimate.density.count, estimate.decision.confidence))
     wrong = [f for f in failures if abs(round(f.counted) - f.truth) > 1]
     print(f"{len(wrong)} of {len(failures)} are off by more than one")
     draw(sorted(wrong, key=lambda f: -f.error)[: options.rows])

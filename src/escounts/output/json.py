@@ -34,6 +34,7 @@ def to_dict(result: CountResult) -> dict[str, Any]:
         "raw_count": round(result.raw_count, 4),
         "confidence": round(result.confidence, 4) if result.machine is None else None,
         "unsure": result.unsure,
+        "reasons": list(result.reasons),
         "confidence_kind": result.confidence_kind,
         "unsure_below": result.unsure_below,
         "unit": result.unit,
@@ -105,4 +106,5 @@ def from_dict(data: dict[str, Any]) -> CountResult:
         phase=data.get("phase", "arbitrary"),
         machine=machine,
         without_unit=data.get("without_unit"),
+        reasons=tuple(data.get("reasons", ())),
     )

@@ -16,7 +16,7 @@ import av
 import numpy as np
 
 from escounts.errors import OutputError, one_line
-from escounts.output.text import clock, confidence, doubt, other_unit
+from escounts.output.text import clock, confidence, doubt, other_unit, shown_reasons
 from escounts.results import CountResult
 from escounts.system.arrays import Image
 from escounts.system.atomic_files import atomic_file, printable, write_text
@@ -110,6 +110,8 @@ def draw(figure: Any, result: CountResult, video: Path | None) -> Any:
     figure.text(0.06, 0.885, other_unit(result).strip(), fontsize=9.5, color=GREY)
     sure = " · ".join(filter(None, (confidence(result), doubt(result))))
     about = one_line(f"{printable(Path(result.video).name)} · model {result.model} · {sure}")
+    if reasons := shown_reasons(result):
+        figure.text(0.94, 0.885, one_line("; ".join(reasons)), fontsize=9.5, color=GREY, ha="right")
     figure.text(0.94, 0.935, about, fontsize=9.5, color=GREY, ha="right", parse_math=False)  # "$" is a "$" in a name
     return figure
 
@@ -294,6 +296,7 @@ def _facts(result: CountResult) -> str:
         "Model": result.model,
         "Counted": f"{clock(first)} – {clock(last)} of {clock(result.duration)}",
         "Exemplars": exemplars or "none",
+        **({"Not sure because": "; ".join(reasons)} if (reasons := shown_reasons(result)) else {}),
         "Before rounding": f"{result.raw_count:.2f}",
         "Time taken": f"{result.timings.get('total', 0.0):.2f} s",
     }
