@@ -14,7 +14,10 @@ from escounts.counting.protocols import CountingModel, EncodedExemplar, Encoding
 from escounts.errors import EscountsError, ExemplarError, VideoError
 from escounts.exemplars import check_exemplar, exemplar_list, parse_exemplar
 from escounts.models import catalogue
+from escounts.regions import Region
+from escounts.regions import region as region_of
 from escounts.results import CountResult, Estimate, ExemplarSpan, Unit
+from escounts.sets import into_sets
 from escounts.system.arguments import checked, optional, seconds, text
 
 if TYPE_CHECKING:
@@ -32,6 +35,9 @@ CONTEXT = 8.0
 SHORTEST_EXEMPLAR = 1.5
 """Frames that an exemplar lasts at least: one picture shows no motion."""
 
+AnyRegion = str | Sequence[float] | Region
+"""A box of the picture: "25%,0%,50%,100%", "40,30,320,200" or (40, 30, 320, 200)."""
+
 REFERENCES = 8
 """Such stretches a counter remembers."""
 
@@ -46,30 +52,30 @@ class Counter:
 
     def __init__(self, model: CountingModel) -> None:
         self.model = model
-        self._references: dict[tuple[str, int, float, float], EncodedVideo] = {}
+        self._references: dict[tuple[str, int, float, float, Region | None], EncodedVideo] = {}
 
-    @checked()
+    @checked(region=optional(region_of))
     def encode(
         self,
         video: str | os.PathLike[str] | Video,
         *,
         start: float = 0.0,
         end: float | None = None,
-        thorough: bool = False,
+        region: AnyRegion | None = None,
         progress: Progress | None = None,
     ) -> EncodedVideo:
         """Decode and encode a video between start and end (seconds): the expensive half, done once.
 
-        thorough asks the model for its slower, better setting. progress is called with the seconds done and
-        the seconds in all.
+        region: the box of the picture that is looked at, all of it when None. progress is called with the seconds
+        done and the seconds in all.
         """
-        opened = _opened(video)
+        opened = _opened(video, region)
         _check_range(opened, start, end)
         began = time.perf_counter()
-        encoding = self.model.encode(opened, start=start, end=end, thorough=thorough, progress=progress)
+        encoding = self.model.encode(opened, start=start, end=end, progress=progress)
         return EncodedVideo(self, opened, encoding, seconds=time.perf_counter() - began, to_the_end=end is None)
 
-    @checked(exemplars=exemplar_list)
+    @checked(exemplars=exemplar_list, region=optional(region_of))
     def count(
         self,
         video: str | os.PathLike[str] | Video,
@@ -77,22 +83,22 @@ class Counter:
         exemplars: Sequence[Exemplar] = (),
         start: float = 0.0,
         end: float | None = None,
-        thorough: bool = False,
+        region: AnyRegion | None = None,
         assume_repeats: bool = False,
         unit: WantedUnit = "auto",
         progress: Progress | None = None,
     ) -> CountResult:
         """Encode and count in one go. Exemplars are checked first, so a wrong one costs no decoding."""
-        opened = _opened(video)
+        opened = _opened(video, region)
         checked = [_parsed(exemplar, opened.info) for exemplar in exemplars]
-        encoded = self.encode(opened, start=start, end=end, thorough=thorough, progress=progress)
+        encoded = self.encode(opened, start=start, end=end, progress=progress)
         return encoded.count(checked, assume_repeats=assume_repeats, unit=unit)
 
-    def reference(self, path: Path, start: float, end: float) -> EncodedVideo:
+    def reference(self, path: Path, start: float, end: float, region: Region | None = None) -> EncodedVideo:
         """The stretch around an exemplar, encoded once and remembered while it is among the last ones used."""
-        opened = _opened(path)
+        opened = _opened(path, region)
         _check_exemplar(ExemplarSpan(start, end, str(path)), opened.info)
-        key = (str(path.resolve()), path.stat().st_mtime_ns, start, end)
+        key = (str(path.resolve()), path.stat().st_mtime_ns, start, end, region)
         encoded = self._references.pop(key, None)
         if encoded is None:
             first = max(0.0, start - CONTEXT)
@@ -176,11 +182,13 @@ class EncodedVideo:
             count=decision.counted,
             raw_count=density.count,
             repetitions=found,
+            sets=into_sets(found, estimate.stretches),
             density=density,
             confidence=decision.confidence,
             unsure=decision.unsure,
             duration=self.info.duration,
             range=counted,
+            region=None if self.info.region is None else str(Region(*self.info.region)),
             exemplars=tuple(spans),
             details=decision.details,
             confidence_kind=decision.kind,
@@ -230,8 +238,10 @@ class EncodedVideo:
         inside = self.encoding.start - slack <= span.start and span.end <= self.encoding.end + slack
         if span.video is None and inside:
             return self
-        path = self.info.path if span.video is None else Path(span.video)
-        return self._counter.reference(path, span.start, span.end)
+        if span.video is not None:
+            return self._counter.reference(Path(span.video), span.start, span.end)
+        box = self.info.region
+        return self._counter.reference(self.info.path, span.start, span.end, None if box is None else Region(*box))
 
 
 @checked(name=text)
@@ -243,7 +253,7 @@ def load(name: str = "default", *, device: str = "auto") -> Counter:
     return Counter(catalogue.build(name, device))
 
 
-@checked(exemplars=exemplar_list)
+@checked(exemplars=exemplar_list, region=optional(region_of))
 def count(
     video: str | os.PathLike[str] | Video,
     *,
@@ -252,12 +262,15 @@ def count(
     exemplars: Sequence[Exemplar] = (),
     start: float = 0.0,
     end: float | None = None,
-    thorough: bool = False,
+    region: AnyRegion | None = None,
     assume_repeats: bool = False,
     unit: WantedUnit = "auto",
     progress: Progress | None = None,
 ) -> CountResult:
     """Count one video. Options are those of `load` and of `Counter.count`; times in seconds.
+
+    region: the box of the picture that alone is looked at, from its left upper corner: x, y, width and height in
+    pixels or, as text, in percent ("25%,0%,50%,100%").
 
     >>> result = escounts.count("squats.mp4", exemplars=[(3.2, 4.8)])
     """
@@ -266,17 +279,18 @@ def count(
         exemplars=exemplars,
         start=start,
         end=end,
-        thorough=thorough,
+        region=region,
         assume_repeats=assume_repeats,
         unit=unit,
         progress=progress,
     )
 
 
-def _opened(video: str | os.PathLike[str] | Video) -> Video:
+def _opened(video: str | os.PathLike[str] | Video, region: AnyRegion | None = None) -> Video:
     from escounts.video.files import Video  # noqa: PLC0415 - PyAV: a machine that only trains need not have it
 
-    return video if isinstance(video, Video) else Video(video)
+    opened = video if isinstance(video, Video) else Video(video)
+    return opened if region is None else opened.cropped(region)
 
 
 def _parsed(exemplar: Exemplar, info: VideoInfo) -> ExemplarSpan:

@@ -21,6 +21,7 @@ from escounts.decision.units import Hypothesis as Hypothesis
 from escounts.decision.units import Unit as Unit
 from escounts.decision.units import factor, in_other_unit, whole, without_unit_doubt
 from escounts.errors import EscountsError, OutputError
+from escounts.sets import RepetitionSet, Stretch, regrouped
 from escounts.system.arguments import checked, one_of, refused, text
 from escounts.system.arguments import spans as span_list
 from escounts.system.arrays import Array, Array32
@@ -109,11 +110,13 @@ class Estimate:
 
     density: in the unit that the decision names as density_unit. score_spans: how much speaks for each of some spans
     (start, end in seconds) being a repetition, 0..1; None where the model has no evidence of single repetitions.
+    stretches: where the video shows which motion; empty where it shows one, or the model does not tell motions apart.
     """
 
     density: DensityMap
     decision: Decision
     score_spans: Callable[[Sequence[tuple[float, float]]], list[float]] | None = None
+    stretches: tuple[Stretch, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -140,12 +143,14 @@ class CountResult:
 
     count: whole repetitions; len(repetitions) == count. unit: what it counts, None where the model does not say.
     raw_count: the sum of the density map. confidence: 0..1, see confidence_kind. unsure: confidence is below
-    unsure_below, or is not a probability. reasons: why it is unsure. range: the seconds counted. phase: what the
-    borders of the repetitions stand on. hypotheses: what else may be true, the most useful (this count) first; empty
-    where a model gives none. without_unit: the model's number, where it gave no unit, a person did, and it was
-    therefore doubled or halved.
+    unsure_below, or is not a probability. reasons: why it is unsure. range: the seconds counted. region: the box of
+    the picture that alone was looked at, "x,y,width,height" in pixels; None for all of it. phase: what the borders of
+    the repetitions stand on. hypotheses: what else may be true, the most useful (this count) first; empty where a
+    model gives none. without_unit: the model's number, where it gave no unit, a person did, and it was therefore
+    doubled or halved.
     machine: where a person corrected the repetitions, what the model had said; density, raw_count and confidence are
-    still the model's.
+    still the model's. sets: the repetitions by motion and pause. left_out: repetitions of other motions than the
+    exemplar's, which are not counted.
     """
 
     video: str
@@ -169,6 +174,9 @@ class CountResult:
     machine: MachineCount | None = None
     without_unit: int | None = None
     reasons: tuple[str, ...] = ()
+    region: str | None = None
+    sets: tuple[RepetitionSet, ...] = ()
+    left_out: tuple[Repetition, ...] = ()
 
     def __str__(self) -> str:
         """`squats.mp4: 8 repetitions, confidence 0.93`."""
@@ -214,6 +222,8 @@ class CountResult:
             self,
             count=len(repetitions),
             repetitions=repetitions,
+            sets=regrouped(self.sets, repetitions),
+            left_out=(),
             unsure=False,
             reasons=(),
             duration=max(self.duration, last),
@@ -264,7 +274,8 @@ class CountResult:
         else:  # the density holds too few repetitions at that phase
             found = align(before, at)
         clipped = [(min(max(start, first), last), min(max(end, first), last)) for start, end in found]
-        return replace(self, repetitions=_scored(clipped, self.repetitions), phase="corrected")
+        moved = _scored(clipped, self.repetitions)
+        return replace(self, repetitions=moved, sets=regrouped(self.sets, moved), phase="corrected")
 
     @checked(unit=one_of("cycle", "side"))
     def in_unit(self, unit: Unit, *, assume: bool = False) -> CountResult:
@@ -298,6 +309,7 @@ class CountResult:
             count=len(found),
             raw_count=density.count,
             repetitions=found,
+            sets=regrouped(self.sets, found),
             density=density,
             unit=unit if found else None,
             without_unit=self.count if found else None,
@@ -321,6 +333,7 @@ class CountResult:
             count=count,
             raw_count=density.count,
             repetitions=found,
+            sets=regrouped(self.sets, found),
             density=density,
             unit=unit,
             hypotheses=hypotheses,

@@ -68,11 +68,12 @@ ToCount = tuple[Task, ReadVideo, Reading]
 class VideoInImages(Video):
     """A Video whose images were read by another process."""
 
-    def __init__(self, read: Mapping[str, Any], reading: Reading) -> None:
+    def __init__(self, read: Mapping[str, Any], reading: Reading, start: float, end: float | None) -> None:
         known = {name: value for name, value in read.items() if name != "images"}
         self.path, images = Path(read["path"]), Path(read["images"])
-        self.info = VideoInfo(**{**known, "path": self.path})
-        self._reading, side = reading, reading[0]
+        box = None if read["region"] is None else tuple(read["region"])
+        self.info = VideoInfo(**{**known, "path": self.path, "region": box})
+        self._reading, side = (reading, start, end), reading[0]
         size = images.stat().st_size
         pixels = np.memmap(images, np.uint8, "r") if size else np.zeros(0, np.uint8)
         self._images: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]
@@ -87,14 +88,15 @@ class VideoInImages(Video):
         rate: float | None = None,
         every: int | None = None,
     ) -> Iterator[Frame]:
-        """The images that were read; only as they were read, whole and from the beginning."""
-        side, own = self._reading
-        if (size, rate, start, end, every) != ((side, side), own, 0.0, None, None):
+        """The images that were read; only as they were read, between the same times."""
+        (side, own), first, last = self._reading
+        if (size, rate, start, end, every) != ((side, side), own, first, last, None):
             raise ValueError(
-                f"{self.path} was read ahead at {side} × {side}, {own:g} per second, and can be no other"
+                f"{self.path} was read ahead at {side} × {side}, {own:g} per second, from {first:g} s to {last} s, "
+                "and can be no other"
             )
         for index, image in enumerate(self._images):
-            yield Frame((index + 0.5) / own, image)
+            yield Frame(first + (index + 0.5) / own, image)
 
 
 def reading_of(model: CountingModel) -> Reading | None:
@@ -117,8 +119,14 @@ def reading_told(model: str) -> Reading | None:
     return (config.get("encoder_options") or {}).get("size", side), rate
 
 
-def reader(folder: Path, most: int, by_engine: bool = False) -> Callable[[tuple[Task, Reading]], ReadVideo]:
-    """In a reading process: each task becomes a file of images in the folder. by_engine: NVDEC decodes."""
+def reader(
+    folder: Path, most: int, settings: Settings, by_engine: bool = False
+) -> Callable[[tuple[Task, Reading]], ReadVideo]:
+    """In a reading process: each task becomes a file of images in the folder. by_engine: NVDEC decodes.
+
+    settings: say which seconds, and which box of the picture.
+    """
+    start, end = settings.start, settings.end
 
     if by_engine:
         nvdec.warm_up()
@@ -128,10 +136,12 @@ def reader(folder: Path, most: int, by_engine: bool = False) -> Callable[[tuple[
         with tempfile.TemporaryDirectory(prefix="escounts-") as here:
             path = fetched(task.video, Path(here)) if is_address(task.video) else task.video
             video = (nvdec.NvdecVideo if by_engine else Video)(path, threads=1)
-            if video.info.duration * rate * side * side * 3 > most:
+            if settings.region is not None:
+                video = video.cropped(settings.region)
+            if ((end or video.info.duration) - start) * rate * side * side * 3 > most:
                 return None
             room = most // (side * side * 3)  # a header may promise less than the file holds
-            frames = islice(video.frames(size=(side, side), rate=rate), room + 1)
+            frames = islice(video.frames(size=(side, side), start=start, end=end, rate=rate), room + 1)
             target = images_file(folder, task)
             try:
                 held = write_images(target, (frame.image for frame in frames)) <= room
@@ -168,7 +178,8 @@ def counter_of_read(settings: Settings) -> Callable[[ToCount | None], Row]:
         if asked is None:
             return {"reading": reading}
         task, read, as_read = asked
-        video = VideoInImages(read, as_read) if read is not None and as_read == reading else None
+        ahead = read is not None and as_read == reading
+        video = VideoInImages(read, as_read, settings.start, settings.end) if read is not None and ahead else None
         return row_of(counter, task, settings, video=video)
 
     return work
@@ -245,7 +256,7 @@ def read_ahead_workers(
     for process in counters:  # their seconds of loading pass while the first videos are read
         threading.Thread(target=process.begin, daemon=True).start()
     kinds = [True] * engine_readers + [False] * readers
-    shared = Shared([TaskProcess(reader, folder, MOST_BYTES, kind, limit=settings.limit) for kind in kinds])
+    shared = Shared([TaskProcess(reader, folder, MOST_BYTES, settings, kind, limit=settings.limit) for kind in kinds])
     counting = Shared(counters)
     return [ReadAheadWorker(shared, counting, (side, rate), folder) for _ in range(2 * len(kinds))]
 

@@ -26,30 +26,51 @@ from escounts.video import VIDEO_SUFFIXES
 from escounts.video.files import video_files
 
 if TYPE_CHECKING:
-    from escounts.counter import Counter
+    from escounts.counter import Counter, WantedUnit
 
 Row = dict[str, Any]
 """What is known of one video: the columns of `row_schema` (rows.py) by name."""
 
 
+LATER_SETTINGS: dict[str, Any] = {"start": 0.0, "end": None, "region": None, "unit": "auto"}
+"""Settings that rows of earlier versions do not know, with what was true of them: those rows stay valid."""
+
+
 @dataclass(frozen=True)
 class Settings:
-    """How every video of a batch is counted. limit: seconds that one video may take before it is given up."""
+    """How every video of a batch is counted. limit: seconds that one video may take before it is given up.
+
+    start, end: seconds of each video that are counted; region: the box of the picture; unit: what is counted.
+    """
 
     model: str = "default"
     device: str = "auto"
     exemplars: tuple[str, ...] = ()
-    thorough: bool = False
     assume_repeats: bool = False
     limit: float = 3600.0
+    start: float = 0.0
+    end: float | None = None
+    region: str | None = None
+    unit: WantedUnit = "auto"
+
+    @property
+    def counting(self) -> dict[str, Any]:
+        """What `Counter.count` takes beside the video, under its names."""
+        values = asdict(self)
+        for name in ("model", "device", "limit"):
+            del values[name]
+        return values
 
     def fingerprint(self) -> dict[str, Any]:
         """What a result depends on."""
-        values = asdict(self)
-        del values["device"], values["limit"]
+        values = {"model": self.model, **self.counting}
+        for name, unchanged in LATER_SETTINGS.items():
+            if values[name] == unchanged:
+                del values[name]
         videos = states_of_videos(self.exemplars)
         shown = {"exemplar_videos": videos} if videos else {}
-        return {**values, **shown, "weights": catalogue.weights_sha256(self.model)}
+        older = {"thorough": False}  # an option of 0.1.0: the rows of a batch that it began keep their ids
+        return {**values, **shown, **older, "weights": catalogue.weights_sha256(self.model)}
 
 
 @dataclass(frozen=True)
@@ -172,16 +193,12 @@ def same_on_every_machine(counter: Counter) -> Counter:
 
 def row_of(counter: Any, task: Task, settings: Settings, *, video: Any = None) -> Row:
     """The counted part of a video's row. video: it, opened; None: the task's address is."""
+    read_ahead = video is not None  # of its region alone
     fetch = video is None and is_address(task.video)
     folder = Path(tempfile.mkdtemp(prefix="escounts-")) if fetch else None
     try:
         video = video or (task.video if folder is None else fetched(task.video, folder))
-        result = counter.count(
-            video,
-            exemplars=settings.exemplars,
-            thorough=settings.thorough,
-            assume_repeats=settings.assume_repeats,
-        )
+        result = counter.count(video, **{**settings.counting, **({"region": None} if read_ahead else {})})
     finally:
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
@@ -196,6 +213,7 @@ def row_of(counter: Any, task: Task, settings: Settings, *, video: Any = None) -
         "ends": [repetition.end for repetition in result.repetitions],
         "duration": result.duration,
         "model": result.model,
+        "region": result.region,
     }
 
 

@@ -43,11 +43,6 @@ model_option = click.option("--model", default="default", show_default=True, hel
 assume_repeats_option = click.option(
     "--assume-repeats", is_flag=True, help="Never answer that there are no repetitions."
 )
-thorough_option = click.option(
-    "--thorough",
-    is_flag=True,
-    help="More frame rates and time shifts, where the model has them: three times the work, seldom better.",
-)
 
 
 class LazyGroup(click.Group):

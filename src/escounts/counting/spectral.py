@@ -79,7 +79,6 @@ class Spectral:
         *,
         start: float = 0.0,
         end: float | None = None,
-        thorough: bool = False,
         progress: Progress | None = None,
     ) -> SpectralEncoding:
         """Thumbnails of the video between start and end: 256 bytes a frame, whatever its size."""

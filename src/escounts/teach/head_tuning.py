@@ -212,7 +212,6 @@ def with_head(model: MultiRateModel, head: RateHead, *, name: str) -> MultiRateM
         calibration=replace(model.calibration, calibrated=False, repeats=(), alternates=()),
         views=model.views,
         fast_views=model.fast_views,
-        thorough_views=model.thorough_views,
     )
 
 

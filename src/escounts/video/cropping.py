@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import av.error
+from av import VideoFormat
 from av.filter import Graph
 
 from escounts.errors import VideoError
@@ -54,7 +56,8 @@ class Cropper:
         values = (round(wide * across), round(high * down), round(left * across), round(top * down))
         graph = Graph()
         # The clock is of no concern: frames keep their own.
-        source = graph.add_buffer(width=width, height=height, format=pixels, time_base="1/1000000")
+        clock = Fraction(1, 1_000_000)
+        source = graph.add_buffer(width=width, height=height, format=VideoFormat(pixels), time_base=clock)
         crop = graph.add("crop", ":".join(str(value) for value in values))
         sink = graph.add("buffersink")
         source.link_to(crop)

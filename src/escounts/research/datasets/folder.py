@@ -23,7 +23,7 @@ from zlib import crc32
 
 from escounts.counting.density import pseudo_spans
 from escounts.errors import DataError, VideoError
-from escounts.output.csv_text import csv_text
+from escounts.output.text import csv_text
 from escounts.research.datasets import timed
 from escounts.research.datasets.annotation_formats.tables import class_of, file_of, span_of
 from escounts.research.datasets.annotations import (

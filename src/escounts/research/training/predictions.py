@@ -18,7 +18,7 @@ from escounts.counting.density import density_map
 from escounts.errors import DataError
 from escounts.nn.decoder import Decoder
 from escounts.nn.network import Network
-from escounts.output.csv_text import cells_of_any_length, csv_text, unguarded
+from escounts.output.text import cells_of_any_length, csv_text, unguarded
 from escounts.research.datasets.annotations import VideoAnnotation
 from escounts.research.datasets.tokens import TokenLayout, TokenStore, VideoTokens
 from escounts.results import DensityKind, DensityMap
