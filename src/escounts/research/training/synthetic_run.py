@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from escounts.counting.confidence import Calibration
 from escounts.counting.multi_rate import MultiRateModel
+from escounts.decision.rules import Calibration
 from escounts.errors import DataError, ModelError
 from escounts.models.checkpoint import (
     load_network,
