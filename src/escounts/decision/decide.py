@@ -49,6 +49,8 @@ own looks at the video agree, which says nothing of the truth."""
 DensityKind = Literal["peaks", "rate"]
 
 UNCALIBRATED = "this model's confidence was never compared with true counts"
+UNLIKE = "nothing here looks like the reference, so that it may be another motion"
+UNCLEAR = "part of the video looks neither like the marked motion nor clearly unlike it"
 
 
 @dataclass(frozen=True)
@@ -76,12 +78,16 @@ class Asked:
         marked: base frames that each exemplar of this video lasts.
         without: what the views say without the exemplars.
         assume_repeats: the video is taken to repeat.
+        unlike: the exemplars are of another video, and nothing in this one looks like them.
+        unclear: a part of the video looks neither like the marked motion nor clearly unlike it.
     """
 
     exemplars: int = 0
     marked: tuple[float, ...] = ()
     without: Sequence[Evidence] = ()
     assume_repeats: bool = False
+    unlike: bool = False
+    unclear: bool = False
 
 
 @dataclass(frozen=True)
@@ -150,6 +156,10 @@ def decide(
         share = max(asked.marked, default=0.0) / max(len(density), 1)
         if share > rules.long_exemplar and abs(float(density.sum()) - zero_shot_count) > 1:
             caps.append((rules.unchecked, _long_mark_reason(share, zero_shot_count)))
+    if asked.unlike:
+        caps.append((rules.unchecked, UNLIKE))
+    if asked.unclear:
+        caps.append((rules.unchecked, UNCLEAR))
     values = features(views, density, chosen, base_rate, zero_shot_count=zero_shot_count, rules=rules)
     weights = calibration.nothing_weights if is_zero(density) else calibration.weights
     certainty = Certainty(logistic(float(np.dot(weights, values))))
