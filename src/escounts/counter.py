@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import escounts
 from escounts.counting.protocols import CountingModel, EncodedExemplar, Encoding, Progress
 from escounts.counting.spans import rest_factor
 from escounts.errors import EscountsError, ExemplarError, VideoError
@@ -294,9 +295,7 @@ def count(
 
 
 def _opened(video: str | os.PathLike[str] | Video, region: AnyRegion | None = None) -> Video:
-    from escounts.video.files import Video  # noqa: PLC0415 - PyAV: a machine that only trains need not have it
-
-    opened = video if isinstance(video, Video) else Video(video)
+    opened = video if isinstance(video, escounts.Video) else escounts.Video(video)
     return opened if region is None else opened.cropped(region)
 
 
