@@ -16,11 +16,11 @@ from escounts.counting.spans import rest_factor
 from escounts.errors import EscountsError, ExemplarError, VideoError
 from escounts.exemplars import check_exemplar, exemplar_list, parse_exemplar
 from escounts.models import catalogue
-from escounts.regions import Region
-from escounts.regions import region as region_of
 from escounts.results import CountResult, Estimate, ExemplarSpan, Unit, is_unsure
 from escounts.sets import into_sets
 from escounts.system.arguments import checked, optional, seconds, text
+from escounts.video.regions import Region
+from escounts.video.regions import region as region_of
 
 if TYPE_CHECKING:
     from escounts.video.files import Video, VideoInfo

@@ -227,7 +227,7 @@ class CudaDecoder:
         import PyNvVideoCodec  # noqa: PLC0415 - the extra [nvdec]
 
         self._library: Any = PyNvVideoCodec
-        self._stream = torch.cuda.Stream()  # of torch's own context, which the decoder shares
+        self._stream: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # of torch's own context, which the decoder shares
         self._decoder = PyNvVideoCodec.CreateDecoder(
             gpuid=torch.cuda.current_device(),
             codec=getattr(PyNvVideoCodec.cudaVideoCodec, CODECS[codec]),
@@ -246,4 +246,4 @@ class CudaDecoder:
         if packet is not None:
             asked.bsl_data, asked.bsl, asked.pts = packet.buffer_ptr, packet.buffer_size, packet.pts
         for picture in self._decoder.Decode(asked):
-            yield picture.getPTS(), torch.from_dlpack(picture)
+            yield picture.getPTS(), torch.utils.dlpack.from_dlpack(picture)
