@@ -388,7 +388,7 @@ def test_a_process_that_is_killed_while_it_loads_the_model_costs_no_row(
 def test_where_no_process_can_be_started_it_is_said_in_one_line(
     videos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def start() -> None:
+    def start(environment: object) -> None:
         raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
 
     monkeypatch.setattr(children, "spawned", start)

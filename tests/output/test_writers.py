@@ -384,3 +384,13 @@ def test_a_result_that_nobody_corrected_says_that(result: CountResult, tmp_path:
     assert (to_dict(result)["corrected"], to_dict(result)["machine"]) == (False, None)
     FORMATS["csv"].write(result, tmp_path / "r.csv", video=None)
     assert next(csv.DictReader((tmp_path / "r.csv").open(newline="")))["corrected"] == "no"
+
+
+def test_subtitles_lie_in_the_video_and_outlast_every_repetition(result: CountResult) -> None:
+    to_the_end = cues(result)
+    part = cues(replace(result, duration=9.0))
+    for shown, last in ((to_the_end, result.duration), (part, 9.0)):
+        assert max(end for _, end, _ in shown) <= last
+        for number, repetition in enumerate(result.repetitions, 1):
+            assert next(end for _, end, text in shown if text == str(number)) >= repetition.end
+    assert part[-1] == (4.0, 4.5, "4"), "the video goes on: the last number comes when its repetition is complete"

@@ -233,12 +233,18 @@ def _extras() -> Iterator[Finding]:
         yield True, f"extras: {', '.join(there)}"
 
 
+SANDBOXED = (
+    "sandbox: `serve`, and what is given --sandbox, opens videos without network, other programs or processes, and "
+    "reads no files but videos, weights and libraries; it writes to one folder"
+)
+
+
 def _sandbox() -> Iterator[Finding]:
     missing = missing_protections()
     if not missing:
-        yield True, "sandbox: the server's workers have no network and write to their own folder alone"
+        yield True, SANDBOXED
     for what, why in missing.items():
-        yield None, f"sandbox: the server's workers run without protection of {what}: {why}"
+        yield None, f"sandbox: videos are opened without protection of {what}: {why}"
 
 
 def _space() -> Iterator[Finding]:

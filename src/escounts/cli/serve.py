@@ -19,6 +19,7 @@ from escounts.errors import EscountsError
 from escounts.serve.settings import Settings
 from escounts.system.atomic_files import lock_folder
 from escounts.system.extras import install_command
+from escounts.system.sandbox import missing_protections
 
 DAYS = Number(0, 36_500)
 LIMIT = Number(1, 1e9)
@@ -63,6 +64,8 @@ def default_data() -> Path:
 @click.option("--max-live", type=COUNT, default=2, show_default=True, help="Live counts at once.")
 @click.option("--live-seconds", type=Number(10, 1e9), default=1800.0, show_default=True, help="For a live count.")
 @click.option("--worker-memory", type=size("256M"), default="6G", show_default=True, help="Memory for a job.")
+@click.option("--sandbox/--no-sandbox", default=True, show_default=True,
+              help="Confine the processes that open videos (Linux); see `escounts doctor`.")  # fmt: skip
 def serve_command(
     host: str,
     port: int,
@@ -157,6 +160,8 @@ def serve(settings: Settings, *, rebuild: bool = False) -> None:
                 f"name), {rebuilt['jobs']} counts, labels of {rebuilt['labels']}; the old one is in {settings.trash}",
                 err=True,
             )
+        for what, why in (missing_protections() if settings.sandbox else {}).items():
+            click.echo(f"videos are opened without protection of {what}: {why}", err=True)
         say_unknown_files(app.state.service.unknown_files, settings.videos)
         config = server_config(app, settings, timeout_graceful_shutdown=3)
         with contextlib.suppress(KeyboardInterrupt):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -103,6 +104,21 @@ def weights_sha256(name: str = "default") -> str:
     weights = store.describe(path)
     encoder = store.find(weights.encoder) if weights.kind == "decoder" else None
     return weights.sha256 + ("" if encoder is None else encoder.sha256)
+
+
+def weight_places(name: str = "default") -> tuple[str, ...]:
+    """Files and folders that loading the model reads: its own file, and the store, which may hold its encoder.
+
+    The store is made where it is not there yet, so that a process that may read it sees what is added later.
+    """
+    folder = store.store_folder()
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+    try:
+        checkpoint = find(name).checkpoint
+    except ModelError:  # whoever loads it says so
+        checkpoint = None
+    return (str(folder), *([] if checkpoint is None else [str(checkpoint)]))
 
 
 def _all() -> dict[str, ModelEntry]:

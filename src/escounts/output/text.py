@@ -187,7 +187,8 @@ def cues(result: CountResult) -> list[tuple[float, float, str]]:
     """(start, end, text) in seconds, in order, without overlap, over the counted range."""
     first, last = result.range
     changes = result.counting_times
-    if changes:  # a player that rests on the last frame still shows a number that came late
+    if changes and result.repetitions[-1].end + READABLE <= result.duration:  # the video goes on: time to see it
+        changes[-1] = max(changes[-1], result.repetitions[-1].end)
         last = max(last, changes[-1] + READABLE)
     edges = [first, *changes, last]
     texts = [str(number) for number in range(result.count + 1)]

@@ -10,14 +10,12 @@ import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import escounts
 from escounts.errors import EscountsError, VideoError
 from escounts.serve.settings import WorkerOptions, explain, limit_memory
 from escounts.system.processes import Line
-from escounts.system.sandbox import confine
 
 if TYPE_CHECKING:
     from escounts.live import LiveEvent, Watch
@@ -40,8 +38,6 @@ def run(line: Line, options: WorkerOptions, assume_repeats: bool) -> None:
     Takes ("frames", [(seconds, JPEG bytes)]), ("mark", (start, end)) and ("end", None).
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if options.scratch is not None:
-        confine([Path(options.scratch)])  # what this machine cannot confine, `escounts doctor` says
     try:
         _Session(line, options, assume_repeats).serve()
     except Exception as error:

@@ -102,11 +102,16 @@ class UnitChoice(Strict):
 
 
 class Labels(Strict):
-    """Corrected repetitions of a video, and what the action is called. job: the count that was on screen."""
+    """Corrected repetitions of a video, and what the action is called. job: the count that was on screen.
+
+    revision: of the saved labels that these replace, 0 for none; 409 where others were saved meanwhile. null: these
+    replace whatever is there.
+    """
 
     spans: Annotated[list[Span], Field(max_length=MOST_SPANS)]
     action: Action = ""
     job: Identifier | None = None
+    revision: Annotated[int, Field(ge=0)] | None = None
 
 
 class LabelImport(Strict):
@@ -123,12 +128,13 @@ class LabelImport(Strict):
 class ImportedLabels(BaseModel):
     """saved: ids of the videos that have these labels now. unknown: files of which there is no video here. ambiguous:
     names that several videos here have. shortened: files with a repetition that ran past the end of the video, by
-    half a second at most, and ends with it now."""
+    half a second at most, and ends with it now. spread: files of which only a count was given."""
 
     saved: list[str]
     unknown: list[str]
     ambiguous: list[str]
     shortened: list[str] = []
+    spread: list[str] = []
 
 
 class MediaChoice(Strict):
@@ -142,17 +148,18 @@ class SessionRequest(Strict):
 
 
 class SavedLabels(BaseModel):
-    """Labels as they are kept, and since when."""
+    """Labels as they are kept, since when, and how often they were saved."""
 
     spans: list[Span]
     action: str
     job: str | None
     updated: float
+    revision: int
 
     @classmethod
     def of(cls, row: LabelRow) -> SavedLabels:
         spans = [Span(start=start, end=end) for start, end in row.spans]
-        return cls(spans=spans, action=row.action, updated=row.updated, job=row.job)
+        return cls(spans=spans, action=row.action, updated=row.updated, job=row.job, revision=row.revision or 1)
 
 
 class Job(BaseModel):
@@ -188,7 +195,8 @@ class Job(BaseModel):
 
 
 class Video(BaseModel):
-    """One video; job is its newest count, labelled_count what a person says. expires: when it is deleted, or null.
+    """One video; job is its newest count, labelled_count and action what a person says. expires: when it is deleted,
+    or null.
 
     Labelled videos and files of the media root are kept; so is everything where the server keeps uploads for ever.
     """
@@ -205,15 +213,16 @@ class Video(BaseModel):
     fps: float | None
     labelled: bool
     labelled_count: int | None
+    action: str | None
     job: Job | None
 
     @classmethod
-    def of(cls, row: VideoRow, *, labelled_count: int | None, job: Job | None) -> Video:
-        labelled = labelled_count is not None
+    def of(cls, row: VideoRow, *, labels: LabelRow | None, job: Job | None) -> Video:
         about: dict[str, Any] = {
-            "expires": None if labelled else row.expires,
-            "labelled": labelled,
-            "labelled_count": labelled_count,
+            "expires": row.expires if labels is None else None,
+            "labelled": labels is not None,
+            "labelled_count": None if labels is None else len(labels.spans),
+            "action": None if labels is None else labels.action,
         }
         shown = {name: getattr(row, name) for name in cls.model_fields if name not in about and name != "job"}
         return cls(**shown, **about, job=job)
@@ -310,4 +319,4 @@ def present_video(service: Service, row: VideoRow) -> Video:
     jobs = service.database.jobs(row.id, limit=1)
     job = present_job(service, jobs[0]) if jobs else None
     labels = service.database.labels(row.id)
-    return Video.of(row, labelled_count=len(labels[0].spans) if labels else None, job=job)
+    return Video.of(row, labels=labels[0] if labels else None, job=job)

@@ -25,7 +25,6 @@ from escounts.output.json import from_dict, to_dict
 from escounts.results import CountResult
 from escounts.serve.settings import Source, WorkerOptions, explain, lacks_memory, limit_memory, open_video
 from escounts.system.processes import Line
-from escounts.system.sandbox import confine
 
 Lane = Literal["slow", "fast"]
 LANES: tuple[Lane, ...] = ("slow", "fast")
@@ -87,10 +86,6 @@ def run(line: Line, options: WorkerOptions) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(os, "nice"):
         os.nice(5)  # the page answers first
-    if options.scratch is not None:
-        # matplotlib keeps its list of fonts here; without a folder that it may write to, every worker makes it anew
-        os.environ["MPLCONFIGDIR"] = os.path.join(options.scratch, ".matplotlib")
-        confine([Path(options.scratch)])  # what this machine cannot confine, `escounts doctor` says
     worker = Worker(line, options)
     try:
         worker.prepare()

@@ -151,7 +151,10 @@ class WorkerPool:
 
     def _start(self, device: str) -> WorkerHandle:
         options = WorkerOptions.of(self._settings, device, model=self._settings.model)
-        process = Child(run, options, parts=3, told=self._told)
+        settings = self._settings
+        videos = [settings.videos, *([settings.media_root] if settings.media_root else [])]
+        sandbox = settings.confined(settings.renders, videos)
+        process = Child(run, options, parts=3, told=self._told, sandbox=sandbox)
         return WorkerHandle(device, process, failures=self._failures.get(device, 0))
 
     def remove_dead(self, worker: WorkerHandle) -> None:

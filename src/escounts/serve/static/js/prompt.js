@@ -2,7 +2,7 @@
 
 import { api } from "./api.js";
 import { chooseRepetition } from "./borrow.js";
-import { byId, element, percent, repetitions, rounded, span, toast } from "./format.js";
+import { byId, element, percent, repetitions, rounded, span, toast, UNITS } from "./format.js";
 
 const POLL_MS = 400;
 
@@ -184,7 +184,8 @@ export class Prompt {
   }
 }
 
-function asked(job) {
-  const how = job.exemplars.length === 0 ? "no example" : job.exemplars.length === 1 ? "1 example" : `${job.exemplars.length} examples`;
-  return job.start === null ? how : `${how}, ${span(job.start, job.end ?? 0)}`;
+/** The model and what it was asked for. */
+function asked({ model, exemplars, unit, start, end }) {
+  const examples = exemplars.length === 1 ? "1 example" : exemplars.length ? `${exemplars.length} examples` : "no example";
+  return [model, examples, unit && UNITS[unit], start !== null && span(start, end ?? 0)].filter(Boolean).join(", ");
 }

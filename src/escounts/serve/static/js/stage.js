@@ -3,7 +3,7 @@
 import { api } from "./api.js";
 import { showDownloads, showWhoseWord } from "./downloads.js";
 import { Editor } from "./editor.js";
-import { announce, byId, clock, repetitions, span, toast } from "./format.js";
+import { announce, byId, clock, confident, repetitions, span, toast } from "./format.js";
 import { Player } from "./player.js";
 import { Prompt } from "./prompt.js";
 import { Timeline } from "./timeline.js";
@@ -140,6 +140,7 @@ export class Stage {
     this.result = result;
     video.duration = result.duration;
     showDone();
+    showKept(video);
     this.#hint();
     this.timeline.setDensity(result.density, result.duration);
     if (recount) this.editor.recounted(job.id, result.repetitions);
@@ -149,7 +150,7 @@ export class Stage {
     this.prompt.showHistory(jobs, job.id);
     showUnits(result, job.unit, (unit) => this.#chooseUnit(unit));
     showDownloads(job.id);
-    const sure = result.unsure ? "not sure" : `${Math.round(result.confidence * 100)} percent sure`;
+    const sure = result.unsure ? "not sure" : `${confident(result)} sure`;
     document.title = `${result.count} · ${video.name}`;
     announce(`${result.count} ${repetitions(result.count)}, ${sure}`);
   }
@@ -213,7 +214,8 @@ export class Stage {
     const name = chosen.kind === "rep" ? `repetition ${chosen.index + 1}` : "the example";
     byId("looping").textContent = `Looping ${name} ×`;
     byId("looping").setAttribute("aria-label", `Stop looping ${name}, ${span(item.start, item.end)}`);
-    this.player.seek(item.start);
+    // In Correct in its middle, where it can be split; else where it begins, to watch it.
+    this.player.seek(this.timeline.mode === "correct" ? (item.start + item.end) / 2 : item.start);
   }
 
   useChosen() {
