@@ -1,4 +1,4 @@
-"""Boxes of the picture: read as people write them, `40,30,320,200` in pixels or `25%,0%,50%,100%`; cut out of frames."""
+"""Boxes of the picture: read as people write them (`40,30,320,200`, `25%,0%,50%,100%`), and cut out of frames."""
 
 from __future__ import annotations
 
