@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import escounts
 from escounts.counting.protocols import CountingModel, EncodedExemplar, Encoding, Progress
-from escounts.counting.spans import rest_factor
 from escounts.errors import EscountsError, ExemplarError, VideoError
 from escounts.exemplars import check_exemplar, exemplar_list, parse_exemplar
 from escounts.models import catalogue
-from escounts.results import CountResult, Estimate, ExemplarSpan, Unit, is_unsure
+from escounts.results import CountResult, Estimate, ExemplarSpan, Unit
 from escounts.sets import into_sets
 from escounts.system.arguments import checked, optional, seconds, text
 from escounts.video.regions import Region
@@ -169,44 +168,38 @@ class EncodedVideo:
         return self.encoding.nbytes
 
     def _result(self, estimate: Estimate, spans: Sequence[ExemplarSpan], counted: tuple[float, float]) -> CountResult:
-        """The estimate as a result: its most useful hypothesis, with the repetitions in that unit."""
-        model, density = self._counter.model, estimate.density
-        if density.kind == "rate":
-            density = density.scaled(rest_factor(density.values))
+        """The decision as a result, with its repetitions in that unit."""
+        model, decision = self._counter.model, estimate.decision
+        density = estimate.density.scaled(decision.rest)
         marked = [border for span in spans if span.video is None for border in (span.start, span.end)]
-        same = [hypothesis.count for hypothesis in estimate.hypotheses if hypothesis.unit == estimate.unit]
-        best = estimate.hypotheses[0] if estimate.hypotheses else None
-        if best is not None and best.count == 0:
-            count, unit = 0, None
-        else:
-            count, unit = (same[0] if same else max(0, round(density.count))), estimate.unit
         # Without a mark by the map's own sums, so that what is cut off is not spread over the others.
-        found = (density if marked else estimate.density).repetitions(count, anchors=marked)
+        found = (density if marked else estimate.density).repetitions(decision.counted, anchors=marked)
         if estimate.score_spans is not None:
             scores = estimate.score_spans([(one.start, one.end) for one in found])
             found = tuple(replace(one, score=score) for one, score in zip(found, scores, strict=True))
         result = CountResult(
             video=str(self.info.path),
             model=model.name,
-            count=count,
+            count=decision.counted,
             raw_count=density.count,
             repetitions=found,
             sets=into_sets(found, estimate.stretches),
             density=density,
-            confidence=estimate.confidence,
-            unsure=is_unsure(estimate.confidence, estimate.confidence_kind, model.unsure_below),
+            confidence=decision.confidence,
+            unsure=decision.unsure,
             duration=self.info.duration,
             range=counted,
             region=None if self.info.region is None else str(Region(*self.info.region)),
             exemplars=tuple(spans),
-            details=estimate.details,
-            confidence_kind=estimate.confidence_kind,
-            unsure_below=model.unsure_below if estimate.confidence_kind == "probability" else None,
-            unit=unit,
-            hypotheses=estimate.hypotheses,
+            details=decision.details,
+            confidence_kind=decision.kind,
+            unsure_below=model.unsure_below if decision.kind == "probability" else None,
+            unit=decision.density_unit if decision.counted else None,
+            hypotheses=decision.hypotheses,
             phase="exemplar" if marked else "arbitrary",
+            reasons=decision.reasons,
         )
-        return result.converted(best.unit) if best is not None and best.unit is not None else result
+        return result if decision.unit is None else result.converted(decision.unit)
 
     def _in_unit(self, result: CountResult, unit: Unit, assumed: bool) -> CountResult:
         if result.exemplars:

@@ -22,6 +22,7 @@ from escounts.errors import EscountsError, VideoError
 from escounts.exemplars import states_of_videos
 from escounts.models import catalogue
 from escounts.system.atomic_files import file_state
+from escounts.system.sandbox import Sandbox
 from escounts.system.task_processes import TaskError, TaskProcess
 from escounts.video import VIDEO_SUFFIXES
 from escounts.video.files import video_files
@@ -150,9 +151,9 @@ class CountingProcess(TaskProcess[Task, Row]):
     ...     row = process.ask(task)
     """
 
-    def __init__(self, settings: Settings, *, threads: int | None = None) -> None:
-        """threads: cores that it may use; all when None."""
-        super().__init__(_counter, settings, limit=settings.limit, threads=threads)
+    def __init__(self, settings: Settings, *, threads: int | None = None, sandbox: Sandbox | None = None) -> None:
+        """threads: cores that it may use; all when None. sandbox: what it is confined to."""
+        super().__init__(_counter, settings, limit=settings.limit, threads=threads, sandbox=sandbox)
 
     def ask(self, task: Task) -> Row:
         """The video's row, an error row where it cannot be counted. Raises EscountsError where no video can be."""

@@ -16,12 +16,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from escounts.counting.confidence import wants_faster
 from escounts.counting.multi_rate import MultiRateModel
 from escounts.counting.multi_rate_encoding import MultiRateEncoding, MultiRateExemplar
 from escounts.counting.pool import InferencePool
 from escounts.counting.stillness import SLOWEST
 from escounts.counting.views import BASE_RATE, Features, View, ViewEncoder, Window, WindowStore
+from escounts.decision.evidence import wants_faster
 from escounts.nn.decoder import ExemplarKeysValues, Projected
 from escounts.results import Estimate
 from escounts.system.arrays import Array32, Image

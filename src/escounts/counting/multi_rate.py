@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from escounts.counting.confidence import Calibration, wants_faster
 from escounts.counting.multi_rate_encoding import MultiRateEncoding
 from escounts.counting.protocols import Progress
 from escounts.counting.views import BASE_RATE, View
+from escounts.decision.evidence import wants_faster
+from escounts.decision.rules import Calibration
 from escounts.errors import VideoError
 from escounts.nn.device import Precision
 from escounts.nn.heads import VIDEO_OUTPUTS, RateHeadConfig

@@ -23,6 +23,7 @@ from torch import Tensor
 from escounts.counting.protocols import Progress
 from escounts.counting.views import TokenFile
 from escounts.counting.windows import Stitcher, filled, shift_starts, windows
+from escounts.decision.decide import Certainty, decide_by_map
 from escounts.errors import ExemplarError, VideoError
 from escounts.nn.decoder import ExemplarKeysValues, Projected, check_tokens
 from escounts.nn.device import precision, to_device
@@ -307,7 +308,7 @@ class PaperWindowEncoding:
         details = {"calibrated": 0.0, "shifts": float(len(counts)), "shift_spread": spread}
         confidence = 1 / (1 + spread) if len(counts) > 1 else 0.5
         density_map = DensityMap(density, self.start + first * self.step, self.step, "peaks")
-        return Estimate(density_map, confidence, details, confidence_kind="agreement")
+        return Estimate(density_map, decide_by_map(density, "peaks", Certainty(confidence), details=details))
 
     def _decode(
         self, shift: int, keys_values: ExemplarKeysValues, first: int, last: int, assume_repeats: bool

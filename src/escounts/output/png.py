@@ -16,7 +16,7 @@ import av
 import numpy as np
 
 from escounts.errors import OutputError, one_line
-from escounts.output.text import clock, confidence, doubt, other_unit
+from escounts.output.text import clock, confidence, doubt, other_unit, shown_reasons
 from escounts.results import CountResult
 from escounts.system.arrays import Image
 from escounts.system.atomic_files import atomic_file, printable, write_text
@@ -114,6 +114,8 @@ def draw(figure: Any, result: CountResult, video: Path | None) -> Any:
     where = result.region and f"region {result.region}"
     sure = " · ".join(filter(None, (confidence(result), doubt(result), where)))
     about = one_line(f"{printable(Path(result.video).name)} · model {result.model} · {sure}")
+    if reasons := shown_reasons(result):
+        figure.text(0.94, 0.885, one_line("; ".join(reasons)), fontsize=9.5, color=GREY, ha="right")
     figure.text(0.94, 0.935, about, fontsize=9.5, color=GREY, ha="right", parse_math=False)  # "$" is a "$" in a name
     return figure
 
@@ -299,6 +301,7 @@ def _facts(result: CountResult) -> str:
         "Counted": f"{clock(first)} – {clock(last)} of {clock(result.duration)}",
         **({"Region": f"{result.region} (x, y, width, height in pixels)"} if result.region else {}),
         "Exemplars": exemplars or "none",
+        **({"Not sure because": "; ".join(reasons)} if (reasons := shown_reasons(result)) else {}),
         "Before rounding": f"{result.raw_count:.2f}",
         "Time taken": f"{result.timings.get('total', 0.0):.2f} s",
     }

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from escounts.counting.hypotheses import LONG_EXEMPLAR
+from escounts.decision.rules import RULES
 from escounts.errors import one_line
 from escounts.results import EXEMPLAR_CUT, READABLE, CountResult, Repetition, two_digits
 from escounts.system.atomic_files import printable, write_text
@@ -33,7 +33,7 @@ def write(result: CountResult, path: Path, *, video: Path | None = None) -> None
 
 def describe(result: CountResult, *, width: int = 72, most: int = 12) -> str:
     """Lines for a person: headline, plot (`width` characters), up to `most` repetitions with their times."""
-    lines = [headline(result), *_plot(result, width)]
+    lines = [headline(result), *(f"  why: {reason}" for reason in shown_reasons(result)), *_plot(result, width)]
     shown = result.repetitions if len(result.repetitions) <= most else result.repetitions[: most - 1]
     for index, repetition in enumerate(shown, 1):
         score = "" if repetition.score is None else f"  score {repetition.score:.2f}"
@@ -91,10 +91,17 @@ def doubt(result: CountResult) -> str:
     return "not sure" if result.confidence_kind == "probability" else "not a probability"
 
 
+def shown_reasons(result: CountResult) -> tuple[str, ...]:
+    """Why a probability is too low, where a person has not corrected the count."""
+    return result.reasons if result.machine is None and result.confidence_kind == "probability" else ()
+
+
 def _advice(result: CountResult) -> str:
     """What somebody who is told "not sure" can do that they have not done."""
     first, last = result.range
-    if any(one.video is None and one.end - one.start > LONG_EXEMPLAR * (last - first) for one in result.exemplars):
+    if any(
+        one.video is None and one.end - one.start > RULES.long_exemplar * (last - first) for one in result.exemplars
+    ):
         return "the exemplar is most of what was counted; mark one repetition only"
     if result.exemplars:
         return "look at it"

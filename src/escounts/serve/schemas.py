@@ -13,6 +13,7 @@ from escounts.research.datasets.annotation_formats import Format
 from escounts.research.datasets.annotation_formats.labels import LONGEST_ACTION, MOST_SPANS, name_problem
 from escounts.serve.database import JobRow, LabelRow, VideoRow
 from escounts.serve.documents import chosen
+from escounts.video.regions import region
 
 if TYPE_CHECKING:
     from escounts.serve.app import Service
@@ -37,7 +38,13 @@ def _nameable(text: str) -> str:
     return text
 
 
+def _box(text: str) -> str:
+    return str(region("region", text))
+
+
 Text = Annotated[str, AfterValidator(_encodable)]
+Box = Annotated[str, Field(max_length=100, examples=["25%,0%,50%,100%"]), AfterValidator(_box)]
+"""A box of the upright picture: x, y, width and height, in pixels or in percent."""
 Action = Annotated[str, AfterValidator(_nameable), Field(max_length=LONGEST_ACTION)]
 """What an action is called."""
 
@@ -70,6 +77,7 @@ class Exemplar(Span):
 class CountRequest(Strict):
     """A count to make, zero-shot without exemplars. wait: seconds to hold the answer until it is done.
 
+    region: the box of the picture that alone is looked at; null: all of it.
     unit: count both sides of an alternating motion as one ("cycle") or each ("side"); null without exemplars: as a
     person chose it for the count before.
     """
@@ -78,6 +86,7 @@ class CountRequest(Strict):
     exemplars: Annotated[list[Exemplar], Field(max_length=16)] = []
     start: Second | None = None
     end: Second | None = None
+    region: Box | None = None
     assume_repeats: bool = False
     unit: Unit | None = None
     model: Annotated[str, Field(max_length=80)] | None = Field(
@@ -92,7 +101,9 @@ class CountRequest(Strict):
         return self
 
     def stored(self) -> str:
-        return self.model_dump_json(include={"exemplars", "start", "end", "assume_repeats", "unit", "model"})
+        return self.model_dump_json(
+            include={"exemplars", "start", "end", "region", "assume_repeats", "unit", "model"}
+        )
 
 
 class UnitChoice(Strict):
@@ -177,6 +188,7 @@ class Job(BaseModel):
     exemplars: list[Exemplar]
     start: float | None
     end: float | None
+    region: str | None
     unit: Unit | None = Field(description="As a person chose it; null: as the model counted.")
     model: str | None
     count: int | None
@@ -189,7 +201,7 @@ class Job(BaseModel):
         about: dict[str, Any] = {name: view[name] for name in ("progress", "remaining_s")}
         request = json.loads(row.request)
         about |= {name: request[name] for name in ("exemplars", "start", "end")}
-        about["unit"] = request.get("unit")
+        about |= {name: request.get(name) for name in ("region", "unit")}
         about |= {"unsure": None if row.unsure is None else bool(row.unsure), "result": result}
         return cls(**{name: getattr(row, name) for name in cls.model_fields if name not in about}, **about)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import queue
+import re
 import signal
 import threading
 import time
@@ -35,7 +36,8 @@ REPORT_SECONDS = 0.15
 class CountTask:
     """Count a video. exemplars: (start, end, source or None for the same video), seconds.
 
-    model: its name, None for the one that the worker was started with.
+    model: its name, None for the one that the worker was started with. region: the box of the counted video's picture
+    that alone is looked at, None for all of it.
     """
 
     id: str
@@ -43,12 +45,15 @@ class CountTask:
     exemplars: tuple[tuple[float, float, Source | None], ...] = ()
     start: float | None = None
     end: float | None = None
+    region: str | None = None
     assume_repeats: bool = False
     model: str | None = None
 
     def encoding(self, source: Source) -> str:
-        """What a worker calls a video's encoding: a model's own, unless it is the worker's."""
-        return source.id if self.model is None else f"{source.id}@{self.model}"
+        """What a worker calls a video's encoding, `id@model#region`: without the worker's own model and the whole
+        picture."""
+        name = source.id if self.model is None else f"{source.id}@{self.model}"
+        return name if self.region is None or source != self.source else f"{name}#{self.region}"
 
     @property
     def videos(self) -> frozenset[str]:
@@ -224,7 +229,8 @@ class Worker:
         video = open_video(source, self._options)
         described = {name: getattr(video.info, name) for name in ("duration", "width", "height", "fps")}
         self.report("info", task_id, (source.id, described))
-        encoded = counter.encode(video, progress=self._progress(task_id))
+        region = task.region if source == task.source else None
+        encoded = counter.encode(video, region=region, progress=self._progress(task_id))
         self._cache.put(name, encoded)
         self.report("cached", task_id, self._cache.names())
         return encoded
@@ -297,13 +303,13 @@ class EncodingCache:
     def forget(self, video_id: str) -> None:
         """Drop a video's encodings, of whatever model."""
         with self._lock:
-            for name in [name for name in self._entries if name.split("@")[0] == video_id]:
+            for name in [name for name in self._entries if re.split("[@#]", name)[0] == video_id]:
                 del self._entries[name]
 
     def forget_model(self, model: str) -> None:
         """Drop the encodings that a model other than the worker's made."""
         with self._lock:
-            for name in [name for name in self._entries if name.partition("@")[2] == model]:
+            for name in [name for name in self._entries if name.partition("@")[2].partition("#")[0] == model]:
                 del self._entries[name]
 
     def clear(self) -> None:

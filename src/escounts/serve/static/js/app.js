@@ -126,7 +126,7 @@ function setUpControls() {
 
 async function retry() {
   const { video } = stage;
-  library.update(await api.count(video.id, { exemplars: video.job?.exemplars ?? [] }));
+  library.update(await api.count(video.id, { exemplars: video.job?.exemplars ?? [], region: video.job?.region }));
   await stage.showLatest();
 }
 

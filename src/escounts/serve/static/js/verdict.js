@@ -74,6 +74,7 @@ export function showTotal(count, result, corrected) {
   byId("unsure").replaceChildren(
     element("b", {}, result.unsure ? "Not sure. " : "Look at it. "),
     known ? "" : "This model cannot say how sure it is. ",
+    known ? (result.reasons ?? []).map((reason) => `${reason[0].toUpperCase()}${reason.slice(1)}. `).join("") : "",
     cut === undefined
       ? advice(result)
       : `Your example lies across a cut of the film at ${clock(cut)}. Mark one repetition on one side of it.`,
