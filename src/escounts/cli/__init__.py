@@ -45,6 +45,11 @@ assume_repeats_option = click.option(
 )
 
 
+sandbox_option = click.option(
+    "--sandbox", is_flag=True, help="Open videos in confined processes (Linux; `escounts doctor` says what that is)."
+)
+
+
 class LazyGroup(click.Group):
     """Imports a command's module on demand, so that `escounts --help` does not load torch."""
 

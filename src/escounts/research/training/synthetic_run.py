@@ -75,7 +75,7 @@ class SyntheticRun:
     train: TrainConfig = field(default_factory=synthetic_recipe)
     generator: GeneratorConfig = RECIPE
     pixels: PixelConfig = field(default_factory=PixelConfig)
-    calibration_videos: int = 240
+    calibration_videos: int = 0
 
 
 LATER_PARTS = ("decoder.head.video.*", "encoder.amount")
