@@ -316,7 +316,7 @@ def pictures(container: Any, stream: Any) -> Iterator[Any]:
 
 
 def picture_stream(path: Path | str, container: Any) -> Any:
-    """The first stream that is a moving picture: cover art of a song is none, nor is the still of an animated AVIF."""
+    """The first stream that is a moving picture: a song's cover is none, nor is the still of an animated AVIF."""
     streams = [s for s in container.streams.video if not int(s.disposition) & _ATTACHED_PICTURE]
     if streams:
         return next((stream for stream in streams if stream.frames != 1), streams[0])
