@@ -32,7 +32,7 @@ docs: $(VENV)/.test
 
 bench: $(VENV)/.test
 	$(BIN)/python benchmarks/count.py
-	$(BIN)/python benchmarks/long_video.py
+	$(BIN)/python benchmarks/growth.py
 
 wheel: $(VENV)/.test
 	$(BIN)/python -m pip wheel --quiet --no-deps -w dist .

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 import escounts
-from escounts.counting.confidence import UNITS
+from escounts.decision.evidence import UNITS
 from escounts.errors import EscountsError
 from escounts.research.metrics import Score, auc, evaluate
 from escounts.results import CountResult, Hypothesis

@@ -32,7 +32,7 @@ PRECISION_VARIABLE = "ESCOUNTS_PRECISION"
 """escounts.nn.device has it, too; importing that is part of what is timed."""
 MINUTE = 6
 """Segments."""
-FAST, THOROUGH = "fast motion", "thorough"
+FAST = "fast motion"
 FLOAT32 = "in float32"
 """Said of a setting: counted so where the processor would choose bf16."""
 
@@ -52,7 +52,7 @@ def main() -> None:
         if what == "decode":
             answer(lambda: decode(video))
         else:
-            answer(counting(video, model, options.device, thorough=setting == THOROUGH))
+            answer(counting(video, model, options.device))
         return
     from escounts.models import catalogue
     from escounts.nn.device import cpu_has_bf16
@@ -69,7 +69,6 @@ def main() -> None:
             jobs |= {f"{model}, {FAST}": quick}
             if options.device == "cpu" and cpu_has_bf16():
                 jobs |= {f"{model}, {FLOAT32}": video, f"{model}, {FAST}, {FLOAT32}": quick}
-            jobs |= {f"{model}, {THOROUGH}": video}
     costs: dict[str, list[Cost]] = {job: [] for job in jobs}
     for _ in range(options.rounds):
         for job, footage in jobs.items():

@@ -28,8 +28,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from escounts.nn.attention import CrossBlock
-from escounts.nn.decoder import PAPER, Decoder, WindowBlock
-from escounts.nn.decoder_config import DecoderConfig
+from escounts.nn.decoder import PAPER, Decoder, DecoderConfig, WindowBlock
 from escounts.nn.device import bf16_speedup
 from escounts.nn.window_attention import WindowAttention, plan_windows
 

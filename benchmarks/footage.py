@@ -135,17 +135,17 @@ def answer(work: Callable[[], float]) -> None:
     print(json.dumps(asdict(Cost(wall, cpu, peak_megabytes(), value))))
 
 
-def counting(path: str, model: str, device: str, *, thorough: bool = False) -> Callable[[], float]:
+def counting(path: str, model: str, device: str) -> Callable[[], float]:
     """The work of counting a video with a model: `escounts count`. On a GPU loading and a first count are done
     before."""
     if device == "cpu":
-        options = ["--model", model, "--device", device, *["--thorough"] * thorough]
+        options = ["--model", model, "--device", device]
         return lambda: _command("count", path, "--json", *options)
     from escounts.counter import load
 
     counter = load(model, device=device)
-    counter.count(path, thorough=thorough)
-    return lambda: counter.count(path, thorough=thorough).count
+    counter.count(path)
+    return lambda: counter.count(path).count
 
 
 def _command(*arguments: str) -> float:

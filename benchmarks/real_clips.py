@@ -1,6 +1,6 @@
 """Real clips with true counts: every shipped model, zero-shot and with one exemplar, with 95 % intervals.
 
-    python benchmarks/real_clips.py --clips DIR [--models lite spectral] [--thorough] [--out FILE.json]
+    python benchmarks/real_clips.py --clips DIR [--models lite spectral] [--out FILE.json]
     python benchmarks/real_clips.py --clips DIR --held-out
 
 DIR holds dev.csv (file, set, count, duration_s, rep_ends_s, exemplar_start_s, exemplar_end_s) and the clips it
@@ -53,7 +53,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clips", type=Path, default=HERE.parent.parent / "shared" / "clips")
     parser.add_argument("--models", nargs="+", default=["lite", "spectral"])
-    parser.add_argument("--thorough", action="store_true")
     parser.add_argument("--held-out", action="store_true", help="the clips of held_out.csv instead of dev.csv")
     parser.add_argument("--sets", nargs="+", help="only these sets; nothing is then written but --out")
     parser.add_argument("--out", type=Path, help="JSON file of every prediction (default: beside the other results)")
@@ -64,23 +63,22 @@ def main() -> None:
     record: dict[str, Any] = {}
     for name in options.models:
         counter = escounts.load(name)
-        answers = ask(counter, clips, thorough=options.thorough)
+        answers = ask(counter, clips)
         record[name] = answers.counts
         tables += tables_of(name, counter, clips, answers, options)
         print("\n\n".join(tables), flush=True)
     tables.append(rules_table(clips))
-    setting = "thorough" if options.thorough else "default"
     what = "held-out clips" if options.held_out else "real clips"
     whole = options.sets is None
-    out = options.out or (HERE / "results" / f"{what} {setting}.json".replace(" ", "_") if whole else None)
+    out = options.out or (HERE / "results" / f"{what} default.json".replace(" ", "_") if whole else None)
     if out is not None:
         out.parent.mkdir(exist_ok=True)
         out.write_text(json.dumps(record, indent=1) + "\n")
     if whole:
         command = f"python benchmarks/real_clips.py{' --held-out' if options.held_out else ''}"
         about = HELD_OUT if options.held_out else HONESTY
-        heading = f"## {what.capitalize()}, {setting} setting\n\n`{command}`; 95 % bootstrap intervals. {about}"
-        replace_section(f"{what} {setting}", "\n\n".join([heading, *tables]))
+        heading = f"## {what.capitalize()}\n\n`{command}`; 95 % bootstrap intervals. {about}"
+        replace_section(f"{what} default", "\n\n".join([heading, *tables]))
 
 
 def tables_of(
@@ -141,12 +139,12 @@ def read_clip(
     )
 
 
-def ask(counter: escounts.Counter, clips: Sequence[Clip], *, thorough: bool) -> Answers:
+def ask(counter: escounts.Counter, clips: Sequence[Clip]) -> Answers:
     """Count every clip zero-shot, with its exemplar, with another repetition, and with another video's."""
     answers = Answers()
     for clip in clips:
         began = time.perf_counter()
-        encoded = counter.encode(clip.path, thorough=thorough)
+        encoded = counter.encode(clip.path)
         answers.add("zero-shot", clip, encoded.count())
         answers.seconds += time.perf_counter() - began
         answers.add("one exemplar", clip, encoded.count(exemplars=[clip.exemplar]))

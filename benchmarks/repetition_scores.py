@@ -1,4 +1,4 @@
-"""Fits and measures the scores of single repetitions (hypotheses.py) on generated videos.
+"""Fits and measures the scores of single repetitions (counting/repetition_scores.py) on generated videos.
 
     python benchmarks/repetition_scores.py [--model lite] [--videos 240] [--seed 9100]
 
@@ -19,11 +19,12 @@ import numpy as np
 import numpy.typing as npt
 
 import escounts
-from escounts.counting.confidence import UNITS, choose_views
-from escounts.counting.hypotheses import SCORE_FEATURES, SCORE_WEIGHTS, features
 from escounts.counting.multi_rate import MultiRateModel
 from escounts.counting.multi_rate_encoding import MultiRateEncoding, MultiRateExemplar
+from escounts.counting.repetition_scores import SCORE_FEATURES, SCORE_WEIGHTS, features
 from escounts.counting.views import BASE_RATE
+from escounts.decision.decide import choose_views
+from escounts.decision.evidence import UNITS
 from escounts.research.training.calibration import logistic
 from escounts.results import DensityMap
 from escounts.synthetic import Generator, GeneratorConfig

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from escounts.counting.density import density_map, rate_map
-from escounts.counting.spans import find_peaks
+from escounts.decision.spans import find_peaks
 from escounts.errors import OutputError
 from escounts.output.mp4 import write_movie
 from escounts.research.evaluation.report import (

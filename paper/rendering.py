@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from escounts.output.csv_text import csv_text
+from escounts.output.text import csv_text
 from escounts.research.evaluation.report import exemplar_report
 from escounts.research.training.predictions import Prediction, true_counts
 from escounts.system.arrays import Array

@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from escounts.nn.attention import small_parameter
-from escounts.nn.decoder_config import DecoderConfig
+from escounts.nn.decoder import DecoderConfig
 from escounts.nn.heads import HeadOutput
 from escounts.research.datasets.tokens import TokenLayout
 from escounts.research.evaluation.by_name import ModelPlace, open_model

@@ -108,6 +108,13 @@ def bouncing(
     return pictures
 
 
+def beside(*videos: Sequence[Picture]) -> list[Picture]:
+    """Videos of one height side by side, as long as the longest; a shorter one rests on its last picture."""
+    longest = max(len(video) for video in videos)
+    held = [[*video, *[video[-1]] * (longest - len(video))] for video in videos]
+    return [np.concatenate(pictures, axis=1) for pictures in zip(*held, strict=True)]
+
+
 def noise(seconds: float, *, rate: float = 30, size: tuple[int, int] = (96, 64)) -> list[Picture]:
     """A block on a random walk: it moves all the time and has no repetitions."""
     width, height = size

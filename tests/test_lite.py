@@ -11,11 +11,11 @@ from safetensors import safe_open
 
 import escounts
 from escounts.counter import Counter
-from escounts.counting.hypotheses import LEAST, unit_certainty
 from escounts.counting.multi_rate import MultiRateModel
+from escounts.decision.rules import RULES
+from escounts.decision.units import UNIT_GIVEN, unit_certainty
 from escounts.models import catalogue
 from escounts.nn.device import cpu_has_bf16
-from escounts.results import UNIT_GIVEN
 from escounts.synthetic import Generator, GeneratorConfig
 from escounts.synthetic.coded import StillRecipe, coded_still
 from escounts.video.files import Video
@@ -78,10 +78,11 @@ def test_three_generated_videos_are_counted_exactly(lite: Counter, index: int) -
     frames = generator.render([plan], device="cpu").frames_BTCHW[0].permute(0, 2, 3, 1).numpy()
     estimate = lite.model.encode_images(frames).estimate()  # type: ignore[attr-defined]
     assert round(estimate.density.count) == len(plan.spans)
-    given = estimate.details[UNIT_GIVEN]
+    decision = estimate.decision
+    given = decision.details[UNIT_GIVEN]
     assert given > 0.9
     # All three have two sides; what is taken off is the doubt about the unit, where sides are live, and nothing else.
-    assert estimate.confidence == pytest.approx(min(given, unit_certainty(estimate.hypotheses)), abs=1e-4)
+    assert decision.confidence == pytest.approx(min(given, unit_certainty(decision.hypotheses)), abs=1e-4)
 
 
 def test_one_and_two_threads_agree(lite: Counter) -> None:
@@ -172,4 +173,14 @@ def test_the_plain_sample_is_counted_surely(lite: Counter) -> None:
     assert result.count == 8 and not result.unsure
     first, *others = result.hypotheses
     assert first.unit == "cycle" and first.p > 0.95  # nothing in it alternates
-    assert 1 - 2 * LEAST < first.p + sum(one.p for one in others) < 1.001  # less is not named
+    assert 1 - 2 * RULES.listed_from < first.p + sum(one.p for one in others) < 1.001  # less is not named
+
+
+def test_one_picture_per_second_is_not_sure_and_says_what_could_be_seen(lite: Counter) -> None:
+    size = lite.model.network.encoder.spec.size  # type: ignore[attr-defined]
+    images = [frame.image for frame in Video(SAMPLE).frames(size=(size, size), rate=30.0, end=12.0)]
+    held = [images[index // 30 * 30] for index in range(len(images))]
+    decision = lite.model.encode_images(held).estimate().decision  # type: ignore[attr-defined]
+    words = "different pictures per second: 1; a motion faster than 0.3 repetitions per second is not seen"
+    assert decision.unsure and words in decision.reasons
+    assert not lite.model.encode_images(images).estimate().decision.unsure  # type: ignore[attr-defined]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -16,11 +16,12 @@ from movies import bouncing, write_movie
 
 import escounts
 from escounts.counter import Counter
-from escounts.counting.spans import rest_factor
+from escounts.decision.decide import Certainty, decide_by_map
+from escounts.decision.units import UNIT_GIVEN, rest_factor
 from escounts.errors import EscountsError, ExemplarError, OutputError
 from escounts.output.json import from_dict, to_dict
 from escounts.output.text import headline
-from escounts.results import EXEMPLAR_CUT, UNIT_GIVEN, CountResult, DensityMap, Estimate, Hypothesis, Repetition
+from escounts.results import EXEMPLAR_CUT, CountResult, DensityMap, Estimate, Hypothesis, Repetition
 from escounts.system import extras
 from escounts.video.files import Video
 
@@ -51,9 +52,15 @@ def movie(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_movie(tmp_path_factory.mktemp("results") / "movie.mp4", bouncing(4, 4.0))
 
 
-def counter(*hypotheses: Hypothesis, **options: object) -> Counter:
-    unit = "cycle" if hypotheses else None
-    return Counter(Told(Estimate(FOUR_CYCLES, 0.55, unit=unit, hypotheses=hypotheses, **options)))  # type: ignore[arg-type]
+def estimate(confidence: float, *hypotheses: Hypothesis, **options: Any) -> Estimate:
+    given: dict[str, Any] = {"confidence_kind": "probability", "below": 0.9, "hypotheses": hypotheses} | options
+    given["density_unit"] = "cycle" if hypotheses else None
+    decision = decide_by_map(FOUR_CYCLES.values, "rate", Certainty(confidence), **given)
+    return Estimate(FOUR_CYCLES, decision)
+
+
+def counter(*hypotheses: Hypothesis, **options: Any) -> Counter:
+    return Counter(Told(estimate(0.55, *hypotheses, **options)))
 
 
 def test_a_unit_that_the_model_left_out_is_still_the_first_hypothesis(movie: Path) -> None:
@@ -68,6 +75,19 @@ def test_a_unit_that_the_model_left_out_is_still_the_first_hypothesis(movie: Pat
 def test_a_unit_beside_assumed_repetitions_is_not_called_the_models_fault(movie: Path) -> None:
     with pytest.raises(EscountsError, match=r"unit 'side' and assume_repeats.*give one of them"):
         counter().count(movie, unit="side", assume_repeats=True)
+
+
+def test_assuming_repetitions_changes_no_count_that_is_not_zero(movie: Path) -> None:
+    class Assuming(Told):
+        """Twice as many where it is told that it repeats."""
+
+        def estimate(
+            self, exemplars: Sequence[object] = (), *, assume_repeats: bool = False, **_: object
+        ) -> Estimate:
+            return estimate(0.55, Hypothesis(8, "cycle", 1.0)) if assume_repeats else self._estimate
+
+    assert Counter(Assuming(estimate(0.55, CYCLE))).count(movie, assume_repeats=True).count == 4
+    assert Counter(Assuming(estimate(0.55, NONE, CYCLE))).count(movie, assume_repeats=True).count == 8
 
 
 def test_an_exemplar_across_a_cut_is_said_even_where_the_count_is_sure(movie: Path) -> None:
@@ -127,9 +147,9 @@ def test_a_unit_that_nobody_can_tell_is_refused(movie: Path) -> None:
 
 
 def test_agreement_is_never_sure(movie: Path) -> None:
-    kind = Counter(Told(Estimate(FOUR_CYCLES, 0.991, confidence_kind="agreement"))).count(movie)
+    kind = Counter(Told(estimate(0.991, confidence_kind="agreement"))).count(movie)
     assert kind.confidence_kind == "agreement" and kind.unsure and kind.unsure_below is None
-    assert not Counter(Told(Estimate(FOUR_CYCLES, 0.991))).count(movie).unsure
+    assert not Counter(Told(estimate(0.991))).count(movie).unsure
 
 
 def test_an_exemplar_of_the_same_video_sets_the_phase(movie: Path) -> None:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from io import FileIO
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
@@ -23,6 +23,7 @@ from escounts.system import processes
 
 IMPORTED = ["torch", "av", "pytest", "httpx", "escounts.counter", "escounts.models.building", "escounts.output"]
 IMPORTED += ["escounts.counting.spectral", "escounts.serve.app"]
+_spawned = processes.spawned
 _context = ForkServerContext()
 _context.set_forkserver_preload(IMPORTED)
 
@@ -45,11 +46,11 @@ def _as_spawned(
 class _WarmProcess:
     """As much of a `subprocess.Popen` as the package needs."""
 
-    def __init__(self) -> None:
+    def __init__(self, environment: Mapping[str, str]) -> None:
         commands, self_in = os.pipe()
         self_out, reports = os.pipe()
         theirs = Connection(commands, writable=False), Connection(reports, readable=False)
-        arguments = (dict(os.environ), os.getcwd(), sys.path, *theirs)
+        arguments = ({**os.environ, **environment}, os.getcwd(), sys.path, *theirs)
         self._process = _context.Process(target=_as_spawned, args=arguments, daemon=True)
         self._process.start()
         for pipe in theirs:
@@ -78,4 +79,11 @@ class _WarmProcess:
 def warm_processes() -> Iterator[None]:
     """While it lasts, whoever starts a child gets a warm one."""
     with patch.object(processes, "spawned", _WarmProcess):
+        yield
+
+
+@contextlib.contextmanager
+def new_processes() -> Iterator[None]:
+    """While it lasts, whoever starts a child gets a new interpreter, as outside the tests."""
+    with patch.object(processes, "spawned", _spawned):
         yield

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from escounts.errors import EscountsError
 from escounts.results import CountResult, DensityMap, ExemplarSpan, Hypothesis, Repetition
+from escounts.sets import RepetitionSet
 
 if TYPE_CHECKING:
     from escounts.batching.batch import batch
@@ -29,6 +30,7 @@ __all__ = [
     "ExemplarSpan",
     "Hypothesis",
     "Repetition",
+    "RepetitionSet",
     "Video",
     "batch",
     "count",

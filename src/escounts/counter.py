@@ -10,13 +10,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import escounts
 from escounts.counting.protocols import CountingModel, EncodedExemplar, Encoding, Progress
-from escounts.counting.spans import rest_factor
 from escounts.errors import EscountsError, ExemplarError, VideoError
 from escounts.exemplars import check_exemplar, exemplar_list, parse_exemplar
 from escounts.models import catalogue
-from escounts.results import CountResult, Estimate, ExemplarSpan, Unit, is_unsure
+from escounts.results import CountResult, Estimate, ExemplarSpan, Unit
+from escounts.sets import into_sets
 from escounts.system.arguments import checked, optional, seconds, text
+from escounts.video.regions import Region
+from escounts.video.regions import region as region_of
 
 if TYPE_CHECKING:
     from escounts.video.files import Video, VideoInfo
@@ -33,6 +36,9 @@ CONTEXT = 8.0
 SHORTEST_EXEMPLAR = 1.5
 """Frames that an exemplar lasts at least: one picture shows no motion."""
 
+AnyRegion = str | Sequence[float] | Region
+"""A box of the picture: "25%,0%,50%,100%", "40,30,320,200" or (40, 30, 320, 200)."""
+
 REFERENCES = 8
 """Such stretches a counter remembers."""
 
@@ -47,30 +53,30 @@ class Counter:
 
     def __init__(self, model: CountingModel) -> None:
         self.model = model
-        self._references: dict[tuple[str, int, float, float], EncodedVideo] = {}
+        self._references: dict[tuple[str, int, float, float, Region | None], EncodedVideo] = {}
 
-    @checked()
+    @checked(region=optional(region_of))
     def encode(
         self,
         video: str | os.PathLike[str] | Video,
         *,
         start: float = 0.0,
         end: float | None = None,
-        thorough: bool = False,
+        region: AnyRegion | None = None,
         progress: Progress | None = None,
     ) -> EncodedVideo:
         """Decode and encode a video between start and end (seconds): the expensive half, done once.
 
-        thorough asks the model for its slower, better setting. progress is called with the seconds done and
-        the seconds in all.
+        region: the box of the picture that is looked at, all of it when None. progress is called with the seconds
+        done and the seconds in all.
         """
-        opened = _opened(video)
+        opened = _opened(video, region)
         _check_range(opened, start, end)
         began = time.perf_counter()
-        encoding = self.model.encode(opened, start=start, end=end, thorough=thorough, progress=progress)
+        encoding = self.model.encode(opened, start=start, end=end, progress=progress)
         return EncodedVideo(self, opened, encoding, seconds=time.perf_counter() - began, to_the_end=end is None)
 
-    @checked(exemplars=exemplar_list)
+    @checked(exemplars=exemplar_list, region=optional(region_of))
     def count(
         self,
         video: str | os.PathLike[str] | Video,
@@ -78,22 +84,22 @@ class Counter:
         exemplars: Sequence[Exemplar] = (),
         start: float = 0.0,
         end: float | None = None,
-        thorough: bool = False,
+        region: AnyRegion | None = None,
         assume_repeats: bool = False,
         unit: WantedUnit = "auto",
         progress: Progress | None = None,
     ) -> CountResult:
         """Encode and count in one go. Exemplars are checked first, so a wrong one costs no decoding."""
-        opened = _opened(video)
+        opened = _opened(video, region)
         checked = [_parsed(exemplar, opened.info) for exemplar in exemplars]
-        encoded = self.encode(opened, start=start, end=end, thorough=thorough, progress=progress)
+        encoded = self.encode(opened, start=start, end=end, progress=progress)
         return encoded.count(checked, assume_repeats=assume_repeats, unit=unit)
 
-    def reference(self, path: Path, start: float, end: float) -> EncodedVideo:
+    def reference(self, path: Path, start: float, end: float, region: Region | None = None) -> EncodedVideo:
         """The stretch around an exemplar, encoded once and remembered while it is among the last ones used."""
-        opened = _opened(path)
+        opened = _opened(path, region)
         _check_exemplar(ExemplarSpan(start, end, str(path)), opened.info)
-        key = (str(path.resolve()), path.stat().st_mtime_ns, start, end)
+        key = (str(path.resolve()), path.stat().st_mtime_ns, start, end, region)
         encoded = self._references.pop(key, None)
         if encoded is None:
             first = max(0.0, start - CONTEXT)
@@ -147,9 +153,9 @@ class EncodedVideo:
             )
         began = time.perf_counter()
         encoded, spans = self._exemplars(exemplars, progress)
-        estimate = self.encoding.estimate(
-            encoded, start=start, end=end, assume_repeats=assume_repeats, progress=progress
-        )
+        estimate = self.encoding.estimate(encoded, start=start, end=end, progress=progress)
+        if assume_repeats and estimate.decision.count == 0:  # a count that is there needs no assumption
+            estimate = self.encoding.estimate(encoded, start=start, end=end, assume_repeats=True, progress=progress)
         result = self._result(estimate, spans, (first, last))
         if unit != "auto" and result.count > 0:
             result = self._in_unit(result, unit, assume_repeats)
@@ -162,42 +168,38 @@ class EncodedVideo:
         return self.encoding.nbytes
 
     def _result(self, estimate: Estimate, spans: Sequence[ExemplarSpan], counted: tuple[float, float]) -> CountResult:
-        """The estimate as a result: its most useful hypothesis, with the repetitions in that unit."""
-        model, density = self._counter.model, estimate.density
-        if density.kind == "rate":
-            density = density.scaled(rest_factor(density.values))
+        """The decision as a result, with its repetitions in that unit."""
+        model, decision = self._counter.model, estimate.decision
+        density = estimate.density.scaled(decision.rest)
         marked = [border for span in spans if span.video is None for border in (span.start, span.end)]
-        same = [hypothesis.count for hypothesis in estimate.hypotheses if hypothesis.unit == estimate.unit]
-        best = estimate.hypotheses[0] if estimate.hypotheses else None
-        if best is not None and best.count == 0:
-            count, unit = 0, None
-        else:
-            count, unit = (same[0] if same else max(0, round(density.count))), estimate.unit
         # Without a mark by the map's own sums, so that what is cut off is not spread over the others.
-        found = (density if marked else estimate.density).repetitions(count, anchors=marked)
+        found = (density if marked else estimate.density).repetitions(decision.counted, anchors=marked)
         if estimate.score_spans is not None:
             scores = estimate.score_spans([(one.start, one.end) for one in found])
             found = tuple(replace(one, score=score) for one, score in zip(found, scores, strict=True))
         result = CountResult(
             video=str(self.info.path),
             model=model.name,
-            count=count,
+            count=decision.counted,
             raw_count=density.count,
             repetitions=found,
+            sets=into_sets(found, estimate.stretches),
             density=density,
-            confidence=estimate.confidence,
-            unsure=is_unsure(estimate.confidence, estimate.confidence_kind, model.unsure_below),
+            confidence=decision.confidence,
+            unsure=decision.unsure,
             duration=self.info.duration,
             range=counted,
+            region=None if self.info.region is None else str(Region(*self.info.region)),
             exemplars=tuple(spans),
-            details=estimate.details,
-            confidence_kind=estimate.confidence_kind,
-            unsure_below=model.unsure_below if estimate.confidence_kind == "probability" else None,
-            unit=unit,
-            hypotheses=estimate.hypotheses,
+            details=decision.details,
+            confidence_kind=decision.kind,
+            unsure_below=model.unsure_below if decision.kind == "probability" else None,
+            unit=decision.density_unit if decision.counted else None,
+            hypotheses=decision.hypotheses,
             phase="exemplar" if marked else "arbitrary",
+            reasons=decision.reasons,
         )
-        return result.converted(best.unit) if best is not None and best.unit is not None else result
+        return result if decision.unit is None else result.converted(decision.unit)
 
     def _in_unit(self, result: CountResult, unit: Unit, assumed: bool) -> CountResult:
         if result.exemplars:
@@ -237,8 +239,10 @@ class EncodedVideo:
         inside = self.encoding.start - slack <= span.start and span.end <= self.encoding.end + slack
         if span.video is None and inside:
             return self
-        path = self.info.path if span.video is None else Path(span.video)
-        return self._counter.reference(path, span.start, span.end)
+        if span.video is not None:
+            return self._counter.reference(Path(span.video), span.start, span.end)
+        box = self.info.region
+        return self._counter.reference(self.info.path, span.start, span.end, None if box is None else Region(*box))
 
 
 @checked(name=text)
@@ -250,7 +254,7 @@ def load(name: str = "default", *, device: str = "auto") -> Counter:
     return Counter(catalogue.build(name, device))
 
 
-@checked(exemplars=exemplar_list)
+@checked(exemplars=exemplar_list, region=optional(region_of))
 def count(
     video: str | os.PathLike[str] | Video,
     *,
@@ -259,12 +263,15 @@ def count(
     exemplars: Sequence[Exemplar] = (),
     start: float = 0.0,
     end: float | None = None,
-    thorough: bool = False,
+    region: AnyRegion | None = None,
     assume_repeats: bool = False,
     unit: WantedUnit = "auto",
     progress: Progress | None = None,
 ) -> CountResult:
     """Count one video. Options are those of `load` and of `Counter.count`; times in seconds.
+
+    region: the box of the picture that alone is looked at, from its left upper corner: x, y, width and height in
+    pixels or, as text, in percent ("25%,0%,50%,100%").
 
     >>> result = escounts.count("squats.mp4", exemplars=[(3.2, 4.8)])
     """
@@ -273,17 +280,16 @@ def count(
         exemplars=exemplars,
         start=start,
         end=end,
-        thorough=thorough,
+        region=region,
         assume_repeats=assume_repeats,
         unit=unit,
         progress=progress,
     )
 
 
-def _opened(video: str | os.PathLike[str] | Video) -> Video:
-    from escounts.video.files import Video  # noqa: PLC0415 - PyAV: a machine that only trains need not have it
-
-    return video if isinstance(video, Video) else Video(video)
+def _opened(video: str | os.PathLike[str] | Video, region: AnyRegion | None = None) -> Video:
+    opened = video if isinstance(video, escounts.Video) else escounts.Video(video)
+    return opened if region is None else opened.cropped(region)
 
 
 def _parsed(exemplar: Exemplar, info: VideoInfo) -> ExemplarSpan:

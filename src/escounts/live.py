@@ -188,7 +188,8 @@ class LiveCounter:
     def _estimated(self) -> Estimate:
         assert self._encoding is not None
         estimate = self._encoding.update(self._exemplars, assume_repeats=self._assume_repeats)
-        self._estimate = replace(estimate, density=_most_useful(estimate))
+        useful = replace(estimate.density, values=estimate.decision.useful_density)
+        self._estimate = replace(estimate, density=useful)
         return self._estimate
 
     def _take_marked(self) -> list[LiveEvent]:
@@ -224,7 +225,7 @@ class LiveCounter:
             count=self.count.count,
             open=self.count.open,
             rate=float(sum(newest)) * BASE_RATE / max(1, len(newest)),
-            confidence=estimate.confidence if estimate else 0.0,
+            confidence=estimate.decision.confidence if estimate else 0.0,
             **about,
         )
 
@@ -330,14 +331,6 @@ def watch(
         if span.video is None:
             live.mark(span.start, span.end)
     return Watch(source, live, speed=speed)
-
-
-def _most_useful(estimate: Estimate) -> DensityMap:
-    """The density in the unit of the most useful hypothesis, which is the one that `count` answers with."""
-    best = estimate.hypotheses[0] if estimate.hypotheses else None
-    if best is None or best.unit == estimate.unit:
-        return estimate.density
-    return estimate.density.scaled(0.0 if best.count == 0 else 2.0 if best.unit == "side" else 0.5)
 
 
 def _reference(counter: Counter, span: ExemplarSpan) -> MultiRateExemplar:

@@ -13,22 +13,22 @@ from typing import Any, Literal
 
 import numpy as np
 
-from escounts.counting.spans import align, spans_from_peaks, spans_from_rate
+from escounts.decision.decide import ConfidenceKind as ConfidenceKind
+from escounts.decision.decide import Decision, is_unsure
+from escounts.decision.decide import DensityKind as DensityKind
+from escounts.decision.spans import align, spans_from_peaks, spans_from_rate
+from escounts.decision.units import Hypothesis as Hypothesis
+from escounts.decision.units import Unit as Unit
+from escounts.decision.units import factor, in_other_unit, whole, without_unit_doubt
 from escounts.errors import EscountsError, OutputError
+from escounts.sets import RepetitionSet, Stretch, regrouped
 from escounts.system.arguments import checked, one_of, refused, text
 from escounts.system.arguments import spans as span_list
 from escounts.system.arrays import Array, Array32
 
-DensityKind = Literal["peaks", "rate"]
-Unit = Literal["cycle", "side"]
-"""What one repetition is: a full cycle, or one side of a motion that alternates (left, right). A cycle has two."""
 Phase = Literal["arbitrary", "exemplar", "corrected"]
 """Where repetitions begin: somewhere, the same point of the motion in each; where a marked exemplar does; where a
 person put a border."""
-ConfidenceKind = Literal["probability", "agreement"]
-"""What a confidence is: the calibrated probability that the count is within one of the truth, or how well a model's
-own looks at the video agree, which says nothing of the truth."""
-
 
 PAST_THE_END = 1.0
 """Seconds that a person's repetition may end after the video does: players disagree about where that is."""
@@ -85,7 +85,7 @@ class DensityMap:
         alone says nothing of single repetitions: they have no score. `spans` explains the two kinds.
         """
         values = np.asarray(self.values, dtype=np.float64)
-        wanted = max(0, round(self.count)) if count is None else count
+        wanted = whole(self.count) if count is None else count
         cells = [(time - self.start) / self.step for time in anchors]
         if self.kind == "rate":
             spans = spans_from_rate(values, wanted, cells)
@@ -100,48 +100,23 @@ class DensityMap:
         return replace(self, values=self.values * np.float32(factor))
 
 
-UNIT_GIVEN = "unit_given"
-"""In the details of an estimate: its confidence before the doubt about the unit."""
 EXEMPLAR_CUT = "exemplar_cut"
 """In the details of an estimate: seconds at which the film is cut inside an exemplar, of which one side was taken."""
-LIVE = 0.15
-"""A hypothesis at least this probable is live: people are told of it, and a count is not sure while another is."""
-
-
-@dataclass(frozen=True)
-class Hypothesis:
-    """One answer that a model holds possible: a count, what it counts, and how probable it is (0..1).
-
-    unit: None for "no repetitions", and where a model does not tell cycles from sides.
-    """
-
-    count: int
-    unit: Unit | None
-    p: float
-
-    @property
-    def live(self) -> bool:
-        """Whether it is probable enough to be spoken of."""
-        return self.p >= LIVE
 
 
 @dataclass(frozen=True)
 class Estimate:
     """What a model says of one stretch of video, before it is turned into a CountResult.
 
-    unit: what the density counts; None where the model does not tell cycles from sides (or follows an exemplar).
-    hypotheses: the most useful first, whose count becomes the result's; empty: the density's sum, rounded.
-    score_spans: how much speaks for each of some spans (start, end in seconds) being a repetition, 0..1; None where
-    the model has no evidence of single repetitions.
+    density: in the unit that the decision names as density_unit. score_spans: how much speaks for each of some spans
+    (start, end in seconds) being a repetition, 0..1; None where the model has no evidence of single repetitions.
+    stretches: where the video shows which motion; empty where it shows one, or the model does not tell motions apart.
     """
 
     density: DensityMap
-    confidence: float
-    details: Mapping[str, float] = field(default_factory=dict)
-    confidence_kind: ConfidenceKind = "probability"
-    unit: Unit | None = None
-    hypotheses: tuple[Hypothesis, ...] = ()
+    decision: Decision
     score_spans: Callable[[Sequence[tuple[float, float]]], list[float]] | None = None
+    stretches: tuple[Stretch, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -168,11 +143,14 @@ class CountResult:
 
     count: whole repetitions; len(repetitions) == count. unit: what it counts, None where the model does not say.
     raw_count: the sum of the density map. confidence: 0..1, see confidence_kind. unsure: confidence is below
-    unsure_below, or is not a probability. range: the seconds counted. phase: what the borders of the repetitions
-    stand on. hypotheses: what else may be true, the most useful (this count) first; empty where a model gives none.
-    without_unit: the model's number, where it gave no unit, a person did, and it was therefore doubled or halved.
+    unsure_below, or is not a probability. reasons: why it is unsure. range: the seconds counted. region: the box of
+    the picture that alone was looked at, "x,y,width,height" in pixels; None for all of it. phase: what the borders of
+    the repetitions stand on. hypotheses: what else may be true, the most useful (this count) first; empty where a
+    model gives none. without_unit: the model's number, where it gave no unit, a person did, and it was therefore
+    doubled or halved.
     machine: where a person corrected the repetitions, what the model had said; density, raw_count and confidence are
-    still the model's.
+    still the model's. sets: the repetitions by motion and pause. left_out: repetitions of other motions than the
+    exemplar's, which are not counted.
     """
 
     video: str
@@ -195,6 +173,10 @@ class CountResult:
     phase: Phase = "arbitrary"
     machine: MachineCount | None = None
     without_unit: int | None = None
+    reasons: tuple[str, ...] = ()
+    region: str | None = None
+    sets: tuple[RepetitionSet, ...] = ()
+    left_out: tuple[Repetition, ...] = ()
 
     def __str__(self) -> str:
         """`squats.mp4: 8 repetitions, confidence 0.93`."""
@@ -240,7 +222,10 @@ class CountResult:
             self,
             count=len(repetitions),
             repetitions=repetitions,
+            sets=regrouped(self.sets, repetitions),
+            left_out=(),
             unsure=False,
+            reasons=(),
             duration=max(self.duration, last),
             range=(first, last),
             unit=None,
@@ -289,7 +274,8 @@ class CountResult:
         else:  # the density holds too few repetitions at that phase
             found = align(before, at)
         clipped = [(min(max(start, first), last), min(max(end, first), last)) for start, end in found]
-        return replace(self, repetitions=_scored(clipped, self.repetitions), phase="corrected")
+        moved = _scored(clipped, self.repetitions)
+        return replace(self, repetitions=moved, sets=regrouped(self.sets, moved), phase="corrected")
 
     @checked(unit=one_of("cycle", "side"))
     def in_unit(self, unit: Unit, *, assume: bool = False) -> CountResult:
@@ -306,12 +292,9 @@ class CountResult:
                 f"{self.video}: counted without a unit, so that it cannot be turned into {unit}s; units are told by "
                 "the default model, without an exemplar, where there are repetitions"
             )
-        confidence = max(self.confidence, self.details.get(UNIT_GIVEN, 0.0))
-        return replace(
-            self.converted(unit),
-            confidence=confidence,
-            unsure=is_unsure(confidence, self.confidence_kind, self.unsure_below or 0.0),
-        )
+        confidence, reasons = without_unit_doubt(self.confidence, self.details, self.reasons, self.hypotheses)
+        unsure = is_unsure(confidence, self.confidence_kind, self.unsure_below or 0.0)
+        return replace(self.converted(unit), confidence=confidence, unsure=unsure, reasons=reasons if unsure else ())
 
     def _assumed(self, unit: Unit) -> CountResult:
         """Each repetition as two sides, or two that follow one another as one cycle; an odd last one stays alone."""
@@ -320,12 +303,13 @@ class CountResult:
         else:
             pairs = zip_longest(self.repetitions[::2], self.repetitions[1::2])
             found = tuple(replace(first, end=(second or first).end) for first, second in pairs)
-        density = self.density.scaled(2.0 if unit == "side" else 0.5)
+        density = self.density.scaled(factor(None, unit))
         return replace(
             self,
             count=len(found),
             raw_count=density.count,
             repetitions=found,
+            sets=regrouped(self.sets, found),
             density=density,
             unit=unit if found else None,
             without_unit=self.count if found else None,
@@ -336,25 +320,23 @@ class CountResult:
         """Density, repetitions and count in another unit; the rest, confidence too, stays as it is."""
         if self.unit is None or unit == self.unit:
             return self
-        density = self.density.scaled(2.0 if unit == "side" else 0.5)
-        held = [hypothesis for hypothesis in self.hypotheses if hypothesis.unit == unit]
-        count = held[0].count if held else max(0, round(density.count))
+        density = self.density.scaled(factor(self.unit, unit))
+        count, hypotheses = in_other_unit(density.count, self.hypotheses, unit)
         if count == 2 * self.count:
             found = tuple(half for repetition in self.repetitions for half in _halves(repetition))
         else:
             known = () if self.phase == "arbitrary" else tuple(one.start for one in self.repetitions)
             again = density.repetitions(count, anchors=known)
             found = _scored([(one.start, one.end) for one in again], self.repetitions)
-        if self.hypotheses and not held:  # so improbable that the model left it out; the first is still the count
-            held = [Hypothesis(count, unit, 0.0)]
         return replace(
             self,
             count=count,
             raw_count=density.count,
             repetitions=found,
+            sets=regrouped(self.sets, found),
             density=density,
             unit=unit,
-            hypotheses=(*held, *(hypothesis for hypothesis in self.hypotheses if hypothesis.unit != unit)),
+            hypotheses=hypotheses,
         )
 
 
@@ -366,11 +348,6 @@ def _output(module: str = "") -> Any:
 def two_digits(confidence: float, *, unsure: bool) -> str:
     """`0.93`. Never so much that it would not be unsure: 0.8964 is 0.89 where less than 0.9 is."""
     return f"{math.floor(100 * confidence) / 100 if unsure else confidence:.2f}"
-
-
-def is_unsure(confidence: float, kind: ConfidenceKind, below: float) -> bool:
-    """Whether a count is called unsure: its probability is too low, or its confidence is not a probability."""
-    return kind != "probability" or confidence < below
 
 
 def _scored(spans: Sequence[tuple[float, float]], before: Sequence[Repetition]) -> tuple[Repetition, ...]:

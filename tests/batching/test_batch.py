@@ -388,7 +388,7 @@ def test_a_process_that_is_killed_while_it_loads_the_model_costs_no_row(
 def test_where_no_process_can_be_started_it_is_said_in_one_line(
     videos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def start() -> None:
+    def start(environment: object) -> None:
         raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
 
     monkeypatch.setattr(children, "spawned", start)
@@ -578,7 +578,7 @@ def test_readers_that_use_the_processor_are_as_many_as_cores_are_left(
     """On eight cores, with eight videos and a GPU."""
     found: list[tuple[int, int]] = []
 
-    def workers(settings: Settings, readers: int, folder: Path, *, engine_readers: int) -> list[Any]:
+    def workers(settings: Settings, readers: int, folder: Path, *, engine_readers: int, **_: object) -> list[Any]:
         found.append((readers, engine_readers))
         return []
 
@@ -633,8 +633,8 @@ def test_a_header_that_says_too_little_does_not_fill_the_memory(
     images = tmp_path / "images"
     images.mkdir()
     monkeypatch.setattr(read_ahead, "Video", Short)
-    assert read_ahead.reader(images, 2 * IMAGE)((task, READING)) is None and not list(images.iterdir())
-    read = read_ahead.reader(images, 99 * IMAGE)((task, READING))
+    assert read_ahead.reader(images, 2 * IMAGE, SPECTRAL)((task, READING)) is None and not list(images.iterdir())
+    read = read_ahead.reader(images, 99 * IMAGE, SPECTRAL)((task, READING))
     assert read is not None and read["images"] == str(images / f"{task.id}.rgb")
 
 
@@ -650,7 +650,7 @@ def test_where_there_is_no_room_for_images_the_video_is_left_to_the_process_that
     images = tmp_path / "images"
     images.mkdir()
     monkeypatch.setattr(read_ahead, "write_images", full)
-    assert read_ahead.reader(images, 99 * IMAGE)((task, READING)) is None and not list(images.iterdir())
+    assert read_ahead.reader(images, 99 * IMAGE, SPECTRAL)((task, READING)) is None and not list(images.iterdir())
 
 
 @pytest.mark.parametrize("dies", ["reading", "counting"])
@@ -694,7 +694,7 @@ def test_images_read_in_another_way_are_read_again(tmp_path: Path) -> None:
     settings = Settings(model="lite", device="cpu")
     (task,) = find_tasks([tmp_path / "a.mp4"], settings)
     counting = read_ahead.counter_of_read(settings)
-    read = read_ahead.reader(tmp_path, 2**30)
+    read = read_ahead.reader(tmp_path, 2**30, settings)
     rows = [counting((task, read((task, reading)), reading)) for reading in (read_ahead.LITE_READING, (32, 10.0))]
     assert rows[0] == rows[1] and rows[0]["count"] == 4
 
@@ -797,6 +797,6 @@ def test_without_out_the_command_writes_to_results(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     done = run(capsys, monkeypatch, "batch", videos / "a", "--model", "spectral", "--device", "cpu", "--jobs", "1")
-    assert done.code == 0 and done.out == "results: 1 videos, 0 of them errors\n", done.err
+    assert done.code == 0 and done.out.startswith("results: 1 videos, 0 of them errors; "), done.err
     assert len(list((tmp_path / "results").glob("part-*.parquet"))) == 1
     assert "[default: results]" in " ".join(run(capsys, monkeypatch, "batch", "--help").out.split())

@@ -13,8 +13,7 @@ import pytest
 from movies import levels, write_movie
 
 import escounts
-from escounts.batching.batch import ray_rows
-from escounts.batching.cluster import Actors, Machine, fitting_actors, machines_of
+from escounts.batching.batch import Actors, Machine, fitting_actors, machines_of, ray_rows
 from escounts.batching.rows import ResultFolder
 from escounts.batching.tasks import Settings, Task
 from escounts.errors import EscountsError

@@ -10,9 +10,11 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from acting import choose, drag, length, mark, open_card, set_mode, shown, spans, time_now
+from acting import choose, drag, length, mark, open_card, opened, set_mode, shown, spans, time_now
 from playwright.sync_api import Browser, Page, Route, expect
 from serving import Client, Command, eventually
+
+from escounts.serve.app import Service
 
 
 def drag_by(page: Page, x: float, y: float, by: float) -> None:
@@ -247,6 +249,7 @@ def test_labels_go_to_other_tools_and_come_back(page: Page, client: Client, samp
     other.write_text(f"file,start_s,end_s,class\n{sample.name},1.0,2.0,hop\nelsewhere.mp4,1,2,hop\n")
     page.set_input_files("#import-all", str(other))
     expect(page.locator("#toasts")).to_contain_text("Labels of 1 video imported. Not here: elsewhere.mp4.")
+    expect(page.locator("#kept")).to_have_text("Kept until you delete it, because it has labels.")
     expect(page.locator("#labels-state")).to_have_text("Saved: 1")
     assert len(spans(page)) == 1
     expect(page.locator("#action")).to_have_value("hop")
@@ -300,3 +303,71 @@ def test_the_past_survives_a_kill_of_the_server(browser: Browser, sample: Path, 
     finally:
         context.close()
         server.interrupt()
+
+
+def test_what_was_undone_is_redone_and_all_are_split_by_the_keyboard_after_a_click(page: Page, sample: Path) -> None:
+    with page.expect_file_chooser() as chooser:
+        page.click("#drop")
+    chooser.value.set_files(str(sample))
+    page.locator("#file").evaluate("node => node.focus()")  # where a click leaves the focus in a visible browser
+    shown(page)
+    page.keyboard.press("c")
+    expect(page.locator(".tl[data-mode=correct]")).to_have_count(1)
+    counted = spans(page)
+    page.locator(".region.rep").nth(2).click()
+    expect(page.locator("#add-span")).to_have_text("Split here")
+    page.click("#add-span")
+    middle = sum(counted[2]) / 2
+    assert spans(page)[2:4] == [
+        pytest.approx((counted[2][0], middle), abs=5e-3),
+        pytest.approx((middle, counted[2][1]), abs=5e-3),
+    ]
+    page.keyboard.press("Control+z")
+    page.click("#halve-all")
+    halved = spans(page)
+    assert len(halved) == 2 * len(counted)
+    page.keyboard.press("Control+z")
+    assert spans(page) == counted
+    page.keyboard.press("Control+y")
+    assert spans(page) == halved
+    page.keyboard.press("Control+z")
+    page.keyboard.press("Control+Shift+Z")
+    assert spans(page) == halved
+    expect(page.locator("#redo")).to_be_disabled()
+
+
+def test_two_tabs_lose_nothing_of_each_other(
+    page: Page, browser: Browser, running: tuple[str, Service], client: Client, sample: Path
+) -> None:
+    visit = opened(browser, running[0])
+    with visit as page:
+        choose(page, sample)
+        counted = len(spans(page))
+        (video,) = client.get("/api/videos").json()
+        result = client.job(video["job"]["id"])["result"]
+        said = [{name: one[name] for name in ("start", "end")} for one in result["repetitions"]]
+        address = f"/api/videos/{video['id']}/labels"
+        set_mode(page, "correct")
+        page.locator(".region.rep").last.click()
+        page.keyboard.press("Delete")
+        client.put(address, json={"spans": said[1:], "action": "squat"})  # the other tab: without the first one
+        page.click("#save-labels")
+        expect(page.locator("#ask-text")).to_contain_text(f"saved {counted - 1} repetitions of this video meanwhile")
+        page.click("[data-choice='']")
+        expect(page.locator("#labels-state")).to_have_text("Not saved")
+        page.click("#save-labels")
+        page.click("[data-choice=merge]")
+        expect(page.locator("#labels-state")).to_have_text(f"Saved: {counted - 2}")
+        merged = client.get(address).json()
+        assert [one["start"] for one in merged["spans"]] == pytest.approx(
+            [one["start"] for one in said[1:-1]], abs=2e-3
+        )
+        assert merged["action"] == "squat"
+        client.put(address, json={"spans": said[:2]})
+        page.locator(".region.rep").first.click()
+        page.keyboard.press("Delete")
+        page.click("#save-labels")
+        page.click("[data-choice=overwrite]")
+        expect(page.locator("#labels-state")).to_have_text(f"Saved: {counted - 3}")
+        assert len(client.get(address).json()["spans"]) == counted - 3
+        visit.problems[:] = [problem for problem in visit.problems if "409" not in problem]

@@ -59,7 +59,7 @@ def test_a_recording_of_the_webcam_is_counted(page: Page, client: Client) -> Non
     page.click("#camera-start")
     expect(page.locator("#camera-clock")).to_contain_text(re.compile(r"0:0[2-9]|0:[1-5]"))
     page.click("#camera-stop")
-    expect(page.locator("#verdict-name")).to_contain_text("Recording")
+    expect(page.locator("#verdict-name")).to_contain_text(re.compile(r"Recording 20\d\d-\d\d-\d\d \d\d\.\d\d"))
     shown(page)
     video = client.get("/api/videos").json()[0]
     assert video["source"] == "camera"

@@ -247,6 +247,7 @@ def test_an_earlier_count_is_shown_again(page: Page, sample: Path) -> None:
     page.fill("#range-end", "3")
     page.press("#range-end", "Enter")
     assert recount(page) != whole
-    page.locator("#history button", has_text=f"{whole} · no example").last.click()
+    expect(page.locator("#history button[aria-pressed=true]")).to_contain_text("spectral, no example, 0.0–3.0 s")
+    page.locator("#history button", has_text=f"{whole} · spectral, no example").last.click()
     expect(page.locator("#total")).to_have_text(str(whole))
     expect(page.locator("#range-end")).not_to_have_value("3.0")

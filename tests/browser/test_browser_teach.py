@@ -76,9 +76,9 @@ class Lessons:
             self.models.append({"name": name, "summary": "", "own": True, "default": False})
 
 
-def label(client: Client, video: str) -> None:
+def label(client: Client, video: str, action: str = "bounce") -> None:
     spans = [{"start": 0.5, "end": 1.5}, {"start": 1.5, "end": 2.5}]
-    answer = client.put(f"/api/videos/{video}/labels", json={"spans": spans, "action": "bounce"})
+    answer = client.put(f"/api/videos/{video}/labels", json={"spans": spans, "action": action})
     assert answer.status_code == 200, answer.text
 
 
@@ -104,6 +104,21 @@ def label_third(client: Client) -> None:
     label(client, third["id"])
 
 
+def test_one_action_is_chosen_and_different_ones_are_warned_of(page: Page, client: Client, labelled: None) -> None:
+    third = next(video for video in client.get("/api/videos").json() if video["name"] == "third.mp4")
+    label(client, third["id"], "hop")
+    page.reload()
+    page.click("#teach-open")
+    expect(page.locator("#teach-videos li")).to_have_count(3)
+    assert page.locator("#teach-videos li:has(input:checked)").all_inner_texts() == [
+        "second.mp4 · 2 bounce",
+        "bounce.mp4 · 2 bounce",
+    ]
+    expect(page.locator("#teach-mixed")).to_be_hidden()
+    page.locator("#teach-videos input").first.check()
+    expect(page.locator("#teach-mixed")).to_contain_text("Different actions: hop, bounce.")
+
+
 def begin(page: Page, name: str = "my-bounce") -> None:
     page.fill("#teach-name", name)
     page.click("#teach-start")
@@ -117,7 +132,9 @@ def test_it_is_taught_with_three_labelled_videos(page: Page, client: Client, lab
     label_third(client)
     page.reload()
     page.click("#teach-open")
-    expect(page.locator("#teach-videos li")).to_have_text(["third.mp4 · 2", "second.mp4 · 2", "bounce.mp4 · 2"])
+    expect(page.locator("#teach-videos li")).to_have_text(
+        ["third.mp4 · 2 bounce", "second.mp4 · 2 bounce", "bounce.mp4 · 2 bounce"]
+    )
     page.locator("#teach-videos input").first.uncheck()
     expect(page.locator("#teach-start")).to_be_disabled()
     page.locator("#teach-videos input").first.check()

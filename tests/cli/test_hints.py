@@ -10,7 +10,7 @@ import escounts
 SOURCE = Path(escounts.__file__).parent
 ELSEWHERE = {"--help", "--data-binary"}
 """click's own, and one of curl's."""
-PIP_CALLS = "fetching.py"
+PIP_CALLS = "conversion.py"
 """Its options are pip's."""
 
 

@@ -14,7 +14,7 @@ from command import Outcome, run
 from movies import bouncing, write_movie
 from stores import store, video
 
-from escounts.counting.confidence import Calibration
+from escounts.decision.rules import Calibration
 from escounts.models.checkpoint import read_checkpoint, read_tensors, save_network
 from escounts.nn.network import LITE_TINY, Network
 from escounts.research.training.predictions import load_predictions

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from escounts.counting.density import density_map, period_map, pseudo_spans, rate_map
-from escounts.counting.spans import find_peaks
+from escounts.decision.spans import find_peaks
 from escounts.results import DensityMap
 
 SIGMAS = st.sampled_from([0, 0.25, 0.5, 0.75, 1.0, "variable"])

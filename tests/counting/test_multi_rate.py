@@ -12,12 +12,13 @@ from movies import write_movie
 from escounts.counter import Counter
 from escounts.counting import multi_rate as seconds
 from escounts.counting import views
-from escounts.counting.confidence import Calibration, Evidence, wants_faster
 from escounts.counting.multi_rate import MultiRateModel
 from escounts.counting.multi_rate_encoding import MultiRateEncoding, MultiRateExemplar
 from escounts.counting.pool import InferencePool
-from escounts.counting.spans import rest_factor
 from escounts.counting.views import BASE_RATE, CHUNK, View, ViewEncoder, WindowStore
+from escounts.decision.evidence import Evidence, wants_faster
+from escounts.decision.rules import Calibration
+from escounts.decision.units import rest_factor
 from escounts.errors import ExemplarError, ModelError
 from escounts.nn.encoders.lite import LiteEncoder
 from escounts.nn.network import LITE_TINY, Network
@@ -311,18 +312,19 @@ def test_a_model_that_speaks_of_the_whole_video_gives_hypotheses() -> None:
     speaks = MultiRateModel("tiny", Network(LITE_TINY), views=(View(3),), fast_views=(), calibration=sides)
     encoding = speaks.encode_images(moving_square(240))
     estimate = encoding.estimate()
-    cycles, both = estimate.hypotheses[:2]
-    assert (cycles.unit, both.unit) == ("cycle", "side") and estimate.unit == "cycle"
+    decision = estimate.decision
+    cycles, both = decision.hypotheses[:2]
+    assert (cycles.unit, both.unit) == ("cycle", "side") and decision.density_unit == "cycle"
     total, rest = estimate.density.count, rest_factor(estimate.density.values)
     assert cycles.count == max(1, round(rest * total)) and both.count == round(2 * total)
-    assert estimate.confidence <= cycles.p / (cycles.p + both.p)
+    assert decision.confidence <= cycles.p / (cycles.p + both.p)
     with_exemplar = encoding.estimate([encoding.encode_exemplar(1.0, 2.0)])
-    assert with_exemplar.hypotheses == () and with_exemplar.unit is None
+    assert with_exemplar.decision.hypotheses == () and with_exemplar.decision.unit is None
 
     speaks.calibration = Calibration(repeats=(-2.0, 0.0, 0.0, 0.0), alternates=(4.0, 0.0))
     nothing = speaks.encode_images(moving_square(240)).estimate()
-    assert nothing.density.count == 0 and nothing.hypotheses[0].count == 0
-    assert nothing.hypotheses[0].p > 0.5 and nothing.hypotheses[1].count >= 1
+    assert nothing.density.count == 0 and nothing.decision.count == 0
+    assert nothing.decision.hypotheses[0].p > 0.5 and nothing.decision.hypotheses[1].count >= 1
 
 
 def test_a_short_exemplar_between_two_units_is_put_to_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -203,15 +203,15 @@ def test_shorter_than_a_window(network: Network, tmp_path: Path) -> None:
         short = Video(write_video(tmp_path / f"{frames}.mp4", frames))
         estimate = PaperWindowModel("small", network).encode(short).estimate()
         assert len(estimate.density.values) == cells
-        assert 0.0 < estimate.confidence <= 1.0 and estimate.details["calibrated"] == 0.0
+        assert 0.0 < estimate.decision.confidence <= 1.0 and estimate.decision.details["calibrated"] == 0.0
 
 
 def test_agreement_of_the_shifts_is_the_confidence(network: Network, video: Video) -> None:
     estimate = PaperWindowModel("small", network).encode(video).estimate()
-    assert estimate.confidence == pytest.approx(1 / (1 + estimate.details["shift_spread"]))
-    assert estimate.details["shifts"] == 4
+    assert estimate.decision.confidence == pytest.approx(1 / (1 + estimate.decision.details["shift_spread"]))
+    assert estimate.decision.details["shifts"] == 4
     alone = PaperWindowModel("small", network, config=replace(PAPER_WINDOWS, shifts=1)).encode(video).estimate()
-    assert alone.confidence == 0.5
+    assert alone.decision.confidence == 0.5
 
 
 def test_counts_through_the_counter_with_progress(network: Network, video: Video) -> None:

@@ -9,8 +9,8 @@ from movies import bouncing, write_movie
 
 import escounts
 from escounts.counter import Counter
-from escounts.counting.hypotheses import SCORE_FEATURES, SpanEvidence, features, score
 from escounts.counting.multi_rate import MultiRateModel
+from escounts.counting.repetition_scores import SCORE_FEATURES, SpanEvidence, features, score
 from escounts.counting.views import View
 from escounts.nn.network import LITE_TINY, Network
 

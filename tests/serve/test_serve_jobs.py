@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from movies import beside, bouncing, write_movie
 from serving import Client, eventually, service_running
 
 from escounts.output.json import to_dict
@@ -263,3 +264,19 @@ def limit_pages(database: Database, *, full: bool) -> None:
         database._connection.execute("UPDATE results SET document = ?", (f'"{"x" * 3900}"',))
         pages = int(database._connection.execute("PRAGMA page_count").fetchone()[0])
         database._connection.execute(f"PRAGMA max_page_count = {pages if full else 1_000_000}")
+
+
+def test_a_box_of_the_picture_is_counted_alone(client: Client, tmp_path: Path) -> None:
+    left, right = bouncing(4, 4.8), bouncing(8, 4.8)
+    video = client.send_video(write_movie(tmp_path / "two.mp4", beside(left, right)))["id"]
+    for box, count in (("0%,0%,50%,100%", 4), ("96,0,96,64", 8)):
+        job = client.start_count(video, region=box, wait=30)
+        assert (job["count"], job["region"]) == (count, box)
+        assert job["result"]["region"] == ("0,0,96,64" if count == 4 else box)
+    again = client.start_count(video, region="0%,0%,50%,100%", wait=30)
+    assert again["count"] == 4, "one box's encoding is not another's"
+    for wrong in ("1,2,3", "0%,0%,150%,100%", "left"):
+        refused = client.post("/api/jobs", json={"video": video, "region": wrong})
+        assert refused.status_code == 422 and "percent of the picture" in refused.text
+    outside = client.ended(client.start_count(video, region="150,0,96,64")["id"])
+    assert outside["state"] == "failed" and "does not lie in the picture" in outside["error"]

@@ -169,7 +169,7 @@ def test_a_name_that_several_videos_have_is_not_guessed(client: Client, clips: d
         client.start_count(video["id"], wait=30)
     request = {"name": "x.csv", "text": "file,start_s,end_s\nshared.mp4,0.5,1\n"}
     answer = client.post("/api/labels/import", json=request).json()
-    assert answer == {"saved": [], "unknown": [], "ambiguous": ["shared.mp4"], "shortened": []}
+    assert answer == {"saved": [], "unknown": [], "ambiguous": ["shared.mp4"], "shortened": [], "spread": []}
     assert all(client.get(f"/api/videos/{video['id']}/labels").status_code == 404 for video in videos)
 
 
@@ -257,3 +257,29 @@ def test_an_action_with_a_control_character_is_refused(client: Client, labelled:
 def test_elan_exports_one_file_per_video(client: Client) -> None:
     with zipfile.ZipFile(io.BytesIO(client.get("/api/labels/export/elan").content)) as archive:
         assert archive.namelist() and all(name.endswith(".eaf") for name in archive.namelist())
+
+
+def test_counts_without_times_are_taken_as_the_command_line_takes_them(client: Client, labelled: str) -> None:
+    counts = {"name": "x.csv", "text": "file,count,class\nwipe.mp4,4,jump\n"}
+    answer = client.post("/api/labels/import", json=counts).json()
+    assert (answer["saved"], answer["spread"]) == ([labelled], ["wipe.mp4"])
+    saved = client.get(f"/api/videos/{labelled}/labels").json()
+    length = client.get(f"/api/videos/{labelled}").json()["duration"]
+    assert saved["action"] == "jump"
+    assert [span["end"] for span in saved["spans"]] == pytest.approx([length * n / 4 for n in (1, 2, 3, 4)])
+    for cell in ("1.5", "-1", "many"):
+        refused = client.post("/api/labels/import", json={**counts, "text": f"file,count\nwipe.mp4,{cell}\n"})
+        assert refused.status_code == 422 and "line 2: count" in refused.json()["detail"]
+    assert client.get(f"/api/videos/{labelled}/labels").json() == saved
+
+
+def test_labels_that_were_saved_meanwhile_are_not_replaced_unseen(client: Client, labelled: str) -> None:
+    address = f"/api/videos/{labelled}/labels"
+    known = client.get(address).json()["revision"]
+    spans = [{"start": 0.5, "end": 1.0}]
+    assert client.put(address, json={"spans": spans, "revision": known}).json()["revision"] == known + 1
+    for stale in (known, 0):
+        refused = client.put(address, json={"spans": [], "revision": stale})
+        assert refused.status_code == 409 and "saved meanwhile" in refused.json()["detail"]
+    assert client.get(address).json()["spans"] == spans
+    assert client.put(address, json={"spans": []}).json()["revision"] == known + 2, "who does not ask replaces"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from escounts.nn.decoder_config import DecoderConfig
+from escounts.nn.decoder import DecoderConfig
 from escounts.nn.heads import RateHeadConfig
 from escounts.nn.network import LITE_DECODER, LITE_TINY, NetworkConfig
 from escounts.research.training.batches import ExemplarSampling

@@ -19,8 +19,8 @@ KILLED = """
 import os, signal
 from escounts.system import processes
 started = processes.spawned
-def killed():
-    process = started()
+def killed(environment):
+    process = started(environment)
     os.kill(os.getpid(), signal.SIGKILL)
     return process
 processes.spawned = killed

@@ -10,8 +10,8 @@ import torch
 from movies import bouncing, write_movie
 
 import escounts
-from escounts.counting.confidence import Calibration
 from escounts.counting.multi_rate import MultiRateModel
+from escounts.decision.rules import Calibration
 from escounts.errors import DataError, ModelError
 from escounts.models import store
 from escounts.models.catalogue import own_model_path

@@ -12,20 +12,22 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from escounts.batching.cluster import fitting_actors, machines_of
 from escounts.batching.read_ahead import images_folder, read_ahead_workers
 from escounts.batching.rows import GATHERED, ResultFolder
 from escounts.batching.tasks import CountingProcess, Row, Settings, Task, find_tasks, is_address
 from escounts.errors import EscountsError, OutputError
+from escounts.models.catalogue import counting_sandbox
 from escounts.system.arguments import callback, checked, flag, instance, optional, paths, text, whole
 from escounts.system.atomic_files import printable
 from escounts.system.extras import install_command
+from escounts.system.sandbox import Sandbox
 from escounts.system.task_processes import TaskError, Worker, answers
 from escounts.video.nvdec import missing as nvdec_missing
 
@@ -50,6 +52,7 @@ SHARED = 3600.0
     nvdec=whole,
     ray=optional(text),
     retry_errors=flag,
+    sandbox=flag,
     report=callback,
 )
 def batch(
@@ -62,6 +65,7 @@ def batch(
     nvdec: int = 0,
     ray: str | None = None,
     retry_errors: bool = False,
+    sandbox: bool = False,
     report: Report | None = None,
 ) -> pa.Table:
     """Count videos, folders of videos or addresses of either; the table of their results, one row per video.
@@ -74,7 +78,8 @@ def batch(
     device is a GPU and neither is given. nvdec: readers beside them that decode on an NVIDIA GPU's video engines, for
     the extra [nvdec]; the other readers are then, unless given, as many as cores are left. Pixels differ a little,
     and so may a count that lies at a half. ray: the address of a Ray cluster ("auto": the one this machine belongs
-    to, "local": one of its own), for the extra [ray].
+    to, "local": one of its own), for the extra [ray]. sandbox: confine the processes that open videos, which lie on
+    this machine; raises EscountsError where it cannot.
 
     >>> for row in escounts.batch(["videos/"], out="results/").to_pylist():
     ...     print(row["video"], row["count"], row["error"])
@@ -83,9 +88,12 @@ def batch(
         raise EscountsError(f"this needs ray: {install_command('ray')}")
     if out is None:
         with tempfile.TemporaryDirectory(prefix="escounts-") as kept:
-            return batch(
-                videos, out=kept, settings=settings, jobs=jobs, readers=readers, nvdec=nvdec, ray=ray, report=report
-            )
+            how: dict[str, Any] = {"jobs": jobs, "readers": readers, "nvdec": nvdec, "ray": ray, "sandbox": sandbox}
+            return batch(videos, out=kept, settings=settings, report=report, **how)
+    if sandbox and (nvdec or ray):
+        raise EscountsError(
+            "the sandbox holds processes of this machine that decode on its processor: no nvdec, no ray"
+        )
     if nvdec and (jobs or ray):
         raise ValueError(f"nvdec={nvdec} are readers on this machine; got jobs={jobs}, ray={ray!r}: leave these out")
     if nvdec and (reason := nvdec_missing()):
@@ -103,7 +111,7 @@ def batch(
     engine = (
         ray_rows(left, settings, folder, jobs=jobs, address=ray)
         if ray
-        else local_rows(left, settings, folder, jobs, readers, nvdec)
+        else local_rows(left, settings, folder, jobs, readers, nvdec, sandbox=sandbox)
     )
     for done, row in enumerate(engine, start=len(tasks) - len(left) + 1):
         if report is not None:
@@ -126,6 +134,8 @@ def local_rows(
     jobs: int | None,
     readers: int | None = None,
     nvdec: int = 0,
+    *,
+    sandbox: bool = False,
 ) -> Iterator[Row]:
     """Rows as they are written, by `jobs` processes at a time. Closing it ends the processes."""
     cores = os.cpu_count() or 1
@@ -138,17 +148,30 @@ def local_rows(
         assert not isinstance(row, TaskError)  # a counting process makes a row of it
         folder.write(row)
 
-    with images_folder() if readers or nvdec else nullcontext("") as images:
+    with ExitStack() as stack:
+        images = stack.enter_context(images_folder() if readers or nvdec else nullcontext(""))
+        confined = stack.enter_context(_confined(tasks, settings, images)) if sandbox and tasks else None
         workers: Sequence[Worker[Task, Row]]
         if (readers or nvdec) and tasks:
             engines, most = min(nvdec, len(tasks)), len(tasks)
-            workers = read_ahead_workers(settings, min(readers, most), Path(images), engine_readers=engines)
+            workers = read_ahead_workers(
+                settings, min(readers, most), Path(images), engine_readers=engines, sandbox=confined
+            )
         else:
             jobs = max(1, min(jobs or cores // 2, len(tasks)))
-            workers = [CountingProcess(settings, threads=max(1, cores // jobs)) for _ in range(jobs)]
+            threads = max(1, cores // jobs)
+            workers = [CountingProcess(settings, threads=threads, sandbox=confined) for _ in range(jobs)]
         for _, row in answers(tasks, workers, keep=keep):
             assert not isinstance(row, TaskError)
             yield row
+
+
+def _confined(tasks: Sequence[Task], settings: Settings, images: str) -> AbstractContextManager[Sandbox]:
+    """What the processes are confined to. images: the folder that readers write to; "" without them."""
+    if stored := next((task.video for task in tasks if is_address(task.video)), None):
+        raise EscountsError(f"{stored}: a process in the sandbox has no network; copy the videos to this machine")
+    videos, writes = [task.video for task in tasks], [images] if images else []
+    return counting_sandbox(settings.model, settings.exemplars, readable=videos, writable=writes)
 
 
 class RayCounter:
@@ -207,3 +230,57 @@ def ray_rows(
         if row["counted"]:
             folder.write(json.loads(row["counted"]))
         yield row
+
+
+MOST_THREADS = 4
+"""Cores of one actor at most: one video makes little use of more."""
+SINGLE = 0.8
+"""What a core of an actor of one core is worth: a model in memory for each does not pay for one core more."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What one machine of a cluster lends."""
+
+    cores: int
+    gpus: int = 0
+
+
+@dataclass(frozen=True)
+class Actors:
+    """How many at most, and the cores of each."""
+
+    number: int
+    threads: int
+
+
+def machines_of(nodes: Iterable[Mapping[str, Any]]) -> list[Machine]:
+    """From `ray.nodes()`: those that are alive."""
+    alive = [node.get("Resources", {}) for node in nodes if node.get("Alive", False)]
+    return [Machine(int(resources.get("CPU", 0)), int(resources.get("GPU", 0))) for resources in alive]
+
+
+def fitting_actors(
+    machines: Sequence[Machine], *, videos: int, jobs: int | None, on_gpu: bool, cluster: str
+) -> Actors:
+    """Actors of which each finds a machine. As many as `jobs` asks for, or one per GPU, where they fit; otherwise
+    those that use the most cores, of two cores each where that is the same. Raises EscountsError where none fits."""
+
+    def room(threads: int) -> int:
+        return sum(min([machine.cores // threads, *([machine.gpus] if on_gpu else [])]) for machine in machines)
+
+    wanted = min(jobs or videos, videos)
+    choices = [Actors(min(room(threads), wanted), threads) for threads in range(1, MOST_THREADS + 1)]
+    if choices[0].number == 0:
+        there = ", ".join(f"{m.cores} cores and {m.gpus} GPUs" for m in machines) or "none is alive"
+        raise EscountsError(
+            f"the Ray cluster {cluster!r} has no machine with a core{' and a GPU' if on_gpu else ''} for an actor "
+            f"({there}); add one (`ray start`), or leave Ray out and count on this machine"
+        )
+    if jobs or on_gpu:
+        return max(choices, key=lambda actors: (actors.number, actors.threads))
+
+    def used(actors: Actors) -> float:
+        return actors.number * actors.threads * (SINGLE if actors.threads == 1 else 1.0)
+
+    return max(choices, key=lambda actors: (used(actors), actors.threads == 2, actors.threads))

@@ -24,6 +24,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+import escounts
 from escounts.batching.tasks import (
     CountingProcess,
     Row,
@@ -40,6 +41,7 @@ from escounts.errors import EscountsError
 from escounts.models import catalogue, store
 from escounts.system.arrays import Image
 from escounts.system.atomic_files import lock_folder
+from escounts.system.sandbox import Sandbox
 from escounts.system.task_processes import TaskProcess
 from escounts.video import nvdec
 from escounts.video.files import Frame, Video, VideoInfo
@@ -68,11 +70,12 @@ ToCount = tuple[Task, ReadVideo, Reading]
 class VideoInImages(Video):
     """A Video whose images were read by another process."""
 
-    def __init__(self, read: Mapping[str, Any], reading: Reading) -> None:
+    def __init__(self, read: Mapping[str, Any], reading: Reading, start: float, end: float | None) -> None:
         known = {name: value for name, value in read.items() if name != "images"}
         self.path, images = Path(read["path"]), Path(read["images"])
-        self.info = VideoInfo(**{**known, "path": self.path})
-        self._reading, side = reading, reading[0]
+        box = None if read["region"] is None else tuple(read["region"])
+        self.info = VideoInfo(**{**known, "path": self.path, "region": box})
+        self._reading, side = (reading, start, end), reading[0]
         size = images.stat().st_size
         pixels = np.memmap(images, np.uint8, "r") if size else np.zeros(0, np.uint8)
         self._images: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]
@@ -87,22 +90,20 @@ class VideoInImages(Video):
         rate: float | None = None,
         every: int | None = None,
     ) -> Iterator[Frame]:
-        """The images that were read; only as they were read, whole and from the beginning."""
-        side, own = self._reading
-        if (size, rate, start, end, every) != ((side, side), own, 0.0, None, None):
+        """The images that were read; only as they were read, between the same times."""
+        (side, own), first, last = self._reading
+        if (size, rate, start, end, every) != ((side, side), own, first, last, None):
             raise ValueError(
-                f"{self.path} was read ahead at {side} × {side}, {own:g} per second, and can be no other"
+                f"{self.path} was read ahead at {side} × {side}, {own:g} per second, from {first:g} s to {last} s, "
+                "and can be no other"
             )
         for index, image in enumerate(self._images):
-            yield Frame((index + 0.5) / own, image)
+            yield Frame(first + (index + 0.5) / own, image)
 
 
 def reading_of(model: CountingModel) -> Reading | None:
     """How a model reads, None where it does not read whole videos at one rate and size."""
-    from escounts.counting.multi_rate import MultiRateModel  # noqa: PLC0415 - torch: the readers need none of it
-    from escounts.counting.views import BASE_RATE  # noqa: PLC0415 - torch
-
-    return (model.network.encoder.spec.size, BASE_RATE) if isinstance(model, MultiRateModel) else None
+    return getattr(model, "reading", None)
 
 
 def reading_told(model: str) -> Reading | None:
@@ -117,8 +118,14 @@ def reading_told(model: str) -> Reading | None:
     return (config.get("encoder_options") or {}).get("size", side), rate
 
 
-def reader(folder: Path, most: int, by_engine: bool = False) -> Callable[[tuple[Task, Reading]], ReadVideo]:
-    """In a reading process: each task becomes a file of images in the folder. by_engine: NVDEC decodes."""
+def reader(
+    folder: Path, most: int, settings: Settings, by_engine: bool = False
+) -> Callable[[tuple[Task, Reading]], ReadVideo]:
+    """In a reading process: each task becomes a file of images in the folder. by_engine: NVDEC decodes.
+
+    settings: say which seconds, and which box of the picture.
+    """
+    start, end = settings.start, settings.end
 
     if by_engine:
         nvdec.warm_up()
@@ -128,10 +135,12 @@ def reader(folder: Path, most: int, by_engine: bool = False) -> Callable[[tuple[
         with tempfile.TemporaryDirectory(prefix="escounts-") as here:
             path = fetched(task.video, Path(here)) if is_address(task.video) else task.video
             video = (nvdec.NvdecVideo if by_engine else Video)(path, threads=1)
-            if video.info.duration * rate * side * side * 3 > most:
+            if settings.region is not None:
+                video = video.cropped(settings.region)
+            if ((end or video.info.duration) - start) * rate * side * side * 3 > most:
                 return None
             room = most // (side * side * 3)  # a header may promise less than the file holds
-            frames = islice(video.frames(size=(side, side), rate=rate), room + 1)
+            frames = islice(video.frames(size=(side, side), start=start, end=end, rate=rate), room + 1)
             target = images_file(folder, task)
             try:
                 held = write_images(target, (frame.image for frame in frames)) <= room
@@ -159,16 +168,15 @@ def write_images(target: Path, images: Iterable[Image]) -> int:
 
 def counter_of_read(settings: Settings) -> Callable[[ToCount | None], Row]:
     """In a counting process: rows of videos that were read ahead; None asks how it reads."""
-    from escounts.counter import load  # noqa: PLC0415 - torch: the driver need not spend a second on it
-
-    counter = same_on_every_machine(load(settings.model, device=settings.device))
+    counter = same_on_every_machine(escounts.load(settings.model, device=settings.device))
     reading = reading_of(counter.model)
 
     def work(asked: ToCount | None) -> Row:
         if asked is None:
             return {"reading": reading}
         task, read, as_read = asked
-        video = VideoInImages(read, as_read) if read is not None and as_read == reading else None
+        ahead = read is not None and as_read == reading
+        video = VideoInImages(read, as_read, settings.start, settings.end) if read is not None and ahead else None
         return row_of(counter, task, settings, video=video)
 
     return work
@@ -225,27 +233,29 @@ class ReadAheadWorker:
 
 
 def read_ahead_workers(
-    settings: Settings, readers: int, folder: Path, *, engine_readers: int = 0
+    settings: Settings, readers: int, folder: Path, *, engine_readers: int = 0, sandbox: Sandbox | None = None
 ) -> list[ReadAheadWorker] | list[CountingProcess]:
     """Workers that share so many readers; where the model reads in its own way, one counting process alone.
 
     engine_readers: readers beside them that decode with NVDEC; whoever is idle takes the next video. Twice as many
-    workers as readers: a reader goes on while the video that it read waits to be counted.
+    workers as readers: a reader goes on while the video that it read waits to be counted. sandbox: what
+    all processes are confined to.
     """
     on_gpu = settings.device.startswith("cuda")
+    options: dict[str, Any] = {"limit": settings.limit, "sandbox": sandbox}
     counters: list[TaskProcess[ToCount | None, Row]] = [
-        TaskProcess(counter_of_read, settings, limit=settings.limit, threads=1 if on_gpu else None)  # cores: readers'
+        TaskProcess(counter_of_read, settings, threads=1 if on_gpu else None, **options)  # cores: readers'
         for _ in range((ENGINE_COUNTERS if engine_readers else GPU_COUNTERS) if on_gpu else 1)
     ]
     told = reading_told(settings.model) or counters[0].ask(None)["reading"]
     if told is None:
         counters[0].stop()
-        return [CountingProcess(settings)]
+        return [CountingProcess(settings, sandbox=sandbox)]
     side, rate = told
     for process in counters:  # their seconds of loading pass while the first videos are read
         threading.Thread(target=process.begin, daemon=True).start()
     kinds = [True] * engine_readers + [False] * readers
-    shared = Shared([TaskProcess(reader, folder, MOST_BYTES, kind, limit=settings.limit) for kind in kinds])
+    shared = Shared([TaskProcess(reader, folder, MOST_BYTES, settings, kind, **options) for kind in kinds])
     counting = Shared(counters)
     return [ReadAheadWorker(shared, counting, (side, rate), folder) for _ in range(2 * len(kinds))]
 

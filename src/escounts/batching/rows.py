@@ -212,5 +212,6 @@ def row_schema() -> pa.Schema:
             "error": pa.string(),
             "spent": pa.float64(),
             "escounts": pa.string(),
+            "region": pa.string(),
         }
     )

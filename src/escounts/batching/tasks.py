@@ -16,40 +16,63 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import escounts
 from escounts import __version__
 from escounts.errors import EscountsError, VideoError
 from escounts.exemplars import states_of_videos
 from escounts.models import catalogue
 from escounts.system.atomic_files import file_state
+from escounts.system.sandbox import Sandbox
 from escounts.system.task_processes import TaskError, TaskProcess
 from escounts.video import VIDEO_SUFFIXES
 from escounts.video.files import video_files
 
 if TYPE_CHECKING:
-    from escounts.counter import Counter
+    from escounts.counter import Counter, WantedUnit
 
 Row = dict[str, Any]
 """What is known of one video: the columns of `row_schema` (rows.py) by name."""
 
 
+LATER_SETTINGS: dict[str, Any] = {"start": 0.0, "end": None, "region": None, "unit": "auto"}
+"""Settings that rows of earlier versions do not know, with what was true of them: those rows stay valid."""
+
+
 @dataclass(frozen=True)
 class Settings:
-    """How every video of a batch is counted. limit: seconds that one video may take before it is given up."""
+    """How every video of a batch is counted. limit: seconds that one video may take before it is given up.
+
+    start, end: seconds of each video that are counted; region: the box of the picture; unit: what is counted.
+    """
 
     model: str = "default"
     device: str = "auto"
     exemplars: tuple[str, ...] = ()
-    thorough: bool = False
     assume_repeats: bool = False
     limit: float = 3600.0
+    start: float = 0.0
+    end: float | None = None
+    region: str | None = None
+    unit: WantedUnit = "auto"
+
+    @property
+    def counting(self) -> dict[str, Any]:
+        """What `Counter.count` takes beside the video, under its names."""
+        values = asdict(self)
+        for name in ("model", "device", "limit"):
+            del values[name]
+        return values
 
     def fingerprint(self) -> dict[str, Any]:
         """What a result depends on."""
-        values = asdict(self)
-        del values["device"], values["limit"]
+        values = {"model": self.model, **self.counting}
+        for name, unchanged in LATER_SETTINGS.items():
+            if values[name] == unchanged:
+                del values[name]
         videos = states_of_videos(self.exemplars)
         shown = {"exemplar_videos": videos} if videos else {}
-        return {**values, **shown, "weights": catalogue.weights_sha256(self.model)}
+        older = {"thorough": False}  # an option of 0.1.0: the rows of a batch that it began keep their ids
+        return {**values, **shown, **older, "weights": catalogue.weights_sha256(self.model)}
 
 
 @dataclass(frozen=True)
@@ -128,9 +151,9 @@ class CountingProcess(TaskProcess[Task, Row]):
     ...     row = process.ask(task)
     """
 
-    def __init__(self, settings: Settings, *, threads: int | None = None) -> None:
-        """threads: cores that it may use; all when None."""
-        super().__init__(_counter, settings, limit=settings.limit, threads=threads)
+    def __init__(self, settings: Settings, *, threads: int | None = None, sandbox: Sandbox | None = None) -> None:
+        """threads: cores that it may use; all when None. sandbox: what it is confined to."""
+        super().__init__(_counter, settings, limit=settings.limit, threads=threads, sandbox=sandbox)
 
     def ask(self, task: Task) -> Row:
         """The video's row, an error row where it cannot be counted. Raises EscountsError where no video can be."""
@@ -150,9 +173,7 @@ def whole_row(task: Task, answer: Callable[[Task], Row]) -> Row:
 
 def _counter(settings: Settings) -> Callable[[Task], Row]:
     """In the process: the model, loaded; it answers each task with a part of a row."""
-    from escounts.counter import load  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
-
-    counter = same_on_every_machine(load(settings.model, device=settings.device))
+    counter = same_on_every_machine(escounts.load(settings.model, device=settings.device))
     return lambda task: row_of(counter, task, settings)
 
 
@@ -161,27 +182,22 @@ def same_on_every_machine(counter: Counter) -> Counter:
     of several machines, with bf16 units or without, counted it."""
     if "torch" not in sys.modules:
         return counter  # a model without a network
-    from escounts.counting.multi_rate import MultiRateModel  # noqa: PLC0415 - torch, as above
-    from escounts.nn.device import PRECISION_VARIABLE  # noqa: PLC0415 - torch, as above
+    from escounts.nn.device import PRECISION_VARIABLE  # noqa: PLC0415 - torch: the parent process needs none of it
 
-    model = counter.model
-    if isinstance(model, MultiRateModel) and model.device.type == "cpu" and PRECISION_VARIABLE not in os.environ:
+    model: Any = counter.model
+    if hasattr(model, "precision") and model.device.type == "cpu" and PRECISION_VARIABLE not in os.environ:
         model.precision = "float32"
     return counter
 
 
 def row_of(counter: Any, task: Task, settings: Settings, *, video: Any = None) -> Row:
     """The counted part of a video's row. video: it, opened; None: the task's address is."""
+    read_ahead = video is not None  # of its region alone
     fetch = video is None and is_address(task.video)
     folder = Path(tempfile.mkdtemp(prefix="escounts-")) if fetch else None
     try:
         video = video or (task.video if folder is None else fetched(task.video, folder))
-        result = counter.count(
-            video,
-            exemplars=settings.exemplars,
-            thorough=settings.thorough,
-            assume_repeats=settings.assume_repeats,
-        )
+        result = counter.count(video, **{**settings.counting, **({"region": None} if read_ahead else {})})
     finally:
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
@@ -196,6 +212,7 @@ def row_of(counter: Any, task: Task, settings: Settings, *, video: Any = None) -
         "ends": [repetition.end for repetition in result.repetitions],
         "duration": result.duration,
         "model": result.model,
+        "region": result.region,
     }
 
 

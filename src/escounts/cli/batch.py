@@ -6,9 +6,11 @@ from typing import Any
 
 import click
 
-from escounts.cli import assume_repeats_option, device_option, model_option, thorough_option
+import escounts
+from escounts.cli import assume_repeats_option, device_option, model_option, sandbox_option
 from escounts.cli.display import counting_display
 from escounts.cli.numbers import COUNT, NONE_OR_MORE, SECONDS
+from escounts.cli.stretch import check_range, stretch_options
 from escounts.exemplars import parse_exemplar
 from escounts.models import catalogue
 
@@ -27,10 +29,11 @@ from escounts.models import catalogue
 @device_option
 @click.option("--exemplar", "exemplars", multiple=True, metavar="VIDEO@START-END",
               help="One repetition to look for in every video.")  # fmt: skip
-@thorough_option
+@stretch_options
 @assume_repeats_option
 @click.option("--limit", type=SECONDS, default=3600.0, show_default=True,
               help="Seconds that one video may take; then its row is an error.")  # fmt: skip
+@sandbox_option
 @click.option("--retry-errors", is_flag=True, help="Count again the videos whose row is an error.")
 def batch_command(
     inputs: tuple[str, ...],
@@ -40,6 +43,7 @@ def batch_command(
     nvdec: int,
     ray: str | None,
     retry_errors: bool,
+    sandbox: bool,
     **counting: Any,
 ) -> int:
     """Count thousands of videos: files, folders, or addresses of object storage (s3://bucket/videos).
@@ -56,6 +60,7 @@ def batch_command(
 
     Exit code 0: all counted; 1: some rows are errors; 2: wrong use.
     """
+    check_range(counting)
     for exemplar in counting["exemplars"]:
         if parse_exemplar(exemplar).video is None:
             raise click.UsageError(f"--exemplar {exemplar}: name its video (ref.mp4@1.0-2.5); it is for all videos")
@@ -63,17 +68,30 @@ def batch_command(
         name = "--readers stands" if readers else "--nvdec stands"
         raise click.UsageError(f"{name} in the place of --jobs, on this machine; leave out --jobs and --ray")
     catalogue.find(counting["model"])  # an unknown name is known before any process starts
-    from escounts.batching.batch import batch  # noqa: PLC0415 - the extra [batch]; help needs none of it
     from escounts.batching.tasks import Settings  # noqa: PLC0415 - the extra [batch]; help needs none of it
 
     settings = Settings(**counting)
-    how: dict[str, Any] = {"jobs": jobs, "readers": readers, "nvdec": nvdec, "ray": ray, "retry_errors": retry_errors}
+    how: dict[str, Any] = {
+        "jobs": jobs,
+        "readers": readers,
+        "nvdec": nvdec,
+        "ray": ray,
+        "retry_errors": retry_errors,
+        "sandbox": sandbox,
+    }
     with counting_display("videos") as report:
-        table = batch(inputs, out=out, settings=settings, report=report, **how)
-    errors = [row for row in table.select(["video", "status", "error"]).to_pylist() if row["status"] == "error"]
+        table = escounts.batch(inputs, out=out, settings=settings, report=report, **how)
+    rows = table.select(["video", "status", "count", "unsure", "error"]).to_pylist()
+    errors = [row for row in rows if row["status"] == "error"]
     for row in errors[:10]:
         click.echo(f"escounts: {row['error']}", err=True)
     if len(errors) > 10:
         click.echo(f"escounts: … and {len(errors) - 10} more; the column `error` has all of them", err=True)
-    click.echo(f"{out}: {len(table)} videos, {len(errors)} of them errors")
+    counted = [row for row in rows if row["status"] == "counted"]
+    total, none = sum(row["count"] for row in counted), sum(row["count"] == 0 for row in counted)
+    unsure = sum(row["unsure"] for row in counted)
+    click.echo(
+        f"{out}: {len(rows)} videos, {len(errors)} of them errors; {total} repetitions in {len(counted) - none} "
+        f"videos, none in {none}; {unsure} unsure"
+    )
     return 1 if errors else 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as jsonlib
-import math
 import os
 import sys
 import tempfile
@@ -15,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import escounts
 from escounts import __version__
-from escounts.cli import assume_repeats_option, collector_paused, device_option, model_option, thorough_option
+from escounts.cli import assume_repeats_option, collector_paused, device_option, model_option, sandbox_option
 from escounts.cli.count_jobs import (
     Done,
     Task,
@@ -39,8 +39,9 @@ from escounts.cli.display import (
 )
 from escounts.cli.ledger import Ledger, file_identity
 from escounts.cli.numbers import COUNT
+from escounts.cli.stretch import check_range, stretch_options
 from escounts.errors import EscountsError, OutputError, one_line
-from escounts.exemplars import parse_exemplar, parse_time, states_of_videos
+from escounts.exemplars import parse_exemplar, states_of_videos
 from escounts.models import catalogue
 from escounts.models.store import stored_path
 from escounts.output import FORMATS
@@ -69,6 +70,8 @@ class Job:
     json: bool
     force: bool
     quiet: bool
+    sets: bool = False
+    sandbox: bool = False
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -79,19 +82,6 @@ class Job:
         if videos := states_of_videos(counting["exemplars"]):
             counting["exemplar_videos"] = videos
         return {"escounts": __version__, "model": self.model, "weights": self.weights, **counting}
-
-
-def _seconds(value: Any) -> float:
-    """A time as people write it and as the output prints it: 5, 0:05.0, 1:02:03."""
-    try:
-        seconds = parse_time(str(value))
-    except ValueError:
-        seconds = math.nan
-    if not (math.isfinite(seconds) and seconds >= 0):
-        raise click.BadParameter(
-            f"{value!r} is not a time; write seconds (5 or 5.5), m:s (0:05.5) or h:m:s (1:02:03)"
-        )
-    return seconds
 
 
 def _table_file(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:
@@ -124,16 +114,12 @@ def _formats(ctx: click.Context, param: click.Parameter, value: str | None) -> t
 @click.option("--exemplar", "exemplars", multiple=True, metavar="[VIDEO@]START-END",
               help="One repetition to look for, in seconds; may be given several times. Without VIDEO@ it is "
               "looked up in each video that is counted.")  # fmt: skip
-@click.option(
-    "--from", "start", type=_seconds, metavar="TIME", default=0.0, help="Count from this time on: 5, 0:05 or 1:02:03."
-)
-@click.option("--to", "end", type=_seconds, metavar="TIME", help="Count up to this time.")
-@click.option("--unit", type=click.Choice(["auto", "cycle", "side"]), default="auto", show_default=True,
-              help="Of a motion that alternates (left, right): count full cycles or single sides.")  # fmt: skip
+@click.option("--sets", is_flag=True, help="Print the sets: counts, rests and tempo.")
+@stretch_options
 @model_option
 @device_option
-@thorough_option
 @assume_repeats_option
+@sandbox_option
 @click.option("-j", "--jobs", type=COUNT, default=1, show_default=True, help="Videos counted at once.")
 @click.option("--summary", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.csv", callback=_table_file,
               help="One row per video, failures too, in a CSV file.")  # fmt: skip
@@ -151,15 +137,15 @@ def count_command(
     as_json: bool,
     force: bool,
     quiet: bool,
+    sets: bool,
+    sandbox: bool,
     **counting: Any,
 ) -> int:
     """Count the repetitions in videos, folders of videos or folders of images.
 
     Exit code 0: all counted; 1: some files failed; 2: wrong use.
     """
-    start, end = counting["start"], counting["end"]
-    if end is not None and end <= start:
-        raise click.UsageError(f"--to {end:g} must come after --from {start:g}")
+    check_range(counting)
     for exemplar in counting["exemplars"]:
         parse_exemplar(exemplar)
     writes = output is not None or formats is not None
@@ -176,6 +162,8 @@ def count_command(
         json=as_json,
         force=force,
         quiet=quiet,
+        sets=sets,
+        sandbox=sandbox,
     )
     return run(inputs, job)
 
@@ -253,9 +241,9 @@ def _refusal(folder: Path | None, files: list[str]) -> str:
 
 
 def _counted(tasks: list[Task], job: Job, *, several: bool) -> Iterator[tuple[Task, Done]]:
-    if job.jobs > 1 and len(tasks) > 1:
+    if (job.jobs > 1 and len(tasks) > 1) or (job.sandbox and tasks):
         number = 0
-        for number, pair in enumerate(side_by_side(job.model, job.device, tasks, job.jobs), 1):
+        for number, pair in enumerate(side_by_side(job.model, job.device, tasks, job.jobs, sandbox=job.sandbox), 1):
             yield pair
             if not job.json and not job.quiet:
                 say(f"{number} of {len(tasks)} done", err=True)
@@ -283,7 +271,7 @@ def _report(task: Task, done: Done, job: Job, ledger: Ledger | None) -> Row:
     """Print one outcome, remember it where all files are written."""
     result, failure, written = done
     if result is not None:
-        show(result, as_json=job.json, quiet=job.quiet)
+        show(result, as_json=job.json, quiet=job.quiet, sets=job.sets)
     if written and result is not None and ledger is not None and job.folder is not None:
         try:
             ledger.add(task.name, task.video, job.settings, written, facts(result))
@@ -330,11 +318,9 @@ def _finished(ledger: Ledger, task: Task, job: Job) -> Mapping[str, Any] | None:
 
 
 def _load(job: Job) -> Counter:
-    from escounts.counter import load  # noqa: PLC0415 - 1.5 s, most of it torch: `escounts count --help` is there at once
-
     try:
         with collector_paused():
-            return load(job.model, device=job.device)
+            return escounts.load(job.model, device=job.device)
     except EscountsError as error:
         raise click.UsageError(str(error)) from error  # no video can be counted: not one file's fault
 

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from escounts.errors import OutputError, one_line, without_controls
-from escounts.output.csv_text import csv_text
 from escounts.output.json import to_dict
-from escounts.output.text import describe, headline
+from escounts.output.sets import lines as set_lines
+from escounts.output.text import csv_text, describe, headline
 from escounts.results import CountResult, two_digits
 from escounts.system.atomic_files import printable, write_text
 
@@ -72,15 +72,15 @@ def say(text: str, *, err: bool = False) -> None:
     click.echo(without_controls(printable(text), keep="\n\t"), err=err)
 
 
-def show(result: CountResult, *, as_json: bool, quiet: bool) -> None:
-    """One result on stdout."""
+def show(result: CountResult, *, as_json: bool, quiet: bool, sets: bool = False) -> None:
+    """One result on stdout; with its sets where they are asked for."""
     if as_json:
         say(json.dumps(to_dict(result), ensure_ascii=False))
-    elif quiet:
-        say(headline(result))
-    else:
-        width = max(20, min(shutil.get_terminal_size().columns - 4, 96))
-        say(describe(result, width=width))
+        return
+    width = max(20, min(shutil.get_terminal_size().columns - 4, 96))
+    say(headline(result) if quiet else describe(result, width=width))
+    if sets:
+        say("\n".join(set_lines(result.sets)))
 
 
 def show_finished(about: Mapping[str, Any], *, quiet: bool) -> None:

@@ -15,8 +15,7 @@ from escounts.cli.display import counting_display, training_display
 from escounts.cli.numbers import COUNT, SEED, Number, whole_numbers
 from escounts.models.catalogue import is_own_model, own_model_path
 from escounts.nn.device import choose_device
-from escounts.research.training.recipes import Recipe, train_dataset
-from escounts.research.training.whole_decoder import train_folder
+from escounts.research.training.recipes import Recipe, train_dataset, train_folder
 from escounts.system.atomic_files import keep_existing
 from escounts.teach.own_action import learn_folder
 

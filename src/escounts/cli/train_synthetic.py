@@ -18,6 +18,7 @@ from escounts.research.training.optimisation import synthetic_recipe
 from escounts.research.training.run_folder import code_identity
 from escounts.research.training.synthetic_run import (
     NETWORKS,
+    RECIPE,
     SMOKE,
     SyntheticRun,
     calibrate_checkpoint,
@@ -62,6 +63,12 @@ def _footage_options(function: Callable[..., None]) -> Callable[..., None]:
             "--filmed",
             type=EXISTING_FILE,
             help="CSV with file and borders_s: repetitions of these clips that are shown as they were filmed.",
+        ),
+        click.option(
+            "--labels",
+            type=EXISTING_FILE,
+            help="CSV with file, split, motion, count, rep_times, alternates, sure: its clips of the split `train` "
+            "are shown as they were filmed. It needs other clips beside it.",
         ),
         click.option(
             "--every-licence", is_flag=True, help="Use all rows of the table. Such weights must not be shipped."
@@ -110,6 +117,13 @@ def _footage_options(function: Callable[..., None]) -> Callable[..., None]:
     help="Fuse the encoder's frame stage with torch.compile: pays on a GPU that trains for minutes.",
 )
 @click.option("--seed", type=SEED, default=0, show_default=True)
+@click.option(
+    "--renderers",
+    type=NONE_OR_MORE,
+    default=0,
+    show_default=True,
+    help="Processes that draw whole batches on the GPU, in place of --workers and a thread beside training.",
+)
 @click.option("--init", "initial", type=EXISTING, help="Start from this checkpoint.")
 @click.option(
     "--smoke",
@@ -124,6 +138,7 @@ def synthetic(
     smoke: bool,
     device: str,
     workers: int,
+    renderers: int,
     **options: Any,
 ) -> None:
     """Train the default model on generated repetitions of clips, motion capture and drawn motion.
@@ -148,6 +163,7 @@ def synthetic(
             motion=motion,
             device=str(choose_device(device)),
             workers=workers,
+            renderers=renderers,
             initial=initial,
             provenance=provenance,
             report=report,
@@ -165,8 +181,8 @@ def _given() -> set[str]:
 
 
 def _generator(choices: tuple[str, ...]) -> GeneratorConfig:
-    """The generator's own values with those of NAME=VALUE in their place; a range is two numbers with a comma."""
-    own = asdict(GeneratorConfig())
+    """The recipe's values with those of NAME=VALUE in their place; a range is two numbers with a comma."""
+    own = asdict(RECIPE)
     changed: dict[str, Any] = {}
     try:
         for choice in choices:
@@ -177,7 +193,7 @@ def _generator(choices: tuple[str, ...]) -> GeneratorConfig:
                 near = get_close_matches(name, own, cutoff=0.4) or own
                 raise ValueError(f"the generator has no {name!r}; it has {', '.join(near)}")
             changed[name] = _like(own[name], text, name)
-        return GeneratorConfig(**changed)
+        return replace(RECIPE, **changed)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--generator") from None
 
@@ -235,6 +251,7 @@ def _footage(
     exclude: tuple[Path, ...],
     coded_stills: int,
     filmed: Path | None,
+    labels: Path | None,
     every_licence: bool,
     mocap: Path | None,
     workers: int,
@@ -250,13 +267,18 @@ def _footage(
         if coded_stills:
             click.echo(f"coding {coded_stills} stills", err=True)
             bank = bank.with_coded_stills(coded_stills, workers=max(1, workers))
+        if labels is not None:
+            bank = bank.with_labelled(labels, workers=max(1, workers))
+    elif labels is not None:
+        raise click.UsageError("--labels needs clips to cut motion from: give --clips or --clip-table")
     motion = None
     if mocap is not None:
         motion = MotionBank.from_npz(mocap, mocap.with_suffix(".csv"), workers=max(1, workers))
     provenance = {
         "commit": code_identity(),
         "footage": "every licence" if every_licence else "permissive" if bank else "none",
-        "clips": str(len(bank.names) - coded_stills) if bank else "0",
+        "clips": str(len(bank.names) - coded_stills - len(bank.labelled)) if bank else "0",
+        "labelled_clips": str(len(bank.labelled) if bank else 0),
         "coded_stills": str(coded_stills if bank else 0),
         "filmed_repetitions": str(len(bank.segments.filmed) if bank else 0),
         "mocap": "yes" if motion else "no",

@@ -16,12 +16,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from escounts.counting.confidence import wants_faster
 from escounts.counting.multi_rate import MultiRateModel
 from escounts.counting.multi_rate_encoding import MultiRateEncoding, MultiRateExemplar
 from escounts.counting.pool import InferencePool
 from escounts.counting.stillness import SLOWEST
 from escounts.counting.views import BASE_RATE, Features, View, ViewEncoder, Window, WindowStore
+from escounts.decision.evidence import wants_faster
 from escounts.nn.decoder import ExemplarKeysValues, Projected
 from escounts.results import Estimate
 from escounts.system.arrays import Array32, Image
@@ -102,7 +102,10 @@ class LiveEncoding(MultiRateEncoding):
         self._asked = list(self.model.views)
         if self._fast and wants_faster(self.evidence(), BASE_RATE):
             self._asked = list(dict.fromkeys([*self._asked, *self._fast]))
-        return self.estimate(exemplars, assume_repeats=assume_repeats)
+        estimate = self.estimate(exemplars)
+        if assume_repeats and estimate.decision.count == 0:
+            estimate = self.estimate(exemplars, assume_repeats=True)
+        return estimate
 
     def forget(self, seconds: float) -> None:
         """Drop the oldest seconds: the encoding begins later."""

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from escounts.counting.confidence import Calibration, wants_faster
 from escounts.counting.multi_rate_encoding import MultiRateEncoding
 from escounts.counting.protocols import Progress
 from escounts.counting.views import BASE_RATE, View
+from escounts.decision.evidence import wants_faster
+from escounts.decision.rules import Calibration
 from escounts.errors import VideoError
 from escounts.nn.device import Precision
 from escounts.nn.heads import VIDEO_OUTPUTS, RateHeadConfig
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 SLOW_VIEWS = (View(6), View(3))
 FAST_VIEWS = (View(1),)
-THOROUGH_VIEWS = (View(6), View(6, 3), View(4), View(3), View(3, 1), View(2), View(1))
 SLOW_SHARE = 0.5
 """Of the time that reading and encoding at all views takes."""
 KEPT_IMAGES = 128 * 2**20
@@ -38,7 +38,6 @@ class MultiRateModel:
     """The neural CountingModel in `seconds` mode.
 
     views: encoded always. fast_views: encoded where they are wanted, no faster than the video.
-    thorough_views: all of them, when asked for.
     """
 
     def __init__(
@@ -51,7 +50,6 @@ class MultiRateModel:
         calibration: Calibration | None = None,
         views: Sequence[View] = SLOW_VIEWS,
         fast_views: Sequence[View] = FAST_VIEWS,
-        thorough_views: Sequence[View] = THOROUGH_VIEWS,
     ) -> None:
         self.name = name
         self.device, self.precision = torch.device(device), precision
@@ -61,7 +59,12 @@ class MultiRateModel:
         head = network.decoder.config.head
         self.video_outputs = len(VIDEO_OUTPUTS) if isinstance(head, RateHeadConfig) and head.video_width else 0
         self.unsure_below = self.calibration.unsure_below
-        self.views, self.fast_views, self.thorough_views = tuple(views), tuple(fast_views), tuple(thorough_views)
+        self.views, self.fast_views = tuple(views), tuple(fast_views)
+
+    @property
+    def reading(self) -> tuple[int, float]:
+        """How it reads videos: side of its square images in pixels, images per second."""
+        return self.network.encoder.spec.size, BASE_RATE
 
     def encode(
         self,
@@ -69,7 +72,6 @@ class MultiRateModel:
         *,
         start: float = 0.0,
         end: float | None = None,
-        thorough: bool = False,
         progress: Progress | None = None,
     ) -> MultiRateEncoding:
         """Read the video at the base rate and encode the views that are needed."""
@@ -77,7 +79,7 @@ class MultiRateModel:
         whole = (end if end is not None else video.info.duration) - start
         images = FrameCache(
             lambda: (f.image for f in video.frames(size=(size, size), start=start, end=end, rate=BASE_RATE)),
-            limit=0 if thorough else KEPT_IMAGES,
+            limit=KEPT_IMAGES,
         )
 
         def read(report: Progress | None) -> Iterator[Image]:
@@ -86,8 +88,8 @@ class MultiRateModel:
                     report(min(index / BASE_RATE, whole), whole)
                 yield image
 
-        encoding = MultiRateEncoding(self, read, start=start, video=video.info.path.resolve())
-        self.encode_views(encoding, thorough=thorough, progress=progress)
+        encoding = MultiRateEncoding(self, read, start=start, video=(video.info.path.resolve(), video.info.region))
+        self.encode_views(encoding, progress=progress)
         images.forget()
         if encoding.frames == 0:
             raise VideoError(f"{video.info.path}: no frame between {start:.2f} s and {start + whole:.2f} s")
@@ -95,22 +97,15 @@ class MultiRateModel:
             progress(whole, whole)
         return encoding
 
-    def encode_images(
-        self, images: Iterable[Image], *, start: float = 0.0, thorough: bool = False
-    ) -> MultiRateEncoding:
+    def encode_images(self, images: Iterable[Image], *, start: float = 0.0) -> MultiRateEncoding:
         """Encode (S, S, 3) RGB images that come at the base rate, the first at `start` seconds."""
         kept = images if isinstance(images, Sequence) or hasattr(images, "__array__") else list(images)
         encoding = MultiRateEncoding(self, lambda _: kept, start=start)
-        self.encode_views(encoding, thorough=thorough)
+        self.encode_views(encoding)
         return encoding
 
-    def encode_views(
-        self, encoding: MultiRateEncoding, *, thorough: bool = False, progress: Progress | None = None
-    ) -> None:
+    def encode_views(self, encoding: MultiRateEncoding, *, progress: Progress | None = None) -> None:
         """Have an encoding encode, and ask, the views that it needs; those it has are not encoded again."""
-        if thorough:
-            encoding.encode(self.thorough_views, progress)
-            return
         encoding.encode(self.views, _part(progress, 0.0, SLOW_SHARE))
         if encoding.frames and self.fast_views and wants_faster(encoding.evidence(), BASE_RATE):
             encoding.encode(encoding.fast_views, _part(progress, SLOW_SHARE, 1 - SLOW_SHARE))

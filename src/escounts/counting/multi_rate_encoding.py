@@ -14,20 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from escounts.counting.confidence import Evidence, choose_views, is_zero
-from escounts.counting.hypotheses import (
-    SHORT_EXEMPLAR,
-    SpanEvidence,
-    in_known_unit,
-    mark_certainty,
-    possible_counts,
-    score,
-    unit_certainty,
-)
 from escounts.counting.pool import InferencePool
 from escounts.counting.protocols import Progress
+from escounts.counting.repetition_scores import SpanEvidence, score
 from escounts.counting.scenes import SceneEncoder, by_scenes, cuts_within
-from escounts.counting.spans import rest_factor
 from escounts.counting.stillness import MotionMeter
 from escounts.counting.views import (
     BASE_RATE,
@@ -35,29 +25,28 @@ from escounts.counting.views import (
     ViewEncoder,
     Window,
     WindowStore,
+    appearance,
     best_view,
     best_window,
-    look_of,
     on_base_frames,
 )
 from escounts.counting.windows import Stitcher, triangle
+from escounts.decision.decide import Asked, Footage, decide
+from escounts.decision.evidence import Evidence
+from escounts.decision.rules import RULES
 from escounts.errors import ExemplarError
 from escounts.nn.decoder import ExemplarKeysValues
 from escounts.nn.encoders.lite import LiteEncoder
 from escounts.nn.heads import ONE_PERIOD, HeadOutput, RateHeadConfig, read_periods
 from escounts.nn.network import exemplar_cells
-from escounts.results import EXEMPLAR_CUT, UNIT_GIVEN, ConfidenceKind, DensityMap, Estimate, Hypothesis
+from escounts.results import EXEMPLAR_CUT, DensityMap, Estimate
 from escounts.system.arrays import Array32, Image, IntArray
 
 if TYPE_CHECKING:
     from escounts.counting.multi_rate import MultiRateModel
 
-SHORTEST = 8
-"""Cells a view needs before it says anything."""
 GPU_BATCH = 16
 """Windows that a GPU decodes at once; of a CPU's cores, each takes one."""
-TEMPO_SPREAD = 0.35
-"""How far a video's repetitions differ in length from the marked one, in log. It settles which unit is meant."""
 
 
 @dataclass(frozen=True)
@@ -186,50 +175,26 @@ class MultiRateEncoding:
         """The density between two times, on the base rate's grid."""
         first, last = self._frames(start, end)
         evidence = self.evidence(exemplars, first=first, last=last, assume_repeats=assume_repeats, progress=progress)
-        calibration = self.model.calibration
-        density, chosen = choose_views(evidence, BASE_RATE, calibration, repeats=bool(exemplars) or assume_repeats)
-        zero_shot_count, at_most = None, 1.0
-        units: tuple[Hypothesis, ...] = ()
-        if exemplars:
-            without = self.evidence(first=first, last=last)
-            zero_shot_count = float(choose_views(without, BASE_RATE, calibration, repeats=assume_repeats)[0].sum())
-            marked = [one.seconds * BASE_RATE for one in exemplars if self._same_video(one)]
-            if len(marked) == len(exemplars) and max(marked) < SHORT_EXEMPLAR * BASE_RATE:
-                density, at_most, units = in_known_unit(density, without, zero_shot_count, marked)
-            share = max(marked, default=0.0) / max(last - first, 1)
-            at_most = min(at_most, mark_certainty(float(density.sum()), zero_shot_count, share=share))
-        confidence, details = calibration.confidence(
-            evidence, density, chosen, BASE_RATE, zero_shot_count=zero_shot_count
+        asked = Asked(
+            exemplars=len(exemplars),
+            marked=tuple(one.seconds * BASE_RATE for one in exemplars if self._same_video(one)),
+            without=self.evidence(first=first, last=last) if exemplars else (),
+            assume_repeats=assume_repeats,
         )
-        details |= {UNIT_GIVEN: round(confidence, 4)} if units else {}
-        details |= dict((EXEMPLAR_CUT, round(cut, 2)) for one in exemplars for cut in one.cuts)
-        map_ = DensityMap(density, self.start + first / BASE_RATE, 1 / BASE_RATE, "rate")
-        main = max(set(chosen), key=list(chosen).count)
-        judge = partial(self._scores, self._select_views(exemplars)[main], evidence[main], first, exemplars)
-        kind: ConfidenceKind = "probability" if calibration.calibrated else "agreement"
-        estimate = Estimate(map_, min(confidence, at_most), details, confidence_kind=kind, score_spans=judge)
-        if units:
-            estimate = replace(estimate, unit=units[0].unit, hypotheses=units)
-        if exemplars or assume_repeats or not calibration.repeats:
-            return estimate
-        return self._with_hypotheses(estimate, evidence)
-
-    def _with_hypotheses(self, estimate: Estimate, evidence: Sequence[Evidence]) -> Estimate:
-        """The estimate in cycles, and what else may be true; not surer than its unit is."""
-        calibration = self.model.calibration
-        density, repeats = estimate.density.values, calibration.p_repeats(evidence, BASE_RATE)
-        nothing = is_zero(density)
-        if nothing:  # what it would be if there were something after all
-            density, _ = choose_views(evidence, BASE_RATE, calibration, repeats=True)
-        # Shut gates sum to nothing, whatever is said of the video.
-        repeats = min(repeats, 0.49) if nothing else max(repeats, 0.5)
-        alternates = calibration.p_alternates(evidence) if calibration.alternates else 0.0
-        hypotheses = possible_counts(
-            float(density.sum()), repeats=repeats, alternates=alternates, rest=rest_factor(density)
+        begin = self.start + first / BASE_RATE
+        decision = decide(
+            evidence,
+            self.model.calibration,
+            base_rate=BASE_RATE,
+            asked=asked,
+            footage=Footage(self.meter.moving(first, last), self.meter.pictures),
+            start=begin,
         )
-        confidence = min(estimate.confidence, 1.0 if nothing else unit_certainty(hypotheses))
-        details = {**estimate.details, UNIT_GIVEN: round(estimate.confidence, 4)}
-        return replace(estimate, confidence=confidence, details=details, unit="cycle", hypotheses=hypotheses)
+        cuts = dict((EXEMPLAR_CUT, round(cut, 2)) for one in exemplars for cut in one.cuts)
+        decision = replace(decision, details={**decision.details, **cuts})
+        view = self._select_views(exemplars)[decision.view]
+        judge = partial(self._scores, view, evidence[decision.view], first, exemplars)
+        return Estimate(DensityMap(decision.density, begin, 1 / BASE_RATE, "rate"), decision, judge)
 
     def _scores(
         self,
@@ -264,8 +229,8 @@ class MultiRateEncoding:
             held = best_window(moving, self._cell(view, start), self._cell(view, end))
             if held != window:  # neighbours share theirs, and hours of them lie in a file
                 window, tokens = held, self.store.read([held], self.model.device).tokens_BTHWC[0]
-            looks.append(look_of(tokens[torch.from_numpy(self._cells(view, held, start, end))]))
-        own = [look_of(exemplar.tokens[view]) for exemplar in exemplars if self._same_video(exemplar)]
+            looks.append(appearance(tokens[torch.from_numpy(self._cells(view, held, start, end))]))
+        own = [appearance(exemplar.tokens[view]) for exemplar in exemplars if self._same_video(exemplar)]
         return SpanEvidence(spans, gate, sharpness, np.stack(looks), np.stack(own) if own else None)
 
     def _cells(self, view: View, window: Window, start: float, end: float) -> IntArray:
@@ -288,15 +253,15 @@ class MultiRateEncoding:
         views = self._select_views(exemplars)
         self._need(views, progress)
         if exemplars or assume_repeats:
-            said = [self._decode(v, exemplars, first, last, assume_repeats=assume_repeats) for v in views]
+            predictions = [self._decode(v, exemplars, first, last, assume_repeats=assume_repeats) for v in views]
             without = [] if assume_repeats else self.evidence(first=first, last=last)
         else:
             for view in views:
                 if view not in self._zero_shot:
                     self._zero_shot[view] = self._decode(view, (), 0, self.frames, assume_repeats=False)
-            said = without = [self._zero_shot[view].part(first, last) for view in views]
+            predictions = without = [self._zero_shot[view].part(first, last) for view in views]
         borders = [frame - first for frame in sorted({0, *self._scenes, self.frames})]
-        return [view.with_ends_of(without, borders) for view in said]
+        return [view.with_open_edges(without, borders) for view in predictions]
 
     def _frames(self, start: float | None, end: float | None) -> tuple[int, int]:
         """Base frames between two times in seconds."""
@@ -308,7 +273,7 @@ class MultiRateEncoding:
         """Views to ask: those encoded for it, or the one that suits the exemplars."""
         if not exemplars:
             views = [view for view in self._asked if self.windows[view]]
-            return [v for v in views if max(w.cells for w in self.windows[v]) >= SHORTEST] or views[-1:]
+            return [v for v in views if max(w.cells for w in self.windows[v]) >= RULES.shortest_view] or views[-1:]
         fitting = [view for view in self._all_views() if all(view in exemplar.tokens for exemplar in exemplars)]
         if not fitting:
             raise ExemplarError("the exemplars were encoded at other rates; encode both with the same setting")
@@ -368,7 +333,7 @@ class MultiRateEncoding:
         assert output.gate_logits_BT is not None and output.period_logits_BTP is not None
         assert isinstance(decoder.config.head, RateHeadConfig)
         rate, sharpness = read_periods(
-            decoder.config.head, output.period_logits_BTP, about=lasts, spread=TEMPO_SPREAD, near=ONE_PERIOD
+            decoder.config.head, output.period_logits_BTP, about=lasts, spread=RULES.tempo_spread, near=ONE_PERIOD
         )
         gates = (calibration.gate_sharpness * (output.gate_logits_BT + calibration.gate_bias)).sigmoid()
         video = () if output.video_logits_BTK is None else output.video_logits_BTK.unbind(-1)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import copy
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -19,18 +20,71 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from escounts.counting.gpu_transfer import Download, download, uploaded
 from escounts.counting.protocols import Progress
 from escounts.counting.views import TokenFile
 from escounts.counting.windows import Stitcher, filled, shift_starts, windows
+from escounts.decision.decide import Certainty, decide_by_map
 from escounts.errors import ExemplarError, VideoError
 from escounts.nn.decoder import ExemplarKeysValues, Projected, check_tokens
-from escounts.nn.device import precision
+from escounts.nn.device import precision, to_device
 from escounts.nn.encoders.interface import Encoder
 from escounts.nn.network import Network, exemplar_cells
 from escounts.results import DensityKind, DensityMap, Estimate
 from escounts.system.arrays import Array, Array32, BoolArray, Image
 from escounts.video.files import Video
+
+BLOCK = 64
+"""Images that are copied at once."""
+
+
+def uploaded(images: Iterable[Image], device: torch.device, *, block: int = BLOCK) -> Iterator[Tensor]:
+    """The same images, (H, W, 3) uint8 each, on a device."""
+    if device.type != "cuda":
+        yield from map(torch.from_numpy, images)
+        return
+    source = iter(images)
+    while some := list(islice(source, block)):
+        yield from to_device(pinned(some), device)
+
+
+def pinned(images: list[Image]) -> Tensor:
+    """Images as one tensor in memory that a GPU reads by itself; torch keeps such memory for the next time."""
+    held = torch.empty((len(images), *images[0].shape), dtype=torch.uint8, pin_memory=True)
+    np.stack(images, out=held.numpy())
+    return held
+
+
+@dataclass(frozen=True)
+class Download:
+    """Tokens on their way from a GPU; `result()` waits for them, and raises where one is not finite."""
+
+    tokens: Tensor
+    finite: Tensor
+    copied: torch.cuda.Event | None
+
+    def result(self) -> Tensor:
+        """The tokens in the host's memory, in half precision."""
+        if self.copied is not None:
+            self.copied.synchronize()
+        if not bool(self.finite):
+            check_tokens(self.tokens)
+        return self.tokens
+
+
+def download(projected: Tensor) -> Download:
+    """Have tokens copied to the host's memory in half precision, after what the GPU has in hand."""
+    finite = torch.isfinite(projected).all()
+    half = projected.to(torch.float16)
+    if projected.device.type != "cuda":
+        return Download(half, finite, None)
+    held = torch.empty(half.shape, dtype=half.dtype, pin_memory=True)
+    held.copy_(half, non_blocking=True)
+    said = torch.empty((), dtype=torch.bool, pin_memory=True)
+    said.copy_(finite, non_blocking=True)
+    copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    copied.record()
+    return Download(held, said, copied)
+
 
 GPU_BATCH = 64
 IN_FLIGHT = 2
@@ -97,13 +151,9 @@ class PaperWindowModel:
         *,
         start: float = 0.0,
         end: float | None = None,
-        thorough: bool = False,
         progress: Progress | None = None,
     ) -> PaperWindowEncoding:
-        """Read the video once and encode the windows of all time shifts; a few windows of pixels are held.
-
-        thorough changes nothing: the time shifts are the paper's own.
-        """
+        """Read the video once and encode the windows of all time shifts; a few windows of pixels are held."""
         encoding = PaperWindowEncoding(self, video, start)
         whole = (end if end is not None else video.info.duration) - start
         size = self.spec.read_size(video.info.width, video.info.height)
@@ -268,7 +318,7 @@ class PaperWindowEncoding:
         confidence = 1 / (1 + spread) if len(counts) > 1 else 0.5
         kind: DensityKind = "rate" if self.model.network.decoder.config.head.kind == "rate" else "peaks"
         density_map = DensityMap(density, self.start + first * self.step, self.step, kind)
-        return Estimate(density_map, confidence, details, confidence_kind="agreement")
+        return Estimate(density_map, decide_by_map(density, kind, Certainty(confidence), details=details))
 
     def _decode(
         self, shift: int, keys_values: ExemplarKeysValues, first: int, last: int, assume_repeats: bool

@@ -10,8 +10,8 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from escounts.counting.spans import parabola_vertex
 from escounts.counting.windows import triangle
+from escounts.decision.spans import parabola_vertex
 from escounts.system.arrays import Array, Array32, BoolArray
 
 Signal = Array32

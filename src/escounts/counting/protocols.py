@@ -64,7 +64,6 @@ class CountingModel(Protocol):
         *,
         start: float = 0.0,
         end: float | None = None,
-        thorough: bool = False,
         progress: Progress | None = None,
     ) -> Encoding:
         """Decode and encode the video between start and end seconds, in bounded memory."""

@@ -7,17 +7,10 @@ from collections import deque
 
 import numpy as np
 
-from escounts.counting.spans import rest_factor
+from escounts.decision.rules import RULES
+from escounts.decision.units import counted_so_far, rest_factor, whole
 from escounts.results import DensityMap, Repetition
 from escounts.system.arrays import Array
-
-EARLY = 0.1
-"""A repetition is counted when all of it but this much is in the estimate …"""
-AGREE = 0.9
-"""… and has been there for so many seconds, in all estimates."""
-
-TRACE = 0.02
-"""Of a repetition: less than this lies in a pause."""
 
 
 class RunningCount:
@@ -40,9 +33,9 @@ class RunningCount:
         """The repetitions that an estimate adds. over: nothing more will come, and what is left over is rounded."""
         running = self._final + np.concatenate([[0.0], np.cumsum(density.values, dtype=np.float64)])
         total = float(running[-1])
-        held = math.floor(total + EARLY)
+        held = counted_so_far(total)
         if over:
-            held = round(total if self._final else total * rest_factor(density.values))
+            held = whole(total if self._final else total * rest_factor(density.values))
         sure = held if over else min([held, *self._held_before(density.end)])
         self._held.append((density.end, held))
         found = self._count_up_to(sure, running, density)
@@ -75,7 +68,7 @@ class RunningCount:
         self._final = self.count - float(values[:first].sum())
         running = self._final + np.concatenate([[0.0], np.cumsum(values)])
         total = float(running[-1])
-        found = self._count_up_to(math.floor(total + EARLY), running, density)
+        found = self._count_up_to(counted_so_far(total), running, density)
         self.open = min(1.0, max(0.0, total - self.count))
         return found
 
@@ -93,16 +86,16 @@ class RunningCount:
             self._before = (self._before[0] + 1, self._recent.popleft().end)
 
     def _held_before(self, now: float) -> list[int]:
-        """What the estimates of the last AGREE seconds held, from the first one before that on."""
-        while len(self._held) > 1 and self._held[1][0] <= now - AGREE:
+        """What the estimates of the last RULES.agree_seconds seconds held, from the first one before that on."""
+        while len(self._held) > 1 and self._held[1][0] <= now - RULES.agree_seconds:
             self._held.popleft()
-        began = bool(self._held) and self._held[0][0] <= now - AGREE
+        began = bool(self._held) and self._held[0][0] <= now - RULES.agree_seconds
         return [held for _, held in self._held] if began else [self.count]
 
     def _next(self, running: Array, density: DensityMap) -> Repetition:
         """Where the running sum passes from this count to the next one, after the last repetition that was found."""
-        low = int(np.searchsorted(running, self.count + TRACE, side="right")) - 1
-        high = min(int(np.searchsorted(running, self.count + 1 - TRACE, side="left")), len(running) - 1)
+        low = int(np.searchsorted(running, self.count + RULES.trace, side="right")) - 1
+        high = min(int(np.searchsorted(running, self.count + 1 - RULES.trace, side="left")), len(running) - 1)
         start = max(self._last_end, density.start + max(low, 0) * density.step)
         end = max(start, density.start + high * density.step)
         self._last_end = end

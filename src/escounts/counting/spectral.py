@@ -27,6 +27,7 @@ from escounts.counting.periodicity import (
     template_match,
 )
 from escounts.counting.protocols import Progress
+from escounts.decision.decide import Certainty, decide_by_map
 from escounts.errors import ExemplarError, VideoError
 from escounts.results import DensityMap, Estimate
 from escounts.system.arrays import Array, Image
@@ -78,7 +79,6 @@ class Spectral:
         *,
         start: float = 0.0,
         end: float | None = None,
-        thorough: bool = False,
         progress: Progress | None = None,
     ) -> SpectralEncoding:
         """Thumbnails of the video between start and end: 256 bytes a frame, whatever its size."""
@@ -165,11 +165,11 @@ class SpectralEncoding:
         shares = np.array([gate.sum() for gate in gates]) + 1e-6
         strength = float(np.average(evidence, weights=shares))
         offset = self.start + first / self._rate
+        certainty = Certainty(_agreement(strength, float(density.sum()), exemplar=bool(exemplars)))
+        map_ = density.astype(np.float32)
         return Estimate(
-            DensityMap(density.astype(np.float32), offset, 1.0 / self._rate, kind="rate"),
-            confidence=_agreement(strength, float(density.sum()), exemplar=bool(exemplars)),
-            details={"evidence": strength, "windows": float(len(bounds))},
-            confidence_kind="agreement",
+            DensityMap(map_, offset, 1.0 / self._rate, kind="rate"),
+            decide_by_map(map_, "rate", certainty, details={"evidence": strength, "windows": float(len(bounds))}),
         )
 
     def _frame(self, seconds: float) -> int:

@@ -285,10 +285,10 @@ class Cut(NamedTuple):
         return features_TCHW[self.start - first : self.end - first]
 
 
-def look_of(tokens_THWC: Tensor) -> Array32:
-    """What a repetition shows: every other cell, averaged over space, (T / 2, C)."""
-    look: Array32 = tokens_THWC[::2].mean((1, 2)).float().cpu().numpy()
-    return look
+def appearance(tokens_THWC: Tensor) -> Array32:
+    """What a repetition looks like: every other cell, averaged over space, (T / 2, C)."""
+    looks: Array32 = tokens_THWC[::2].mean((1, 2)).float().cpu().numpy()
+    return looks
 
 
 TOKENS_IN_MEMORY = 32 * 2**20

@@ -4,13 +4,13 @@
                                         ▲
                               encode_exemplars: keys and values of exemplars or z_0
 
-`PAPER` and `RELEASED` are two configurations of it; the default model is a third, small one.
+`PAPER` and `RELEASED` are the two configurations the paper gives rise to; the default model is a third, small one.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -27,12 +27,74 @@ from escounts.nn.attention import (
     small_parameter,
     time_position,
 )
-from escounts.nn.decoder_config import PAPER, RELEASED, DecoderConfig
 from escounts.nn.device import in_float32_on_cpu
-from escounts.nn.heads import HeadOutput, build_head
+from escounts.nn.heads import DensityHeadConfig, HeadConfig, HeadOutput, build_head
 from escounts.nn.packing import Packing, real_cells
-from escounts.nn.similarity import SelfSimilarity
+from escounts.nn.similarity import SelfSimilarity, SimilarityConfig
 from escounts.nn.window_attention import WindowAttention
+
+
+@dataclass(frozen=True)
+class DecoderConfig:
+    """Every choice the paper ablates, and every difference between the paper and its released code.
+
+    in_channels, channels, heads: encoder's and decoder's width. cross_blocks: L. window_blocks: L'.
+    window: cells in time, height, width, or "full" for plain self-attention over all tokens without a bias.
+    grid: height and width the video tokens are average-pooled to. latent_tokens: rows of z_0.
+    self_attention_only: the video stands in for exemplars (Table 3a).
+    window_shift: "after-first" shifts every window block but the first; "alternate" every second one.
+    window_padding, window_bias_index: see `window_attention`. middle_norm: LayerNorm between cross and
+    window blocks. The exemplar_* switches give exemplars phase and place, their length, and a LayerNorm.
+    """
+
+    in_channels: int = 768
+    channels: int = 512
+    heads: int = 8
+    cross_blocks: int = 2
+    window_blocks: int = 3
+    window: tuple[int, int, int] | Literal["full"] = (4, 7, 7)
+    mlp_ratio: int = 4
+    grid: tuple[int, int] = (14, 14)
+    pool_exemplars: bool = False
+    latent_tokens: int = 1568
+    self_attention_only: bool = False
+    spatial_position: Literal["none", "learnt", "frozen"] = "frozen"
+    exemplar_position: bool = False
+    exemplar_length: bool = False
+    exemplar_norm: bool = False
+    input_norm: bool = False
+    middle_norm: bool = True
+    final_norm: bool = False
+    cross_qkv_bias: bool = False
+    window_qkv_bias: bool = True
+    window_residual: bool = True
+    window_shift: Literal["after-first", "alternate"] = "after-first"
+    window_padding: Literal["masked", "released"] = "masked"
+    window_bias_index: Literal["true", "released"] = "true"
+    head: HeadConfig = field(default_factory=DensityHeadConfig)
+    similarity: SimilarityConfig | None = None
+
+    def __post_init__(self) -> None:
+        if self.channels % self.heads or self.channels % 4:
+            raise ValueError(f"channels {self.channels} must be a multiple of heads {self.heads} and of 4")
+        if self.exemplar_position and not self.pool_exemplars:
+            raise ValueError("exemplar_position needs pool_exemplars: places are those of the pooled grid")
+
+
+PAPER = DecoderConfig()
+"""Section 3.2 as written."""
+
+RELEASED = replace(
+    PAPER,
+    grid=(6, 6),
+    window_residual=False,
+    window_shift="alternate",
+    window_padding="released",
+    window_bias_index="released",
+    head=DensityHeadConfig(scale=100.0),
+)
+"""The released code's arithmetic, for published checkpoints."""
+
 
 __all__ = ["PAPER", "RELEASED", "Decoder", "DecoderConfig", "ExemplarKeysValues", "Projected", "check_tokens"]
 

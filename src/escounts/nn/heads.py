@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from escounts.counting.confidence import VIDEO_FLOOR
+from escounts.decision.rules import RULES
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class RateHead(nn.Module):
 
 def pool_video_logits(video_logits_BTK: Tensor, gate_logits_BT: Tensor, valid_BT: Tensor | None = None) -> Tensor:
     """What the cells say together, (B, K): their mean, where a repetition is seen far more than elsewhere."""
-    weight_BT = gate_logits_BT.detach().float().sigmoid() + VIDEO_FLOOR
+    weight_BT = gate_logits_BT.detach().float().sigmoid() + RULES.video_floor
     if valid_BT is not None:
         weight_BT = weight_BT * valid_BT
     weighted_BK = (video_logits_BTK * weight_BT[..., None]).sum(1)

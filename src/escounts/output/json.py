@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 
 from escounts.errors import OutputError
 from escounts.results import CountResult, DensityMap, ExemplarSpan, Hypothesis, MachineCount, Repetition
+from escounts.sets import RepetitionSet, into_sets
 from escounts.system.atomic_files import printable, write_text
 
 SCHEMA = "escounts.result"
@@ -34,6 +36,7 @@ def to_dict(result: CountResult) -> dict[str, Any]:
         "raw_count": round(result.raw_count, 4),
         "confidence": round(result.confidence, 4) if result.machine is None else None,
         "unsure": result.unsure,
+        "reasons": list(result.reasons),
         "confidence_kind": result.confidence_kind,
         "unsure_below": result.unsure_below,
         "unit": result.unit,
@@ -48,8 +51,11 @@ def to_dict(result: CountResult) -> dict[str, Any]:
         "corrected": result.machine is not None,
         "machine": None if result.machine is None else asdict(result.machine),
         "repetitions": [_repetition(repetition) for repetition in result.repetitions],
+        "left_out": [_repetition(repetition) for repetition in result.left_out],
+        "sets": [_set(one) for one in result.sets],
         "duration": round(result.duration, 4),
         "range": [round(seconds, 4) for seconds in result.range],
+        "region": result.region,
         "exemplars": [{"start": span.start, "end": span.end, "video": span.video} for span in result.exemplars],
         "density": {
             "kind": result.density.kind,
@@ -68,6 +74,14 @@ def _repetition(repetition: Repetition) -> dict[str, float | None]:
     return {"start": round(repetition.start, 4), "end": round(repetition.end, 4), "score": score}
 
 
+def _repetitions(found: Sequence[dict[str, Any]]) -> tuple[Repetition, ...]:
+    return tuple(Repetition(one["start"], one["end"], one.get("score")) for one in found)
+
+
+def _set(one: RepetitionSet) -> dict[str, Any]:
+    return {name: round(value, 4) if isinstance(value, float) else value for name, value in asdict(one).items()}
+
+
 def from_dict(data: dict[str, Any]) -> CountResult:
     """A result read back; raises OutputError for another schema or a newer major version.
 
@@ -82,12 +96,13 @@ def from_dict(data: dict[str, Any]) -> CountResult:
     density = data["density"]
     first, last = data["range"]
     machine = MachineCount(**data["machine"]) if data.get("machine") else None
+    repetitions = _repetitions(data["repetitions"])
     return CountResult(
         video=data["video"],
         model=data["model"],
         count=data["count"],
         raw_count=data["raw_count"],
-        repetitions=tuple(Repetition(r["start"], r["end"], r.get("score")) for r in data["repetitions"]),
+        repetitions=repetitions,
         density=DensityMap(
             np.array(density["values"], np.float32), density["start"], density["step"], density["kind"]
         ),
@@ -105,4 +120,8 @@ def from_dict(data: dict[str, Any]) -> CountResult:
         phase=data.get("phase", "arbitrary"),
         machine=machine,
         without_unit=data.get("without_unit"),
+        reasons=tuple(data.get("reasons", ())),
+        region=data.get("region"),
+        sets=tuple(RepetitionSet(**one) for one in data["sets"]) if "sets" in data else into_sets(repetitions),
+        left_out=_repetitions(data.get("left_out", ())),
     )

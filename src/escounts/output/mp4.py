@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from fractions import Fraction
 from itertools import islice
@@ -25,11 +25,15 @@ from escounts.system.atomic_files import atomic_file
 from escounts.system.extras import install_command
 from escounts.video.decoding import OPEN_OPTIONS, stream_packets
 from escounts.video.files import Video
+from escounts.video.regions import region
 
 LONGEST_SIDE = 1280
 HIGHEST_RATE = 30.0
 Sound = tuple[Path, float, float]
 """The sound of a video file between two times, in seconds from its first frame."""
+Colour = tuple[int, int, int]
+ACCENT: Colour = (217, 119, 43)
+"""Orange, as in the picture and on the page."""
 TRIED_PACKETS = 8
 """Packets of sound that are written for trial, to find out whether an mp4 takes them."""
 
@@ -43,6 +47,7 @@ def write(
 ) -> None:
     """Encode the counted range with the number of completed repetitions in a corner. Needs the [plot] extra.
 
+    All of the picture is shown; where one region was counted, it has an outline.
     The sound is copied as it is where an mp4 takes its codec, and left out where not. progress is called with the
     seconds drawn and in all.
     """
@@ -58,6 +63,9 @@ def write(
     rate = Fraction(min(source.info.fps, HIGHEST_RATE)).limit_denominator(1001)
     first, last = result.range
     counted = result.counting_times
+    box = (
+        None if result.region is None else region("region", result.region).box(source.info.width, source.info.height)
+    )
     badge = Badge(height, note="" if result.machine is None else f"corrected · model {result.machine.count}")
 
     def images() -> Iterator[Image]:
@@ -68,6 +76,8 @@ def write(
             # The final frame shows the final count, however long a frame of a slow video lasts.
             number = bisect_right(counted, frame.time) if following is not None else result.count
             image = frame.image.copy()
+            if box is not None:
+                draw_outline(image, tuple(scale * side for side in box), thickness=max(2, height // 200))
             badge.draw(image, number, _progress(result, frame.time))
             yield image
             if progress is not None:
@@ -91,6 +101,13 @@ def _progress(result: CountResult, time: float) -> float:
         return 0.0
     repetition = result.repetitions[index]
     return (time - repetition.start) / (repetition.end - repetition.start)
+
+
+def draw_outline(image: Image, box: Sequence[float], *, thickness: int, colour: Colour = ACCENT) -> None:
+    """Draw the border of a box (left, top, width, height in pixels) onto an RGB image in place, inside the box."""
+    left, top = round(box[0]), round(box[1])
+    inside = image[top : top + round(box[3]), left : left + round(box[2])]
+    inside[:thickness] = inside[-thickness:] = inside[:, :thickness] = inside[:, -thickness:] = colour
 
 
 class Badge:
@@ -120,7 +137,7 @@ class Badge:
         alpha = box[:height, :width, 3:].astype(np.uint16)
         corner[:] = (box[:height, :width, :3] * alpha + corner * (255 - alpha)) // 255
         bar = max(2, self._size // 12)
-        corner[height - bar :, : round(width * progress)] = (217, 119, 43)
+        corner[height - bar :, : round(width * progress)] = ACCENT
 
     def _box(self, number: int) -> Image:
         from PIL import Image as Picture  # noqa: PLC0415 - the extra [plot]

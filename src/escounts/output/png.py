@@ -16,7 +16,7 @@ import av
 import numpy as np
 
 from escounts.errors import OutputError, one_line
-from escounts.output.text import clock, confidence, doubt, other_unit
+from escounts.output.text import clock, confidence, doubt, other_unit, shown_reasons
 from escounts.results import CountResult
 from escounts.system.arrays import Image
 from escounts.system.atomic_files import atomic_file, printable, write_text
@@ -44,9 +44,12 @@ def telling_times(result: CountResult, most: int = 8) -> list[float]:
     return [middles[index] for index in np.linspace(0, len(middles) - 1, most).round().astype(int)]
 
 
-def frames_at(path: Path, times: Sequence[float], *, height: int) -> list[Image]:
-    """The frame on screen at each time (seconds), `height` pixels high, RGB; past the end, the last one."""
-    video = Video(path)
+def frames_at(path: Path, times: Sequence[float], *, height: int, region: str | None = None) -> list[Image]:
+    """The frame on screen at each time (seconds), `height` pixels high, RGB; past the end, the last one.
+
+    region: the box of the picture that is shown, all of it when None.
+    """
+    video = Video(path) if region is None else Video(path).cropped(region)
     width = max(2, round(video.info.width * height / video.info.height))
     found: list[Image] = []
     for time in times:
@@ -98,7 +101,7 @@ def _blank(what: str, *, tall: bool) -> Any:
 def draw(figure: Any, result: CountResult, video: Path | None) -> Any:
     """Fill an empty matplotlib figure with the plot of a result."""
     times = telling_times(result) if video is not None else []
-    images = frames_at(video, times, height=180) if video is not None else []
+    images = frames_at(video, times, height=180, region=result.region) if video is not None else []
     top = 0.60 if images else 0.84
     axes = figure.add_axes((0.06, 0.14, 0.88, top - 0.14))
     _density(axes, result)
@@ -108,8 +111,11 @@ def draw(figure: Any, result: CountResult, video: Path | None) -> Any:
     noun = "repetition" if result.count == 1 else "repetitions"
     figure.text(0.06, 0.93, f"{result.count} {noun}", fontsize=17, weight="bold", color=INK)
     figure.text(0.06, 0.885, other_unit(result).strip(), fontsize=9.5, color=GREY)
-    sure = " · ".join(filter(None, (confidence(result), doubt(result))))
+    where = result.region and f"region {result.region}"
+    sure = " · ".join(filter(None, (confidence(result), doubt(result), where)))
     about = one_line(f"{printable(Path(result.video).name)} · model {result.model} · {sure}")
+    if reasons := shown_reasons(result):
+        figure.text(0.94, 0.885, one_line("; ".join(reasons)), fontsize=9.5, color=GREY, ha="right")
     figure.text(0.94, 0.935, about, fontsize=9.5, color=GREY, ha="right", parse_math=False)  # "$" is a "$" in a name
     return figure
 
@@ -268,7 +274,7 @@ def _frames(result: CountResult, video: Path | None) -> str:
         return ""
     times = telling_times(result)
     figures = []
-    for time, image in zip(times, frames_at(video, times, height=150), strict=False):
+    for time, image in zip(times, frames_at(video, times, height=150, region=result.region), strict=False):
         data = base64.b64encode(jpeg(image)).decode("ascii")
         figures.append(
             f'<figure><img alt="frame at {clock(time)}" src="data:image/jpeg;base64,{data}">'
@@ -293,7 +299,9 @@ def _facts(result: CountResult) -> str:
     facts = {
         "Model": result.model,
         "Counted": f"{clock(first)} – {clock(last)} of {clock(result.duration)}",
+        **({"Region": f"{result.region} (x, y, width, height in pixels)"} if result.region else {}),
         "Exemplars": exemplars or "none",
+        **({"Not sure because": "; ".join(reasons)} if (reasons := shown_reasons(result)) else {}),
         "Before rounding": f"{result.raw_count:.2f}",
         "Time taken": f"{result.timings.get('total', 0.0):.2f} s",
     }

@@ -1,20 +1,25 @@
 """text, csv and srt: a result as text.
 
 text is to read in a terminal, with a small plot. csv has one row per repetition, for spreadsheets; a video without
-repetitions keeps one row with empty times. srt is a subtitle that counts along; the number goes up when a repetition
+repetitions keeps one row with empty times. Every table of the package is written by `csv_text`, whose cells no
+spreadsheet takes for formulas. srt is a subtitle that counts along; the number goes up when a repetition
 is complete.
 """
 
 from __future__ import annotations
 
+import csv
+import io
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
-from escounts.counting.hypotheses import LONG_EXEMPLAR
+from escounts.decision.rules import RULES
 from escounts.errors import one_line
-from escounts.output.csv_text import csv_text
 from escounts.results import EXEMPLAR_CUT, READABLE, CountResult, Repetition, two_digits
 from escounts.system.atomic_files import printable, write_text
 
@@ -28,7 +33,7 @@ def write(result: CountResult, path: Path, *, video: Path | None = None) -> None
 
 def describe(result: CountResult, *, width: int = 72, most: int = 12) -> str:
     """Lines for a person: headline, plot (`width` characters), up to `most` repetitions with their times."""
-    lines = [headline(result), *_plot(result, width)]
+    lines = [headline(result), *(f"  why: {reason}" for reason in shown_reasons(result)), *_plot(result, width)]
     shown = result.repetitions if len(result.repetitions) <= most else result.repetitions[: most - 1]
     for index, repetition in enumerate(shown, 1):
         score = "" if repetition.score is None else f"  score {repetition.score:.2f}"
@@ -49,7 +54,8 @@ def headline(result: CountResult) -> str:
     seconds = result.timings.get("total")
     took = f", {seconds:.1f} s" if seconds is not None else ""
     name = one_line(printable(Path(result.video).name))
-    return f"{name}: {what}, {confidence(result)}{unsure} (model {result.model}{took})"
+    where = f", region {result.region}" if result.region else ""
+    return f"{name}: {what}, {confidence(result)}{unsure} (model {result.model}{where}{took})"
 
 
 def other_unit(result: CountResult) -> str:
@@ -85,10 +91,17 @@ def doubt(result: CountResult) -> str:
     return "not sure" if result.confidence_kind == "probability" else "not a probability"
 
 
+def shown_reasons(result: CountResult) -> tuple[str, ...]:
+    """Why a probability is too low, where a person has not corrected the count."""
+    return result.reasons if result.machine is None and result.confidence_kind == "probability" else ()
+
+
 def _advice(result: CountResult) -> str:
     """What somebody who is told "not sure" can do that they have not done."""
     first, last = result.range
-    if any(one.video is None and one.end - one.start > LONG_EXEMPLAR * (last - first) for one in result.exemplars):
+    if any(
+        one.video is None and one.end - one.start > RULES.long_exemplar * (last - first) for one in result.exemplars
+    ):
         return "the exemplar is most of what was counted; mark one repetition only"
     if result.exemplars:
         return "look at it"
@@ -145,6 +158,8 @@ def _row(result: CountResult, number: int | None, repetition: Repetition | None)
     """Column → value; None is an empty cell. repetition: the number-th, None where there are none."""
     machine = result.machine  # what the model had said, where a person has corrected it
     score = None if repetition is None else repetition.score
+    held = ((place, one) for place, one in enumerate(result.sets, 1) if repetition and repetition.start < one.end)
+    within = next(held, None)
     return {
         "video": result.video,
         "model": result.model,
@@ -157,6 +172,9 @@ def _row(result: CountResult, number: int | None, repetition: Repetition | None)
         "score": None if score is None else f"{score:.4f}",
         "corrected": "yes" if machine else "no",
         "machine_count": machine and machine.count,
+        "region": result.region,
+        "set": within and within[0],
+        "motion": within and within[1].motion,
     }
 
 
@@ -176,7 +194,8 @@ def cues(result: CountResult) -> list[tuple[float, float, str]]:
     """(start, end, text) in seconds, in order, without overlap, over the counted range."""
     first, last = result.range
     changes = result.counting_times
-    if changes:  # a player that rests on the last frame still shows a number that came late
+    if changes and result.repetitions[-1].end + READABLE <= result.duration:  # the video goes on: time to see it
+        changes[-1] = max(changes[-1], result.repetitions[-1].end)
         last = max(last, changes[-1] + READABLE)
     edges = [first, *changes, last]
     texts = [str(number) for number in range(result.count + 1)]
@@ -193,3 +212,54 @@ def timestamp(seconds: float) -> str:
     minutes, milliseconds = divmod(milliseconds, 60_000)
     hours, minutes = divmod(minutes, 60)
     return f"{hours:02d}:{minutes:02d}:{milliseconds // 1000:02d},{milliseconds % 1000:03d}"
+
+
+FORMULA = r"[\s\ufeff\u200b]*[=+\-@|%＝＋－＠｜％]|[\t\r\n]"
+"""What a spreadsheet takes, or may be made to take, for the beginning of a formula."""
+
+
+def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]], *, paths: Collection[str] = ()) -> str:
+    """Header and rows; None is an empty cell, and every text is guarded. paths: columns whose guard is "./"."""
+    guards = ["./" if name in paths else "'" for name in columns]
+    lines = ([guarded(value, guard) for value, guard in zip(row, guards, strict=True)] for row in rows)
+    return "".join(_line(cells) for cells in (columns, *lines))
+
+
+def _line(cells: Sequence[object]) -> str:
+    """One row. The csv module quotes only the line ends that it writes itself: with both, both are quoted."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\r\n").writerow(cells)
+    return text.getvalue()[:-2] + "\n"
+
+
+def csv_rows(text: str, delimiter: str = ",") -> csv.DictReader[str]:
+    """Rows by column name, whatever the lines end with; cells keep the line ends in them."""
+    return csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter)
+
+
+@contextmanager
+def cells_of_any_length() -> Iterator[None]:
+    """For tables that we wrote ourselves: the density map of a long video is more than csv reads by default."""
+    usual = csv.field_size_limit(2**31 - 1)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(usual)
+
+
+def guarded(value: object, guard: str = "'") -> str:
+    """A cell that no spreadsheet takes for a formula, and that UTF-8 can hold. Numbers stay as they are.
+
+    guard: what is put before a text that looks like one, or like one with a guard; "./" leaves a path the same path.
+    """
+    text = "" if value is None else printable(str(value))
+    return f"{guard}{text}" if isinstance(value, str) and _looks(text, guard) else text
+
+
+def unguarded(cell: str, guard: str = "'") -> str:
+    """The text that `guarded` made a cell of."""
+    return cell.removeprefix(guard) if cell.startswith(guard) and _looks(cell, guard) else cell
+
+
+def _looks(text: str, guard: str) -> bool:
+    return re.match(f"(?:{re.escape(guard)})*(?:{FORMULA})", text) is not None

@@ -135,7 +135,7 @@ class Service:
         )
         guesses = GuessLimit(settings.max_guesses)
         unknown = folder.unknown_files(database.videos(limit=-1))
-        trainings = Trainings(database, hub.publish, scratch=settings.renders, seconds=settings.job_seconds)
+        trainings = Trainings(database, hub.publish, settings)
         live = LiveSessions(settings)
         service = cls(settings, database, hub, library, runner, trainings, live, folder, guesses, unknown)
         return service

@@ -33,7 +33,7 @@ CREATE TABLE IF NOT EXISTS results (
 );
 CREATE TABLE IF NOT EXISTS labels (
   video TEXT PRIMARY KEY REFERENCES videos(id) ON DELETE CASCADE,
-  action TEXT NOT NULL, spans TEXT NOT NULL, updated REAL NOT NULL, job TEXT
+  action TEXT NOT NULL, spans TEXT NOT NULL, updated REAL NOT NULL, job TEXT, revision INTEGER
 );
 CREATE TABLE IF NOT EXISTS trainings (
   id TEXT PRIMARY KEY, name TEXT NOT NULL, state TEXT NOT NULL, videos TEXT NOT NULL, created REAL NOT NULL,
@@ -87,13 +87,15 @@ class JobRow:
 
 @dataclass(frozen=True)
 class LabelRow:
-    """Corrected repetitions of one video: (start, end) in seconds. job: the count that was corrected, if known."""
+    """Corrected repetitions of one video: (start, end) in seconds. job: the count that was corrected, if known.
+    revision: how often they were saved, at least."""
 
     video: str
     action: str
     spans: tuple[tuple[float, float], ...]
     updated: float
     job: str | None = None
+    revision: int | None = None
 
 
 @dataclass(frozen=True)
@@ -133,6 +135,7 @@ class Database:
                 self._connection.execute(f"PRAGMA {pragma}")
             self._connection.executescript(SCHEMA)
             self._add_column("labels", "job", "TEXT")
+            self._add_column("labels", "revision", "INTEGER")
 
     def _add_column(self, table: str, column: str, kind: str) -> None:
         """Give a table of an older version a column it lacks."""
@@ -337,22 +340,35 @@ class Database:
     # labels
 
     def save_labels(
-        self, video_id: str, action: str, spans: Sequence[tuple[float, float]], *, job: str | None = None
-    ) -> LabelRow:
-        label = LabelRow(video_id, action, tuple(spans), time.time(), job)
+        self,
+        video_id: str,
+        action: str,
+        spans: Sequence[tuple[float, float]],
+        *,
+        job: str | None = None,
+        revision: int | None = None,
+    ) -> LabelRow | None:
+        """revision: of the labels that these replace, 0 for none; where others were saved meanwhile, nothing is saved
+        and None returned. Without it these replace whatever is there."""
         with self._transaction() as connection:
+            rows = connection.execute("SELECT revision FROM labels WHERE video = ?", (video_id,)).fetchall()
+            before = (rows[0][0] or 1) if rows else 0
+            if revision not in (None, before):
+                return None
+            label = LabelRow(video_id, action, tuple(spans), time.time(), job, before + 1)
             connection.execute(
-                "INSERT OR REPLACE INTO labels (video, action, spans, updated, job) VALUES (?, ?, ?, ?, ?)",
-                (video_id, action, json.dumps(label.spans), label.updated, job),
+                "INSERT OR REPLACE INTO labels (video, action, spans, updated, job, revision)"
+                " VALUES (?, ?, ?, ?, ?, ?)",
+                (video_id, action, json.dumps(label.spans), label.updated, job, label.revision),
             )
         return label
 
     def labels(self, video_id: str | None = None) -> list[LabelRow]:
         where, values = ("WHERE video = ?", (video_id,)) if video_id else ("", ())
-        rows = self._rows(f"SELECT video, action, spans, updated, job FROM labels {where} ORDER BY updated", values)
+        rows = self._rows(f"SELECT * FROM labels {where} ORDER BY updated", values)
         return [
-            LabelRow(row[0], row[1], tuple((float(a), float(b)) for a, b in json.loads(row[2])), row[3], row[4])
-            for row in rows
+            LabelRow(**{**row, "spans": tuple((float(a), float(b)) for a, b in json.loads(row["spans"]))})
+            for row in map(dict, rows)
         ]
 
     # trainings

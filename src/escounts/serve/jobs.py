@@ -370,6 +370,7 @@ class JobRunner:
             exemplars=tuple(exemplars),
             start=request["start"],
             end=request["end"],
+            region=request.get("region"),
             assume_repeats=request["assume_repeats"],
             model=request.get("model"),
         )

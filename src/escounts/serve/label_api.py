@@ -21,6 +21,7 @@ from escounts.research.datasets.annotation_formats import (
     write_labels,
 )
 from escounts.research.datasets.annotation_formats.labels import NAMED, cut, label_problem, of_one_action
+from escounts.research.datasets.annotation_formats.tables import read_counts
 from escounts.research.datasets.annotation_formats.timelines import read_tasks, task
 from escounts.serve.database import LabelRow, VideoRow
 from escounts.serve.media import (
@@ -65,13 +66,19 @@ def save_labels(service: Services, video_id: VideoId, labels: Labels) -> SavedLa
     if labels.job is not None and need_job(service, labels.job).video != video_id:
         raise HTTPException(422, f"job {labels.job} is a count of another video")
     spans = tuple(sorted((span.start, span.end) for span in labels.spans))
-    return _save_all(service, [(row, LabelledFile(row.name, spans, labels.action))], job=labels.job)[0]
+    file = LabelledFile(row.name, spans, labels.action)
+    return _save_all(service, [(row, file)], job=labels.job, revision=labels.revision)[0]
 
 
 def _save_all(
-    service: Services, files: Sequence[tuple[VideoRow, LabelledFile]], *, job: str | None = None
+    service: Services,
+    files: Sequence[tuple[VideoRow, LabelledFile]],
+    *,
+    job: str | None = None,
+    revision: int | None = None,
 ) -> list[SavedLabels]:
-    """Save labels of videos, of all or, where one cannot be a video's, of none. job: the count they correct."""
+    """Save labels of videos, of all or, where one cannot be a video's, of none. job: the count they correct.
+    revision: of what they replace, see `Labels`."""
     durations = [_duration(service, row) for row, _ in files]
     problems = [
         f"{file.file}: {problem}"
@@ -81,10 +88,13 @@ def _save_all(
     if problems:
         more = f"; and {len(problems) - NAMED} more videos" if len(problems) > NAMED else ""
         raise HTTPException(422, f"{'; '.join(problems[:NAMED])}{more}; nothing was saved")
-    saved = [
-        service.database.save_labels(row.id, file.action, cut(file.spans, duration), job=job)
-        for (row, file), duration in zip(files, durations, strict=True)
-    ]
+    saved = []
+    for (row, file), duration in zip(files, durations, strict=True):
+        spans = cut(file.spans, duration)
+        label = service.database.save_labels(row.id, file.action, spans, job=job, revision=revision)
+        if label is None:
+            raise HTTPException(409, f"{row.name}: other labels were saved meanwhile; nothing was saved")
+        saved.append(label)
     try:
         if saved:
             write_labels_csv(service)
@@ -149,13 +159,18 @@ def _exported(labelled: Sequence[LabelledFile], format: Format, name: str) -> Re
 def import_labels(service: Services, request: LabelImport) -> ImportedLabels:
     """Save the labels in a file of an annotation tool as those of the videos of the same names; all, or on an error
     none. A name that several videos have is not guessed: it is answered as ambiguous. Labels that are there are
-    replaced by others, never by none."""
-    entry = FORMATS[request.format or guess_format(request.name, request.text)]
+    replaced by others, never by none. Of a table of file and count the repetitions are spread evenly."""
+    format = request.format or guess_format(request.name, request.text)
+    counts = read_counts(request.text, request.only) if format == "csv" else None
+    if counts is None:
+        files = of_one_action(FORMATS[format].read(request.text, request.only, request.fps), "class")
+    else:
+        files = [LabelledFile(file, (), action) for file, (_, action) in counts.items()]
     known = videos_by_name(service)
     found: dict[str, tuple[VideoRow, LabelledFile]] = {}
     unknown: list[str] = []
     ambiguous: list[str] = []
-    for file in of_one_action(entry.read(request.text, request.only, request.fps), "class"):
+    for file in files:
         rows = known.get(file.file, [])
         if len(rows) != 1:
             (ambiguous if rows else unknown).append(file.file)
@@ -163,13 +178,23 @@ def import_labels(service: Services, request: LabelImport) -> ImportedLabels:
         (row,) = rows
         if row.id in found:
             raise HTTPException(422, f"{file.file}: its video has labels under another name in the file, too")
+        if counts is not None:
+            file = replace(file, spans=_spread(counts[file.file][0], _duration(service, row)))
         found[row.id] = row, _not_emptied(service, row, file)
     saved = _save_all(service, list(found.values()))
     ends = [max((span.end for span in labels.spans), default=0.0) for labels in saved]
     shortened = [
         file.file for (_, file), end in zip(found.values(), ends, strict=True) if any(b > end for _, b in file.spans)
     ]
-    return ImportedLabels(saved=list(found), unknown=unknown, ambiguous=ambiguous, shortened=shortened)
+    spread = [] if counts is None else [file.file for _, file in found.values() if file.spans]
+    return ImportedLabels(saved=list(found), unknown=unknown, ambiguous=ambiguous, shortened=shortened, spread=spread)
+
+
+def _spread(count: int, duration: float) -> tuple[tuple[float, float], ...]:
+    """Repetitions where only their number is known, as `escounts train folder` takes them: evenly over the video."""
+    from escounts.counting.density import pseudo_spans  # noqa: PLC0415 - numpy: the server starts without it
+
+    return tuple(pseudo_spans(count, 0.0, duration))
 
 
 def _not_emptied(service: Services, row: VideoRow, file: LabelledFile) -> LabelledFile:

@@ -161,8 +161,10 @@ class LiveSessions:
     def _start(self, client: str, model: str, assume_repeats: bool) -> LiveSession:
         device = self._settings.devices[0] if self._settings.devices else "auto"
         options = WorkerOptions.of(self._settings, device, model=model)
+        sandbox = self._settings.confined(self._settings.renders, ())
         now = time.monotonic()
-        return LiveSession(secrets.token_hex(16), client, Child(run, options, assume_repeats), began=now, heard=now)
+        process = Child(run, options, assume_repeats, sandbox=sandbox)
+        return LiveSession(secrets.token_hex(16), client, process, began=now, heard=now)
 
     def _follow(self, session: LiveSession) -> None:
         """Read what the process reports until it ends, or has had its time."""

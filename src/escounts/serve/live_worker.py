@@ -10,13 +10,12 @@ import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import escounts
 from escounts.errors import EscountsError, VideoError
 from escounts.serve.settings import WorkerOptions, explain, limit_memory
 from escounts.system.processes import Line
-from escounts.system.sandbox import confine
 
 if TYPE_CHECKING:
     from escounts.live import LiveEvent, Watch
@@ -39,8 +38,6 @@ def run(line: Line, options: WorkerOptions, assume_repeats: bool) -> None:
     Takes ("frames", [(seconds, JPEG bytes)]), ("mark", (start, end)) and ("end", None).
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if options.scratch is not None:
-        confine([Path(options.scratch)])  # what this machine cannot confine, `escounts doctor` says
     try:
         _Session(line, options, assume_repeats).serve()
     except Exception as error:
@@ -53,16 +50,14 @@ class _Session:
     def __init__(self, line: Line, options: WorkerOptions, assume_repeats: bool) -> None:
         import torch  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
 
-        from escounts.counter import load  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
-        from escounts.live import watch  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
         from escounts.video.streams import PushedFrames  # noqa: PLC0415 - here alone: the server's process never opens a picture
 
         if options.threads is not None:
             torch.set_num_threads(options.threads)
-        counter = load(options.model, device=options.device)
+        counter = escounts.load(options.model, device=options.device)
         self._line, self._options = line, options
         self._frames: PushedFrames = PushedFrames()
-        self._watch: Watch = watch(self._frames, model=counter, assume_repeats=assume_repeats)
+        self._watch: Watch = escounts.watch(self._frames, model=counter, assume_repeats=assume_repeats)
         if not torch.cuda.is_available():
             limit_memory(options.memory)
         network: Any = getattr(counter.model, "network", None)

@@ -13,6 +13,7 @@ from escounts.research.datasets.annotation_formats import Format
 from escounts.research.datasets.annotation_formats.labels import LONGEST_ACTION, MOST_SPANS, name_problem
 from escounts.serve.database import JobRow, LabelRow, VideoRow
 from escounts.serve.documents import chosen
+from escounts.video.regions import region
 
 if TYPE_CHECKING:
     from escounts.serve.app import Service
@@ -37,7 +38,13 @@ def _nameable(text: str) -> str:
     return text
 
 
+def _box(text: str) -> str:
+    return str(region("region", text))
+
+
 Text = Annotated[str, AfterValidator(_encodable)]
+Box = Annotated[str, Field(max_length=100, examples=["25%,0%,50%,100%"]), AfterValidator(_box)]
+"""A box of the upright picture: x, y, width and height, in pixels or in percent."""
 Action = Annotated[str, AfterValidator(_nameable), Field(max_length=LONGEST_ACTION)]
 """What an action is called."""
 
@@ -70,6 +77,7 @@ class Exemplar(Span):
 class CountRequest(Strict):
     """A count to make, zero-shot without exemplars. wait: seconds to hold the answer until it is done.
 
+    region: the box of the picture that alone is looked at; null: all of it.
     unit: count both sides of an alternating motion as one ("cycle") or each ("side"); null without exemplars: as a
     person chose it for the count before.
     """
@@ -78,6 +86,7 @@ class CountRequest(Strict):
     exemplars: Annotated[list[Exemplar], Field(max_length=16)] = []
     start: Second | None = None
     end: Second | None = None
+    region: Box | None = None
     assume_repeats: bool = False
     unit: Unit | None = None
     model: Annotated[str, Field(max_length=80)] | None = Field(
@@ -92,7 +101,9 @@ class CountRequest(Strict):
         return self
 
     def stored(self) -> str:
-        return self.model_dump_json(include={"exemplars", "start", "end", "assume_repeats", "unit", "model"})
+        return self.model_dump_json(
+            include={"exemplars", "start", "end", "region", "assume_repeats", "unit", "model"}
+        )
 
 
 class UnitChoice(Strict):
@@ -102,11 +113,16 @@ class UnitChoice(Strict):
 
 
 class Labels(Strict):
-    """Corrected repetitions of a video, and what the action is called. job: the count that was on screen."""
+    """Corrected repetitions of a video, and what the action is called. job: the count that was on screen.
+
+    revision: of the saved labels that these replace, 0 for none; 409 where others were saved meanwhile. null: these
+    replace whatever is there.
+    """
 
     spans: Annotated[list[Span], Field(max_length=MOST_SPANS)]
     action: Action = ""
     job: Identifier | None = None
+    revision: Annotated[int, Field(ge=0)] | None = None
 
 
 class LabelImport(Strict):
@@ -123,12 +139,13 @@ class LabelImport(Strict):
 class ImportedLabels(BaseModel):
     """saved: ids of the videos that have these labels now. unknown: files of which there is no video here. ambiguous:
     names that several videos here have. shortened: files with a repetition that ran past the end of the video, by
-    half a second at most, and ends with it now."""
+    half a second at most, and ends with it now. spread: files of which only a count was given."""
 
     saved: list[str]
     unknown: list[str]
     ambiguous: list[str]
     shortened: list[str] = []
+    spread: list[str] = []
 
 
 class MediaChoice(Strict):
@@ -142,17 +159,18 @@ class SessionRequest(Strict):
 
 
 class SavedLabels(BaseModel):
-    """Labels as they are kept, and since when."""
+    """Labels as they are kept, since when, and how often they were saved."""
 
     spans: list[Span]
     action: str
     job: str | None
     updated: float
+    revision: int
 
     @classmethod
     def of(cls, row: LabelRow) -> SavedLabels:
         spans = [Span(start=start, end=end) for start, end in row.spans]
-        return cls(spans=spans, action=row.action, updated=row.updated, job=row.job)
+        return cls(spans=spans, action=row.action, updated=row.updated, job=row.job, revision=row.revision or 1)
 
 
 class Job(BaseModel):
@@ -170,6 +188,7 @@ class Job(BaseModel):
     exemplars: list[Exemplar]
     start: float | None
     end: float | None
+    region: str | None
     unit: Unit | None = Field(description="As a person chose it; null: as the model counted.")
     model: str | None
     count: int | None
@@ -182,13 +201,14 @@ class Job(BaseModel):
         about: dict[str, Any] = {name: view[name] for name in ("progress", "remaining_s")}
         request = json.loads(row.request)
         about |= {name: request[name] for name in ("exemplars", "start", "end")}
-        about["unit"] = request.get("unit")
+        about |= {name: request.get(name) for name in ("region", "unit")}
         about |= {"unsure": None if row.unsure is None else bool(row.unsure), "result": result}
         return cls(**{name: getattr(row, name) for name in cls.model_fields if name not in about}, **about)
 
 
 class Video(BaseModel):
-    """One video; job is its newest count, labelled_count what a person says. expires: when it is deleted, or null.
+    """One video; job is its newest count, labelled_count and action what a person says. expires: when it is deleted,
+    or null.
 
     Labelled videos and files of the media root are kept; so is everything where the server keeps uploads for ever.
     """
@@ -205,15 +225,16 @@ class Video(BaseModel):
     fps: float | None
     labelled: bool
     labelled_count: int | None
+    action: str | None
     job: Job | None
 
     @classmethod
-    def of(cls, row: VideoRow, *, labelled_count: int | None, job: Job | None) -> Video:
-        labelled = labelled_count is not None
+    def of(cls, row: VideoRow, *, labels: LabelRow | None, job: Job | None) -> Video:
         about: dict[str, Any] = {
-            "expires": None if labelled else row.expires,
-            "labelled": labelled,
-            "labelled_count": labelled_count,
+            "expires": row.expires if labels is None else None,
+            "labelled": labels is not None,
+            "labelled_count": None if labels is None else len(labels.spans),
+            "action": None if labels is None else labels.action,
         }
         shown = {name: getattr(row, name) for name in cls.model_fields if name not in about and name != "job"}
         return cls(**shown, **about, job=job)
@@ -310,4 +331,4 @@ def present_video(service: Service, row: VideoRow) -> Video:
     jobs = service.database.jobs(row.id, limit=1)
     job = present_job(service, jobs[0]) if jobs else None
     labels = service.database.labels(row.id)
-    return Video.of(row, labelled_count=len(labels[0].spans) if labels else None, job=job)
+    return Video.of(row, labels=labels[0] if labels else None, job=job)

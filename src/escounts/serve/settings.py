@@ -13,7 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import escounts
 from escounts.errors import EscountsError, VideoError
+from escounts.models.catalogue import weight_places
+from escounts.system.sandbox import Sandbox
 
 MEBIBYTE = 1024 * 1024
 GIBIBYTE = 1024 * MEBIBYTE
@@ -57,6 +60,7 @@ class Settings:
     cache_memory: int = GIBIBYTE
     cache_videos: int = 64
     worker_threads: int | None = None
+    sandbox: bool = True
 
     @property
     def loopback(self) -> bool:
@@ -92,13 +96,20 @@ class Settings:
         """Folder of what was removed, kept for `trash_days`."""
         return self.data / "trash"
 
+    def confined(self, scratch: Path, videos: Iterable[Path | str], model: str | None = None) -> Sandbox | None:
+        """What a process that opens these files, or any in these folders, is confined to; None: to nothing.
+
+        scratch: the only folder it may write to. model: the one that it loads, the service's
+        when None; it may read the others of the store, too.
+        """
+        if not self.sandbox:
+            return None
+        return Sandbox((*map(str, videos), *weight_places(model or self.model)), (str(scratch),))
+
 
 @dataclass(frozen=True)
 class WorkerOptions:
-    """What a process that opens videos may do. memory and cache_memory in bytes, max_duration in seconds.
-
-    scratch: the only folder it may write to; None: it is not confined at all.
-    """
+    """What a process that opens videos may do. memory and cache_memory in bytes, max_duration in seconds."""
 
     model: str
     device: str
@@ -108,7 +119,6 @@ class WorkerOptions:
     max_duration: float
     max_pixels: int
     threads: int | None = None
-    scratch: str | None = None
 
     @classmethod
     def of(cls, settings: Settings, device: str, *, model: str) -> WorkerOptions:
@@ -122,7 +132,6 @@ class WorkerOptions:
             max_duration=settings.max_duration,
             max_pixels=settings.max_pixels,
             threads=settings.worker_threads,
-            scratch=str(settings.renders),
         )
 
 
@@ -137,9 +146,7 @@ class Source:
 
 def open_video(source: Source, options: WorkerOptions) -> Any:
     """The video, if it is one and within the limits of the options, whatever it is wanted for."""
-    from escounts.video.files import Video  # noqa: PLC0415 - here alone: the server's process never opens a video
-
-    video = Video(source.path, max_duration=options.max_duration)
+    video = escounts.Video(source.path, max_duration=options.max_duration)
     width, height = video.info.width, video.info.height
     if width * height > options.max_pixels:
         most = f"{options.max_pixels / 1e6:.1f} megapixels"

@@ -26,6 +26,7 @@ from escounts.models.catalogue import is_own_model
 from escounts.serve.database import Database, TrainingRow
 from escounts.serve.settings import (
     Refused,
+    Settings,
     Source,
     WorkerOptions,
     explain,
@@ -35,7 +36,6 @@ from escounts.serve.settings import (
 )
 from escounts.system.atomic_files import atomic_file
 from escounts.system.processes import Child, Line, are_numbers
-from escounts.system.sandbox import confine
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,6 @@ def run(line: Line, task: TrainingTask) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(os, "nice"):
         os.nice(10)  # the page answers first, then counts are made
-    confine([Path(task.target).parent])  # what cannot be confined, `escounts doctor` says
     try:
         ending: tuple[str, object] = ("done", _learn(line, task))
     except Exception as error:
@@ -156,13 +155,10 @@ class _Running:
 
 
 class Trainings:
-    """Starts, follows and ends trainings; may be called from any thread. publish: called with every change.
-    scratch: a folder for unfinished models."""
+    """Starts, follows and ends trainings; may be called from any thread. publish: called with every change."""
 
-    def __init__(
-        self, database: Database, publish: Callable[[dict[str, Any]], None], *, scratch: Path, seconds: float
-    ) -> None:
-        self._database, self._publish, self._scratch, self._seconds = database, publish, scratch, seconds
+    def __init__(self, database: Database, publish: Callable[[dict[str, Any]], None], settings: Settings) -> None:
+        self._database, self._publish, self._settings = database, publish, settings
         self._lock = threading.Lock()
         self._running: _Running | None = None
         self._stopped = threading.Event()
@@ -179,12 +175,15 @@ class Trainings:
         with self._lock:
             if self._running is not None:
                 raise Refused(f"{self._running.row.name} is being learnt; wait for it, or cancel it", 409)
-            made = self._scratch / f".{row.id}.training.partial" / "model.safetensors"
+            made = self._settings.renders / f".{row.id}.training.partial" / "model.safetensors"
             for folder in (target.parent, made.parent):
                 folder.mkdir(parents=True, exist_ok=True)
             self._database.add_training(row)
             try:
-                process = Child(run, make(made))
+                task = make(made)
+                paths = [source.path for source, _ in task.videos]
+                sandbox = self._settings.confined(made.parent, paths, task.options.model)
+                process = Child(run, task, sandbox=sandbox)
             except OSError as error:
                 shutil.rmtree(made.parent, ignore_errors=True)
                 reason = f"no process could be started: {error.strerror or error}"
@@ -229,8 +228,8 @@ class Trainings:
         kind, value = "died", None
         try:
             while kind not in ("done", "failed"):
-                if time.monotonic() - running.began > self._seconds:
-                    running.killed_for = f"took longer than the {self._seconds:.0f} s it may take"
+                if time.monotonic() - running.began > self._settings.job_seconds:
+                    running.killed_for = f"took longer than the {self._settings.job_seconds:.0f} s it may take"
                     break
                 report = running.process.take(1.0)
                 if report is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import queue
+import re
 import signal
 import threading
 import time
@@ -17,11 +18,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+import escounts
 from escounts.errors import EscountsError
+from escounts.models.store import stored_path
+from escounts.output import FORMATS
+from escounts.output.json import from_dict, to_dict
 from escounts.results import CountResult
 from escounts.serve.settings import Source, WorkerOptions, explain, lacks_memory, limit_memory, open_video
 from escounts.system.processes import Line
-from escounts.system.sandbox import confine
 
 Lane = Literal["slow", "fast"]
 LANES: tuple[Lane, ...] = ("slow", "fast")
@@ -32,7 +36,8 @@ REPORT_SECONDS = 0.15
 class CountTask:
     """Count a video. exemplars: (start, end, source or None for the same video), seconds.
 
-    model: its name, None for the one that the worker was started with.
+    model: its name, None for the one that the worker was started with. region: the box of the counted video's picture
+    that alone is looked at, None for all of it.
     """
 
     id: str
@@ -40,12 +45,15 @@ class CountTask:
     exemplars: tuple[tuple[float, float, Source | None], ...] = ()
     start: float | None = None
     end: float | None = None
+    region: str | None = None
     assume_repeats: bool = False
     model: str | None = None
 
     def encoding(self, source: Source) -> str:
-        """What a worker calls a video's encoding: a model's own, unless it is the worker's."""
-        return source.id if self.model is None else f"{source.id}@{self.model}"
+        """What a worker calls a video's encoding, `id@model#region`: without the worker's own model and the whole
+        picture."""
+        name = source.id if self.model is None else f"{source.id}@{self.model}"
+        return name if self.region is None or source != self.source else f"{name}#{self.region}"
 
     @property
     def videos(self) -> frozenset[str]:
@@ -83,10 +91,6 @@ def run(line: Line, options: WorkerOptions) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(os, "nice"):
         os.nice(5)  # the page answers first
-    if options.scratch is not None:
-        # matplotlib keeps its list of fonts here; without a folder that it may write to, every worker makes it anew
-        os.environ["MPLCONFIGDIR"] = os.path.join(options.scratch, ".matplotlib")
-        confine([Path(options.scratch)])  # what this machine cannot confine, `escounts doctor` says
     worker = Worker(line, options)
     try:
         worker.prepare()
@@ -118,11 +122,9 @@ class Worker:
         """Load the model, then bound the memory: what is loaded is not held against a video."""
         import torch  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
 
-        from escounts.counter import load  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
-
         if self._options.threads is not None:
             torch.set_num_threads(self._options.threads)
-        self._counter = load(self._options.model, device=self._options.device)
+        self._counter = escounts.load(self._options.model, device=self._options.device)
         if not torch.cuda.is_available():
             limit_memory(self._options.memory)
         self.report("ready", "", self._counter.model.name)
@@ -193,8 +195,6 @@ class Worker:
     @staticmethod
     def _document(result: CountResult, name: str, exemplar_videos: dict[str, str], seconds: float) -> dict[str, Any]:
         """The result as JSON types, with the names and ids that clients know instead of paths."""
-        from escounts.output.json import to_dict  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
-
         shown = replace(
             result,
             video=name,
@@ -208,9 +208,6 @@ class Worker:
 
     def _counter_of(self, model: str | None) -> Any:
         """The counter of a model, loaded when it is first asked for, and again when its file has changed since."""
-        from escounts.counter import load  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
-        from escounts.models.store import stored_path  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
-
         if model is None:
             return self._counter
         path = stored_path(model)
@@ -219,7 +216,7 @@ class Worker:
             if self._others.get(model, (None, -1))[1] != changed:
                 self._others.pop(model, None)
                 self._cache.forget_model(model)
-                self._others[model] = (load(model, device=self._options.device), changed)
+                self._others[model] = (escounts.load(model, device=self._options.device), changed)
             return self._others[model][0]
 
     def _encoded(self, task: CountTask, source: Source) -> Any:
@@ -232,7 +229,8 @@ class Worker:
         video = open_video(source, self._options)
         described = {name: getattr(video.info, name) for name in ("duration", "width", "height", "fps")}
         self.report("info", task_id, (source.id, described))
-        encoded = counter.encode(video, progress=self._progress(task_id))
+        region = task.region if source == task.source else None
+        encoded = counter.encode(video, region=region, progress=self._progress(task_id))
         self._cache.put(name, encoded)
         self.report("cached", task_id, self._cache.names())
         return encoded
@@ -252,8 +250,6 @@ class Worker:
         return progress
 
     def _render(self, task: RenderTask) -> str:
-        from escounts.output import FORMATS  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
-        from escounts.output.json import from_dict  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
         from escounts.serve.previews import (  # noqa: PLC0415 - PyAV and numpy: the server's process, which imports this module, needs neither
             write_filmstrip,
             write_preview,
@@ -307,13 +303,13 @@ class EncodingCache:
     def forget(self, video_id: str) -> None:
         """Drop a video's encodings, of whatever model."""
         with self._lock:
-            for name in [name for name in self._entries if name.split("@")[0] == video_id]:
+            for name in [name for name in self._entries if re.split("[@#]", name)[0] == video_id]:
                 del self._entries[name]
 
     def forget_model(self, model: str) -> None:
         """Drop the encodings that a model other than the worker's made."""
         with self._lock:
-            for name in [name for name in self._entries if name.partition("@")[2] == model]:
+            for name in [name for name in self._entries if name.partition("@")[2].partition("#")[0] == model]:
                 del self._entries[name]
 
     def clear(self) -> None:

@@ -18,10 +18,12 @@ from escounts.errors import DataError
 from escounts.synthetic.actions import Mining, Segments, by_processes, mine
 from escounts.synthetic.coded import coded_still, draw_recipe
 from escounts.synthetic.curves import seeded
+from escounts.synthetic.labelled import LabelledClip, read_labels
 
 Frames = npt.NDArray[np.uint8]
 PERMISSIVE = ("Apache", "MIT", "BSD", "Attribution 4.0", "CC0", "Unlicense")
 """What a licence must mention for a clip to be used in shipped weights."""
+LABEL_COLUMNS = ("file", "split", "motion", "count", "rep_times", "alternates", "sure")
 CLIP_MINING = Mining()
 ONCE_LONGEST = 120
 """Frames of a stretch of a clip that does not repeat."""
@@ -56,9 +58,15 @@ class ClipBank:
     """frames (N, size, size, 3) uint8 RGB at one rate; clip i is frames[offsets[i]:offsets[i + 1]]."""
 
     def __init__(
-        self, frames: Frames, offsets: Sequence[int], names: Sequence[str], segments: Segments | None = None
+        self,
+        frames: Frames,
+        offsets: Sequence[int],
+        names: Sequence[str],
+        segments: Segments | None = None,
+        labelled: Sequence[LabelledClip] = (),
     ):
         self.frames = frames
+        self.labelled = tuple(labelled)
         self.offsets = np.asarray(offsets, dtype=np.int64)
         self.names = list(names)
         if len(self.offsets) != len(self.names) + 1 or self.offsets[-1] != len(frames):
@@ -156,11 +164,41 @@ class ClipBank:
         segments = replace(self.segments, filmed=filmed, once=once_all[np.lexsort(once_all.T[::-1])])
         return ClipBank(self.frames, self.offsets.tolist(), self.names, segments)
 
+    def with_labelled(
+        self, table: str | Path, *, split: str = "train", rate: float = 15.0, workers: int = 4
+    ) -> ClipBank:
+        """This bank and, at its end, the clips of one split of a label table, whose `file` lies beside the table.
+
+        They are shown as they were filmed; no motion is cut from them. Clips that do not decode are left out.
+        """
+        rows = [row for row in pool_rows(table, need=LABEL_COLUMNS) if row["split"] == split]
+        labels = read_labels(rows, rate)
+        folder, size = Path(table).parent, self.frames.shape[1]
+        with ThreadPoolExecutor(max(1, workers)) as pool:
+            decoded = list(pool.map(lambda file: _decode(folder / file, size, rate), labels))
+        kept = [(file, clip) for file, clip in zip(labels, decoded, strict=True) if len(clip) >= 6]
+        if not kept:
+            raise DataError(f"{table}: none of {len(labels)} clips of split {split!r} could be decoded")
+        ends = np.cumsum([len(clip) for _, clip in kept]) + len(self.frames)
+        labelled = [
+            LabelledClip(int(end) - len(clip), len(clip), *labels[file])
+            for (file, clip), end in zip(kept, ends, strict=True)
+        ]
+        return ClipBank(
+            np.concatenate([self.frames, *(clip for _, clip in kept)]),
+            [*self.offsets.tolist(), *ends.tolist()],
+            [*self.names, *(f"labelled:{file}" for file, _ in kept)],
+            self.segments,
+            labelled,
+        )
+
     @property
     def filmed(self) -> int:
-        """Frames of clips; what follows in the array are coded stills."""
+        """Frames of clips; what follows in the array are coded stills and labelled clips."""
         coded = self.segments.coded
-        return int(self.offsets[coded[0, 0]]) if len(coded) else len(self.frames) or int(self.offsets[-1])
+        if len(coded):
+            return int(self.offsets[coded[0, 0]])
+        return self.labelled[0].first if self.labelled else len(self.frames) or int(self.offsets[-1])
 
     def save(self, path: str | Path) -> None:
         """Write the mined segments, not the frames."""

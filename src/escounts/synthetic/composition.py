@@ -168,7 +168,10 @@ class Composer:
             tuple(span for timeline in timelines for span in timeline.spans),
             tuple(side for timeline in timelines for side in timeline.sides),
         )
-        return self._shoot(rng, acts, whole, kind, subframes)
+        plan = self._shoot(rng, acts, whole, kind, subframes)
+        if second is None:
+            return plan
+        return replace(plan, parts=tuple(part for part, one in enumerate(timelines) for _ in one.spans))
 
     def negative(self, rng: np.random.Generator, action: Action, length: int) -> Plan:
         """A video of `length` frames with no repetitions, of what the action is made of."""

@@ -21,6 +21,10 @@ class GeneratorConfig:
     procedural: float = 0.25
 
     # What a batch is made of.
+    labelled: float = 0.0
+    """Videos of labelled clips as they were filmed, where the bank has them; the shares below are of the others."""
+    labelled_sibling: float = 0.3
+    """Share of those that have another clip of the same motion in the batch, where there is one."""
     negative: float = 0.25
     """Videos with no repetitions."""
     single: float = 0.05

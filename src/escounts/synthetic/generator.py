@@ -22,14 +22,15 @@ from escounts.synthetic.config import GeneratorConfig
 from escounts.synthetic.curves import Floats, chance, seeded, smooth_noise, there_and_back
 from escounts.synthetic.exercises import exercise_poses
 from escounts.synthetic.figures import View, draw_body, draw_figure
+from escounts.synthetic.labelled import draw_clip, labelled_plan, siblings_of
 from escounts.synthetic.motion import MotionBank
 from escounts.synthetic.plan import Backdrop, Canvas, Finish, Plan
 from escounts.synthetic.render import GeneratedBatch, render
 from escounts.synthetic.scenery import draw_backdrop
 from escounts.synthetic.timeline import Span
 
-ACTION, LOOK, PAIRS = 1, 2, 3
-"""Independent streams of random numbers: what is done, how it is shown, who is whose sibling."""
+ACTION, LOOK, PAIRS, LABELLED = 1, 2, 3, 4
+"""Independent streams of random numbers: what is done, how it is shown, who is whose sibling; labelled clips."""
 
 
 class Generator:
@@ -57,12 +58,38 @@ class Generator:
         """One batch: videos index · size and following; a share of them come as pairs of siblings.
 
         Siblings show one action with another camera, background, tempo and body. They always repeat, so the
-        other videos take over their share of the negatives.
+        other videos take over their share of the negatives. Labelled clips come last.
         """
+        labelled = self._labelled(index, size, length)
+        return self._generated(index * size, index, size - len(labelled), length) + [
+            plan if plan.sibling < 0 else replace(plan, sibling=plan.sibling + size - len(labelled))
+            for plan in labelled
+        ]
+
+    def _labelled(self, index: int, size: int, length: int) -> list[Plan]:
+        """The labelled clips of a batch, some of them in pairs of one motion; siblings are numbered among them."""
+        if self.clips is None or not self.clips.labelled or not self.config.labelled:
+            return []
+        rng = seeded(self.seed, index, LABELLED)
+        plans: list[Plan] = []
+        wanted = int(rng.binomial(size, self.config.labelled))
+        while len(plans) < wanted:
+            clip = draw_clip(rng, self.clips.labelled)
+            alike = siblings_of(clip, self.clips.labelled) if chance(rng, self.config.labelled_sibling) else []
+            shown = [clip, alike[int(rng.integers(len(alike)))]] if alike and wanted - len(plans) > 1 else [clip]
+            own = len(plans)
+            for number, one in enumerate(shown):
+                plan = labelled_plan(rng, self.config, self.clips, length, clip=one)
+                plans.append(replace(plan, sibling=own + 1 - number if len(shown) == 2 else -1))
+        return plans
+
+    def _generated(self, first: int, index: int, size: int, length: int) -> list[Plan]:
+        """Videos first … first + size - 1, those in pairs before those alone."""
+        if not size:
+            return []
         rng = seeded(self.seed, index, PAIRS)
         pairs = int(rng.binomial(size // 2, min(1.0, self.config.sibling)))
         alone = (size - 2 * pairs) / size
-        first = index * size
         plans: list[Plan] = []
         for pair in range(pairs):
             one = 2 * pair

@@ -106,7 +106,8 @@ class Plan:
 
     spans: every repetition (start, end) in frames, frame i covering i to i + 1; cut by the border they start
     below 0 or end above length. side_spans: the halves of an alternating motion. alternates: whether there are two
-    sides, None where nobody knows. kind: source and way, "negative:…" where there are no repetitions. action: shared
+    sides, None where nobody knows. parts: of which motion each span is, where there may be several; else empty. kind:
+    source and way, "negative:…" where there are no repetitions. action: shared
     by siblings only.
     """
 
@@ -123,6 +124,7 @@ class Plan:
     shapes: Shapes | None
     finish: Finish
     sibling: int = -1
+    parts: tuple[int, ...] = ()
 
     def reversed(self) -> Plan:
         """The same video backwards in time."""
@@ -146,6 +148,7 @@ class Plan:
         return replace(
             self,
             spans=mirrored(self.spans),
+            parts=self.parts[::-1],
             side_spans=mirrored(self.side_spans),
             backdrop=back,
             footage=foot,

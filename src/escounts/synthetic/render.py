@@ -6,7 +6,7 @@ Legend: B videos, F drawn moments (length · sub-frames), T frames, H W pixels, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -26,7 +26,7 @@ class GeneratedBatch:
     frames_BTCHW: uint8 RGB on the device. spans: every repetition (start, end) in frames of each video.
     side_spans: the halves of alternating motions, else empty. alternates: whether there are two sides, None where
     nobody knows. actions: siblings share it. sibling_B: index of another video of the same action, or -1. kinds:
-    source and way, "negative:…" where there are no repetitions.
+    source and way, "negative:…" where there are no repetitions. parts: of which motion each span is, or empty.
     """
 
     frames_BTCHW: Tensor
@@ -36,6 +36,7 @@ class GeneratedBatch:
     actions: list[str]
     sibling_B: Tensor
     kinds: list[str]
+    parts: list[tuple[int, ...]] = field(default_factory=list)
 
 
 @torch.no_grad()
@@ -76,6 +77,7 @@ def render(
         actions=[plan.action for plan in plans],
         sibling_B=torch.tensor([plan.sibling for plan in plans], dtype=torch.long),
         kinds=[plan.kind for plan in plans],
+        parts=[plan.parts for plan in plans],
     )
 
 

@@ -179,7 +179,6 @@ USUAL: dict[str, Check] = {
     "start": seconds,
     "end": optional(seconds),
     "at": seconds,
-    "thorough": flag,
     "assume_repeats": flag,
     "progress": callback,
     "unit": one_of("auto", "cycle", "side"),

@@ -40,7 +40,9 @@ def atomic_file(path: Path) -> Iterator[Path]:
         held = _held(partial)
         mode = partial.stat().st_mode
         yield partial
-        os.chmod(partial, mode)  # as any new file: some writers make theirs readable by the owner alone
+        if partial.stat().st_mode != mode:  # as any new file: some writers make theirs readable by the owner alone
+            with suppress(PermissionError):  # a confined process changes no modes
+                os.chmod(partial, mode)
         with open(partial, "r+b") as file:
             os.fsync(file.fileno())
         os.replace(partial, path)

@@ -20,10 +20,12 @@ import threading
 import time
 import traceback
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from io import FileIO
 from typing import Any, cast
+
+from escounts.system.sandbox import ONE_THREAD, Sandbox, confine
 
 PROGRAM = "import sys; sys.path[:] = sys.argv[1:]; from escounts.system.processes import run_child; run_child()"
 """What the interpreter of a child runs; its arguments are the parent's places of modules."""
@@ -86,7 +88,9 @@ def run_child() -> None:
     os.dup2(2, 1)
     del sys.argv[1:]
     try:
-        target, arguments = line.receive()
+        target, arguments, sandbox = line.receive()
+        if sandbox is not None:
+            confine(sandbox)  # what this machine cannot confine, `escounts doctor` says
         target(line, *arguments)
     except EOFError:  # the parent was killed
         pass
@@ -106,7 +110,8 @@ class Child:
     """A process that calls `target(line, *arguments)`, and its end of the line. Raises OSError where none can start.
 
     target: a function of a module, which the child imports. parts: of each report, all but the last of them text.
-    told: called, in a thread, whenever there is something to take.
+    told: called, in a thread, whenever there is something to take. sandbox: what it is confined to, as far as this
+    machine can, before `target` is called; None: it may do what its parent may.
 
     >>> child = Child(count_videos, "lite")
     >>> child.send("a.mp4")
@@ -114,9 +119,14 @@ class Child:
     """
 
     def __init__(
-        self, target: Callable[..., None], *arguments: Any, parts: int = 2, told: Callable[[], None] = lambda: None
+        self,
+        target: Callable[..., None],
+        *arguments: Any,
+        parts: int = 2,
+        told: Callable[[], None] = lambda: None,
+        sandbox: Sandbox | None = None,
     ) -> None:
-        self._process = spawned()
+        self._process = spawned({} if sandbox is None else ONE_THREAD)
         self._commands, self._reports = cast(FileIO, self._process.stdin), cast(FileIO, self._process.stdout)
         self._kill = weakref.finalize(self, _kill, self._process)  # at the parent's end, too
         self._parts, self._told = parts, told
@@ -128,7 +138,7 @@ class Child:
         self._thread = threading.Thread(target=self._read, name="reports", daemon=True)
         self._thread.start()
         with suppress(OSError):  # it has died already: whoever takes a report learns that
-            self.send((target, arguments))
+            self.send((target, arguments, sandbox))
 
     @property
     def pid(self) -> int:
@@ -215,14 +225,18 @@ class Child:
             self._told()
 
 
-def spawned() -> subprocess.Popen[bytes]:
-    """A fresh interpreter that runs `run_child`, with Ctrl-C held back from its first instruction on."""
+def spawned(environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """A fresh interpreter that runs `run_child`, with Ctrl-C held back from its first instruction on.
+
+    environment: variables that it has beside, or instead of, its parent's.
+    """
     command = [sys.executable, "-c", PROGRAM, *sys.path]
+    variables = {**os.environ, **environment}
     if sys.platform == "win32":
-        return subprocess.Popen(command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        return subprocess.Popen(command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=variables)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        return subprocess.Popen(command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        return subprocess.Popen(command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=variables)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 

@@ -1,53 +1,132 @@
-"""A process that opens other people's videos, confined: no network, no new processes, files written in few places.
+"""A process that opens other people's videos, confined: few files, no network, no new processes.
 
-Landlock (which files may be written) and seccomp (which system calls are answered) are Linux's own; both only take
-away, and nothing in the process can give it back. Memory and time are bounded by whoever starts the process.
+Landlock (which files) and seccomp (which system calls) are Linux's own; both only take away, and nothing in the
+process can give it back. Memory and time are bounded by whoever starts the process. What is not held: sizes, times
+and the existence of any file can be asked for (`stat`), and the environment is the parent's.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import site
 import sys
+import sysconfig
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from escounts.errors import EscountsError
 from escounts.system.extras import install_command
 
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
+"""In the environment of a process to be confined: Landlock confines the thread that asks for it and what that starts,
+and numpy starts threads when it is imported."""
 CLONE_THREAD = 0x00010000
 NETWORK = ("socket", "io_uring_setup")
 """io_uring would open sockets past any filter of system calls."""
+INTERNET = (2, 10, 16)
+"""Families of sockets for a process that may use the network: IPv4, IPv6, and netlink, which looks names up. No Unix
+sockets: services of this machine (a desktop's, Docker's) do what they are told there."""
+FAMILIES = 64
+"""Past the last family of sockets that Linux has."""
 PROCESSES = ("fork", "vfork", "execve", "execveat", "ptrace", "process_vm_writev")
 SIGNALS = ("kill", "tkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_send_signal")
 REACHING = (
-    "pidfd_getfd",
-    "process_vm_readv",
-    "perf_event_open",
-    "bpf",
-    "unshare",
-    "setns",
-    "mount",
-    "open_by_handle_at",
+    *("pidfd_getfd", "process_vm_readv", "perf_event_open", "bpf", "unshare", "setns", "mount", "open_by_handle_at"),
+    *("keyctl", "add_key", "request_key", "userfaultfd", "mq_open", "mq_unlink"),
+    *("shmget", "shmat", "shmctl", "semget", "semop", "semtimedop", "semctl", "msgget", "msgsnd", "msgrcv", "msgctl"),
 )
-"""Into other processes, whose sockets can be had for a number, or past the rules of files."""
+"""Into other processes: their sockets, which can be had for a number, keys, memory and queues that any process of the
+account finds by a number; or past the rules of files."""
+METADATA = (
+    *("chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "fchown", "lchown", "fchownat"),
+    *("utime", "utimes", "futimesat", "utimensat", "file_setattr"),
+    *("setxattr", "lsetxattr", "fsetxattr", "setxattrat"),
+    *("removexattr", "lremovexattr", "fremovexattr", "removexattrat"),
+)
+"""Modes, owners, times and attributes of files, which Landlock has no rule for."""
+ADMINISTRATION = (
+    *("reboot", "kexec_load", "kexec_file_load", "init_module", "finit_module", "delete_module", "swapon", "swapoff"),
+    *("settimeofday", "clock_settime", "clock_adjtime", "adjtimex", "sethostname", "setdomainname", "acct", "syslog"),
+    *("quotactl", "quotactl_fd", "iopl", "ioperm", "chroot", "pivot_root", "umount2", "open_tree", "move_mount"),
+    *("fsopen", "fsconfig", "fsmount", "fspick", "mount_setattr", "fanotify_init", "vhangup"),
+)
+"""What root may do to a machine, in a container without a user of its own."""
+SCHEDULING = {
+    **dict.fromkeys(("setpriority", "ioprio_set"), 1),
+    **dict.fromkeys(("sched_setscheduler", "sched_setparam", "sched_setattr", "sched_setaffinity", "prlimit64"), 0),
+}
+"""Of a process → the argument that names it: 0 for oneself, and nobody else."""
+REQUESTS = {
+    "ioctl": (0x40086602, 0x401C5820, 0x40087602, 0x5412, 0x541C, 0x8901, 0x8902),
+    "fcntl": (8, 10, 15),
+}
+"""Requests that change attributes of a file that is only read (FS_IOC_SETFLAGS, FSSETXATTR, SETVERSION), type into a
+terminal (TIOCSTI, TIOCLINUX), or have the kernel send a signal to somebody (SETOWN and SETSIG)."""
+REQUEST_BITS = 0xFFFFFFFF
+NEW_CALLS = {"fchmodat2": 452, "setxattrat": 463, "removexattrat": 466, "file_setattr": 469, "quotactl_fd": 443}
+"""Numbers, the same on every processor, of calls whose names an older libseccomp does not know."""
 DEVICES = ("null", "zero", "full", "random", "urandom", "nvidia*", "dri", "kfd", "dxg")
-"""What may be written to in /dev: nothing that holds, and GPUs. Disks and terminals are files there, too."""
+"""What of /dev may be used: nothing that holds, and GPUs. Disks and terminals are files there, too."""
+SYSTEM = (
+    *("/usr", "/lib", "/lib32", "/lib64", "/bin", "/nix/store", "/gnu/store", "/opt/rocm", "/run/opengl-driver"),
+    *("/etc/ld.so.cache", "/etc/localtime", "/etc/fonts", "/etc/ssl/openssl.cnf", "/etc/pki/tls/openssl.cnf"),
+    *("/sys/devices", "/sys/bus", "/sys/class", "/sys/module", "/sys/fs/cgroup"),
+    *("/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/version", "/proc/uptime", "/proc/loadavg"),
+    *("/proc/devices", "/proc/modules", "/proc/filesystems", "/proc/driver", "/proc/sys/vm", "/proc/sys/kernel"),
+)
+"""Libraries, and what the machine says of its processors, memory and devices."""
+RESOLVING = (
+    *("/etc/resolv.conf", "/etc/hosts", "/etc/host.conf", "/etc/nsswitch.conf", "/etc/gai.conf", "/etc/services"),
+    *("/etc/ssl/certs", "/etc/pki/tls/certs", "/etc/pki/ca-trust", "/run/systemd/resolve"),
+)
+"""What names of machines are looked up in, and whom to trust; where there is a network."""
 
 
-def confine(writable: Sequence[Path]) -> list[str]:
-    """Confine this process and every thread that it starts from now on; before threads are started and files opened.
+@dataclass(frozen=True)
+class Sandbox:
+    """What a confined process may reach beside the interpreter, the libraries and GPUs. Paths need not exist.
 
-    writable: the only folders in which files may be made, changed or removed; temporary files go to the first one.
+    Args:
+        readable: files and folders that it may read.
+        writable: folders in which it may make, change and remove files, and read them; temporary files go to the
+            first one. A device among them may be used.
+        network: whether it may open connections.
+    """
+
+    readable: tuple[str, ...] = ()
+    writable: tuple[str, ...] = ()
+    network: bool = False
+
+
+def checked_sandbox(sandbox: Sandbox) -> Sandbox:
+    """The same, where this machine can confine a process; raises EscountsError that says what it lacks."""
+    if missing := missing_protections():
+        lacks = "; ".join(f"{what}: {why}" for what, why in missing.items())
+        raise EscountsError(f"--sandbox cannot be had on this machine ({lacks}); without it nothing is confined")
+    return sandbox
+
+
+def confine(sandbox: Sandbox) -> list[str]:
+    """Confine this process and every thread that it starts from now on; RuntimeError where it has others already.
+
     Returns what could not be confined and why, in words; nothing of it where all is.
     """
     missing = missing_protections()
-    if writable:
-        tempfile.tempdir = str(writable[0])
+    if sys.platform == "linux" and len(os.listdir("/proc/self/task")) > 1:
+        raise RuntimeError("a thread was started before the process was confined, and would stay free")
+    if sandbox.writable:
+        tempfile.tempdir = sandbox.writable[0]
+        # matplotlib keeps its list of fonts here; without a folder that it may write to, every process makes it anew
+        os.environ["MPLCONFIGDIR"] = os.path.join(sandbox.writable[0], ".matplotlib")
     if "files" not in missing:
-        _confine_files(writable)
+        _confine_files(sandbox)
     if "network" not in missing:
-        _confine_calls()
+        _confine_calls(network=sandbox.network)
     return [f"{what}: {why}" for what, why in missing.items()]
 
 
@@ -76,32 +155,67 @@ def missing_protections() -> dict[str, str]:
     return missing
 
 
-def _confine_files(writable: Sequence[Path]) -> None:
+def libraries() -> list[str]:
+    """Where this interpreter finds itself and its modules; not the folder that it was started in."""
+    own = [sys.prefix, sys.base_prefix, sys.exec_prefix, os.path.realpath(sys.executable)]
+    packages = [*site.getsitepackages(), site.getusersitepackages(), *sysconfig.get_paths().values()]
+    named = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    return [*own, *packages, *named, str(Path(__file__).resolve().parents[1])]
+
+
+def _confine_files(sandbox: Sandbox) -> None:
     import landlock  # noqa: PLC0415 - optional: of the extra `serve`
 
     access = landlock.FSAccess
-    reading = access.READ_FILE | access.READ_DIR | access.EXECUTE | access.IOCTL_DEV
-    rules = landlock.Ruleset(restrict_rules=access.all() & ~reading)
-    for folder in writable:
-        folder.mkdir(parents=True, exist_ok=True)
-        rules.allow(str(folder))
-    devices = [str(path) for name in DEVICES for path in Path("/dev").glob(name)]
-    rules.allow(*devices, rules=access.WRITE_FILE)
+    every = access.all()
+    reading = access.READ_FILE | access.READ_DIR
+    # Nothing that is made there is run, nor is it a device: root would make itself a disk's.
+    keeping = every & ~(access.EXECUTE | access.MAKE_CHAR | access.MAKE_BLOCK | access.MAKE_SOCK | access.IOCTL_DEV)
+    using = (reading | access.WRITE_FILE | access.IOCTL_DEV) & every
+    rules = landlock.Ruleset()
+
+    def allow(paths: Iterable[str], rights: Any) -> None:
+        for path in paths:
+            with suppress(OSError):  # it is not there, or not for this account: whoever needs it says so
+                rules.allow(path, rules=rights if os.path.isdir(path) else rights & access.all_file())
+
+    for folder in sandbox.writable:
+        if not os.path.exists(folder):
+            os.makedirs(folder)
+        allow([folder], keeping if os.path.isdir(folder) else using)
+    allow(map(str, (path for name in DEVICES for path in Path("/dev").glob(name))), using)
+    machine = [*SYSTEM, f"/proc/{os.getpid()}", *(RESOLVING if sandbox.network else ())]
+    allow([*libraries(), *machine, *sandbox.readable], reading | access.EXECUTE)
     rules.apply()
 
 
-def _confine_calls() -> None:
+def _confine_calls(*, network: bool) -> None:
     import pyseccomp  # noqa: PLC0415 - optional: of the extra `serve`
 
+    argument = pyseccomp.Arg
     rules = pyseccomp.SyscallFilter(pyseccomp.ALLOW)
-    refuse = pyseccomp.ERRNO(errno.EPERM)
-    for call in (*NETWORK, *PROCESSES, *SIGNALS, *REACHING):
-        rules.add_rule(refuse, call)
+
+    def refuse(call: str, *conditions: object, error: int = errno.EPERM) -> None:
+        number = NEW_CALLS.get(call) or pyseccomp.resolve_syscall(pyseccomp.system_arch(), call)
+        rules.add_rule(pyseccomp.ERRNO(error), number, *conditions)
+
+    for call in (*PROCESSES, *SIGNALS, *REACHING, *METADATA, *ADMINISTRATION, *NETWORK[1:]):
+        refuse(call)
+    if network:
+        for family in set(range(FAMILIES)) - set(INTERNET):
+            refuse("socket", argument(0, pyseccomp.EQ, family))
+        refuse("socket", argument(0, pyseccomp.GE, FAMILIES))
+    else:
+        refuse("socket")
+    for call, requests in REQUESTS.items():
+        for request in requests:
+            refuse(call, argument(1, pyseccomp.MASKED_EQ, REQUEST_BITS, request))
     # Threads are made by clone, too; what clone3 asks for cannot be seen, and the C library goes back to clone.
-    rules.add_rule(pyseccomp.ERRNO(errno.ENOSYS), "clone3")
-    rules.add_rule(refuse, "clone", pyseccomp.Arg(0, pyseccomp.MASKED_EQ, CLONE_THREAD, 0))
+    refuse("clone3", error=errno.ENOSYS)
+    refuse("clone", argument(0, pyseccomp.MASKED_EQ, CLONE_THREAD, 0))
     # A process signals itself when it aborts, and its own threads: nobody else.
-    rules.add_rule(refuse, "tgkill", pyseccomp.Arg(0, pyseccomp.NE, os.getpid()))
+    refuse("tgkill", argument(0, pyseccomp.NE, os.getpid()))
     # Limits are set for oneself: a limit of no processor time ends whoever it is set for.
-    rules.add_rule(refuse, "prlimit64", pyseccomp.Arg(0, pyseccomp.NE, 0))
+    for call, place in SCHEDULING.items():
+        refuse(call, argument(place, pyseccomp.NE, 0))
     rules.load()

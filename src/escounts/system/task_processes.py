@@ -18,6 +18,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from escounts.errors import EscountsError, explained
 from escounts.system.processes import Child, Line
+from escounts.system.sandbox import Sandbox
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -62,6 +63,7 @@ class TaskProcess(Generic[T, A]):
         limit: seconds a task may take, None for ever.
         threads: cores that torch may use there; all when None.
         attempts: times that a task is tried whose process dies.
+        sandbox: what it is confined to; None: nothing is held back from it.
 
     >>> with TaskProcess(open_model, "lite", "cpu") as process:
     ...     answer = process.ask(task)
@@ -74,9 +76,10 @@ class TaskProcess(Generic[T, A]):
         limit: float | None = None,
         threads: int | None = None,
         attempts: int = ATTEMPTS,
+        sandbox: Sandbox | None = None,
     ) -> None:
         self._prepare, self._arguments = prepare, arguments
-        self._limit, self._threads, self._attempts = limit, threads, attempts
+        self._limit, self._threads, self._attempts, self._sandbox = limit, threads, attempts, sandbox
         self._process: Child | None = None
         self._closed = False
         self._changing = threading.Lock()  # stop() comes from another thread than ask()
@@ -157,7 +160,7 @@ class TaskProcess(Generic[T, A]):
             if self._closed:
                 raise TaskError(STOPPED)
             try:
-                self._process = Child(_serve, self._prepare, self._arguments, self._threads)
+                self._process = Child(_serve, self._prepare, self._arguments, self._threads, sandbox=self._sandbox)
             except OSError as error:  # no memory or no room for another one: no task can have an answer
                 raise EscountsError(f"no process could be started: {error.strerror or error}") from error
             return self._process

@@ -17,11 +17,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from escounts.counting.confidence import Calibration
 from escounts.counting.density import period_map, rate_map
 from escounts.counting.multi_rate import MultiRateModel
 from escounts.counting.multi_rate_encoding import MultiRateEncoding
 from escounts.counting.views import BASE_RATE, View, Window
+from escounts.decision.rules import Calibration
 from escounts.errors import DataError
 from escounts.nn.decoder import ExemplarKeysValues
 from escounts.nn.heads import HeadOutput, RateHead, RateHeadConfig, period_bins
@@ -212,7 +212,6 @@ def with_head(model: MultiRateModel, head: RateHead, *, name: str) -> MultiRateM
         calibration=replace(model.calibration, calibrated=False, repeats=(), alternates=()),
         views=model.views,
         fast_views=model.fast_views,
-        thorough_views=model.thorough_views,
     )
 
 

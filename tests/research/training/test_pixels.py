@@ -133,3 +133,25 @@ def test_validation_reports_both_ways_of_asking(task: PixelTask) -> None:
     with torch.no_grad():
         figures = task.validate(Network(LITE_TINY).eval())
     assert {"mae", "mae_0", "mae_1", "obo_0", "obo_1"} <= set(figures)
+
+
+def test_an_exemplar_of_one_motion_counts_that_motion() -> None:
+    spans = [(0.0, 10.0), (10.0, 20.0), (30.0, 60.0)]
+    batch = batch_of([spans], [[]], [-1])
+    batch.parts = [(0, 0, 1)]
+    counted = [
+        choose_exemplars(batch, 64, PixelConfig(), np.random.default_rng(seed), shots=1)[1][0] for seed in range(20)
+    ]
+    assert {len(units) for units in counted} == {1, 2}
+    assert choose_exemplars(batch, 64, PixelConfig(), np.random.default_rng(0), shots=0)[1] == [spans]
+
+
+def test_processes_draw_what_a_thread_draws() -> None:
+    generator = Generator(CODE_ONLY, seed=1)
+    config = PixelConfig(lengths=(16, 32))
+    apart, here = (
+        PixelTask(generator, generator, batch_size=2, config=config, size=32, renderers=number) for number in (1, 0)
+    )
+    for step in range(4):
+        for one, other in zip(apart.batch(step, 0, 1).tensors(), here.batch(step, 0, 1).tensors(), strict=True):
+            torch.testing.assert_close(one, other, rtol=0, atol=0, equal_nan=True)

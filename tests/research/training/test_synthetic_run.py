@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from escounts.counting.confidence import Calibration
+from escounts.decision.rules import Calibration
 from escounts.errors import DataError, ModelError
 from escounts.models.checkpoint import load_network, read_checkpoint, save_network
 from escounts.nn.heads import RateHeadConfig

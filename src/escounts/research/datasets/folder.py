@@ -21,9 +21,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
+import escounts
 from escounts.counting.density import pseudo_spans
 from escounts.errors import DataError, VideoError
-from escounts.output.csv_text import csv_text
+from escounts.output.text import csv_text
 from escounts.research.datasets import sets, timed
 from escounts.research.datasets.annotation_formats.tables import class_of, file_of, span_of
 from escounts.research.datasets.annotations import (
@@ -91,9 +92,7 @@ def load_folder(root: Path, *, duration: Duration | None = None, only: str | Non
 
 def video_seconds(path: Path) -> float:
     """Seconds of a video file, by opening it."""
-    from escounts.video.files import Video  # noqa: PLC0415 - PyAV: a machine that only trains need not have it
-
-    return float(Video(path).info.duration)
+    return float(escounts.Video(path).info.duration)
 
 
 def _timed(file: str, rows: list[Row], split: str) -> Iterable[VideoAnnotation | Problem]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from escounts.counting.spans import find_peaks
+from escounts.decision.spans import find_peaks
 from escounts.research.metrics import Score, bootstrap, evaluate, mae, obo, obz, off_by_curve, released_mae, rmse
 from escounts.research.training.predictions import Prediction, true_counts
 from escounts.results import DensityMap

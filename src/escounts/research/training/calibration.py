@@ -9,19 +9,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from escounts.counting.confidence import (
-    Calibration,
+from escounts.counting.multi_rate import MultiRateModel
+from escounts.counting.views import BASE_RATE
+from escounts.decision.decide import choose_views
+from escounts.decision.evidence import (
     Evidence,
     alternates_features,
     choice_features,
-    choose_views,
     features,
     is_zero,
     repeats_features,
 )
-from escounts.counting.multi_rate import MultiRateModel
-from escounts.counting.spans import rest_factor
-from escounts.counting.views import BASE_RATE
+from escounts.decision.rules import Calibration
+from escounts.decision.units import rest_factor, whole
 from escounts.synthetic import Generator
 from escounts.system.arrays import Array
 
@@ -119,7 +119,7 @@ def _judged(
     density *= np.float32(rest_factor(density))
     count = float(density.sum())
     values = features(evidence, density, chosen, BASE_RATE, zero_shot_count=zero_shot_count)
-    return _Judged(count, values, abs(round(count) - truth) <= 1.0, is_zero(density))
+    return _Judged(count, values, abs(whole(count) - truth) <= 1.0, is_zero(density))
 
 
 def _fit(judged: Sequence[tuple[Array, bool]]) -> tuple[float, ...]:
@@ -166,7 +166,7 @@ def fit_repeats(trials: Sequence[Trial], calibration: Calibration) -> tuple[floa
     repeats = np.array([trial.truth >= 0.5 for trial in clear])
     if not repeats.any() or repeats.all():
         return ()
-    rows = np.stack([repeats_features(trial.evidence, BASE_RATE, calibration) for trial in clear])
+    rows = np.stack([repeats_features(trial.evidence, BASE_RATE, calibration.choice) for trial in clear])
     weights = logistic(rows, repeats.astype(np.float64))
     free = replace(calibration, repeats=(), nothing_below=0.0)
     logits = [

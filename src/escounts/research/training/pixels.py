@@ -6,7 +6,7 @@ Plans are drawn ahead in worker processes, frames are rendered on the training d
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 
@@ -20,6 +20,7 @@ from escounts.nn.heads import VIDEO_OUTPUTS, HeadOutput, pool_video_logits
 from escounts.nn.network import EXEMPLAR_CELLS, Network, exemplar_cells
 from escounts.research.metrics import auc, mae, obo
 from escounts.research.training.objective import Target
+from escounts.research.training.render_ahead import RenderProcesses, RenderThread
 from escounts.synthetic import GeneratedBatch, Generator, Plan
 from escounts.synthetic.actions import forked_pool
 from escounts.system.arrays import Array
@@ -89,8 +90,10 @@ class PixelTask:
         config: PixelConfig | None = None,
         size: int = 128,
         workers: int = 0,
+        renderers: int = 0,
     ) -> None:
-        """size: pixels a side the network's encoder takes. workers: processes that draw plans ahead."""
+        """size: pixels a side the network's encoder takes. workers: processes that draw plans ahead. renderers:
+        processes that draw plans and pixels instead, on the same device; make the task before the GPU is used."""
         self.size = size
         self.generator = generator
         self.validation = validation
@@ -98,13 +101,37 @@ class PixelTask:
         self.seed = seed
         self.device = torch.device(device)
         self.config = config or PixelConfig()
-        self._planner = _Planner(generator, workers)
-        self._render_ahead = _RenderAhead(self._build, self.device) if self.device.type == "cuda" else None
+        self._planner = _Planner(generator, 0 if renderers else workers)
+        self._render_ahead: RenderProcesses | RenderThread | None = None
+        if renderers:
+            self._render_ahead = RenderProcesses(
+                self._build_apart,
+                self._joined,
+                device=self.device,
+                processes=renderers,
+                largest=batch_size * max(self.config.lengths) * 3 * size * size,
+            )
+        elif self.device.type == "cuda":
+            self._render_ahead = RenderThread(self._build, self.device)
 
     def batch(self, step: int, rank: int, world: int) -> PixelBatch:
         if self._render_ahead is None:
             return self._build(step, rank, world)
-        return self._render_ahead.batch(step, rank, world)
+        batch: PixelBatch = self._render_ahead.batch(step, rank, world)
+        return batch
+
+    def _build_apart(self, step: int, rank: int, world: int) -> tuple[Tensor, tuple[dict[str, Tensor], ...]]:
+        """A batch's frames, and what else it holds, on the CPU."""
+        batch = self._build(step, rank, world)
+        rest = (
+            vars(batch.exemplars),
+            {name: value for name, value in vars(batch.target).items() if value is not None},
+        )
+        return batch.frames_BTCHW, tuple({name: value.cpu() for name, value in part.items()} for part in rest)
+
+    def _joined(self, frames_BTCHW: Tensor, rest: tuple[dict[str, Tensor], ...]) -> PixelBatch:
+        exemplars, target = ({name: value.to(self.device) for name, value in part.items()} for part in rest)
+        return PixelBatch(frames_BTCHW, Exemplars(**exemplars), Target(**target))
 
     def _build(self, step: int, rank: int, world: int) -> PixelBatch:
         plans = self._planner.plans([self._request(step + k, rank, world) for k in range(self._planner.ahead)])
@@ -220,8 +247,8 @@ def choose_exemplars(
 ) -> tuple[Exemplars, list[Spans]]:
     """Exemplars for every video, and the spans that are to be counted given them.
 
-    The exemplar sets the unit: one side of an alternating motion asks for sides. Zero-shot, a repetition is a
-    full cycle.
+    The exemplar sets the unit: one side of an alternating motion asks for sides. It sets the motion, too, where a
+    video shows several. Zero-shot, a repetition is a full cycle, and every motion counts.
     """
     videos = len(generated.spans)
     slots = max(len(config.shots) - 1, shots or 0, 1)
@@ -233,7 +260,14 @@ def choose_exemplars(
     sibling = generated.sibling_B.tolist()
     for row in range(videos):
         sides = bool(generated.side_spans[row]) and number[row] > 0 and rng.random() < config.side
-        all_spans = generated.side_spans if sides else generated.spans
+        all_spans = list(generated.side_spans if sides else generated.spans)
+        parts = generated.parts[row] if generated.parts else ()
+        if number[row] > 0 and len(set(parts)) > 1 and not sides:
+            here = [part for part, span in zip(parts, all_spans[row], strict=True) if _whole([span], length)]
+            marked = here[int(rng.integers(len(here)))] if here else -1
+            if here:
+                own = zip(parts, all_spans[row], strict=True)
+                all_spans[row] = [span for part, span in own if part == marked]
         for slot in range(number[row]):
             other = sibling[row] >= 0 and rng.random() < config.other
             if other and not _whole(all_spans[sibling[row]], length):
@@ -250,9 +284,7 @@ def choose_exemplars(
             start, end = start + border_jitter[0], max(end + border_jitter[1], start + border_jitter[0] + 1.0)
             source[row, slot], cell[row, slot] = video, exemplar_cells(start, end, length)
             cells[row, slot] = 0.0 if other else end - start
-        if sides and number[row] == 0:
-            all_spans = generated.spans
-        units.append(all_spans[row])
+        units.append(all_spans[row] if number[row] else generated.spans[row])
     tensors = [torch.from_numpy(a) for a in (source, cell, cells, number.astype(np.int64))]
     return Exemplars(*tensors), units
 
@@ -286,39 +318,6 @@ class _Planner:
             if request not in self._pending:
                 self._pending[request] = self._pool.submit(_draw, *request)
         return self._pending.pop(requests[0]).result()
-
-
-class _RenderAhead:
-    """Renders the next batch on a stream of its own while the GPU trains on this one.
-
-    Rendering is many small launches and copies that wait for one another; beside training they cost nothing.
-    """
-
-    def __init__(self, build: Callable[[int, int, int], PixelBatch], device: torch.device) -> None:
-        self._build = build
-        self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-        self._thread = ThreadPoolExecutor(1)
-        self._next: tuple[tuple[int, int, int], Future[PixelBatch]] | None = None
-
-    def batch(self, step: int, rank: int, world: int) -> PixelBatch:
-        """The batch of a step; the following step's is begun."""
-        key = (step, rank, world)
-        if self._next is None or self._next[0] != key:
-            self._next = key, self._thread.submit(self._render, *key)
-        batch = self._next[1].result()
-        following = (step + 1, rank, world)
-        self._next = following, self._thread.submit(self._render, *following)
-        # The allocator must not hand this memory to the rendering stream while training still reads it.
-        training = torch.cuda.current_stream(self._stream.device)
-        for tensor in batch.tensors():
-            tensor.record_stream(training)
-        return batch
-
-    def _render(self, step: int, rank: int, world: int) -> PixelBatch:
-        with torch.cuda.stream(self._stream):
-            batch = self._build(step, rank, world)
-        self._stream.synchronize()
-        return batch
 
 
 _worker_generator: Generator

@@ -18,7 +18,7 @@ from escounts.counting.density import density_map
 from escounts.errors import DataError
 from escounts.nn.decoder import Decoder
 from escounts.nn.network import Network
-from escounts.output.csv_text import cells_of_any_length, csv_text, unguarded
+from escounts.output.text import cells_of_any_length, csv_text, unguarded
 from escounts.research.datasets.annotations import VideoAnnotation
 from escounts.research.datasets.tokens import TokenLayout, TokenStore, VideoTokens
 from escounts.results import DensityKind, DensityMap
@@ -300,7 +300,6 @@ def row_from(values: Mapping[str, Any]) -> Prediction:
 
 def _parquet(table: Sequence[Mapping[str, Any]], names: Sequence[str]) -> bytes:
     try:
-        import pyarrow  # noqa: PLC0415 - the extra [train]
         import pyarrow.parquet  # noqa: PLC0415 - the extra [train]
     except ImportError:
         raise DataError(f"Parquet needs pyarrow: {install_command('train')}, or write a .csv") from None

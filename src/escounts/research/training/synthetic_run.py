@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from escounts.counting.confidence import Calibration
 from escounts.counting.multi_rate import MultiRateModel
+from escounts.decision.rules import Calibration
 from escounts.errors import DataError, ModelError
 from escounts.models.checkpoint import (
     load_network,
@@ -35,6 +35,25 @@ from escounts.synthetic import ClipBank, Generator, GeneratorConfig, MotionBank
 from escounts.synthetic.clips import permissive, pool_rows
 from escounts.system.config_codec import to_plain
 
+RECIPE = GeneratorConfig(
+    labelled=0.3,
+    clips=0.55,
+    motion=0.27,
+    procedural=0.18,
+    irregular=0.18,
+    negative_light=3.0,
+    negative_once=12.0,
+    alternate_figures=0.45,
+    alternate_footage=0.3,
+    alternate_sprites=0.3,
+    alternate_exercises=0.8,
+    two_sided=0.5,
+    hold=0.3,
+    dark=0.25,
+    flash=0.08,
+    squeeze=0.2,
+)
+"""What the default model is trained on, where the banks are there."""
 VALIDATION_SEED = 990_001
 CALIBRATION_SEED = 990_002
 CALIBRATION_LENGTHS = (180, 240, 300, 360, 480)
@@ -54,9 +73,9 @@ class SyntheticRun:
 
     network: NetworkConfig = LITE
     train: TrainConfig = field(default_factory=synthetic_recipe)
-    generator: GeneratorConfig = field(default_factory=GeneratorConfig)
+    generator: GeneratorConfig = RECIPE
     pixels: PixelConfig = field(default_factory=PixelConfig)
-    calibration_videos: int = 240
+    calibration_videos: int = 0
 
 
 LATER_PARTS = ("decoder.head.video.*", "encoder.amount")
@@ -81,6 +100,7 @@ def train_synthetic(
     motion: MotionBank | None = None,
     device: str = "cpu",
     workers: int = 0,
+    renderers: int = 0,
     initial: Path | None = None,
     provenance: dict[str, str] | None = None,
     report: Report | None = None,
@@ -88,13 +108,14 @@ def train_synthetic(
     """Train and leave last.safetensors, best.safetensors and the log in `out`; the last validation's figures.
 
     The last checkpoint carries its calibration.
-    workers: processes that draw plans. initial: a checkpoint whose weights the run starts from.
+    workers: processes that draw plans. renderers: processes that draw whole batches instead. initial: a checkpoint
+    whose weights the run starts from.
     provenance: what the footage was, written into the checkpoint's metadata.
     """
     where = start_distributed(device)
     seed = run.train.seed
     generator = Generator(run.generator, clips=clips, motion=motion, seed=seed)
-    held_out = Generator(run.generator, clips=clips, motion=motion, seed=VALIDATION_SEED)
+    held_out = Generator(replace(run.generator, labelled=0.0), clips=clips, motion=motion, seed=VALIDATION_SEED)
     task = PixelTask(
         generator,
         held_out,
@@ -104,6 +125,7 @@ def train_synthetic(
         config=run.pixels,
         size=run.network.encoder_options.get("size", 128),
         workers=workers,
+        renderers=renderers,
     )
     torch.manual_seed(seed)
     network = Network(run.network)
@@ -150,7 +172,7 @@ def calibration_videos(
     recipe: GeneratorConfig | None = None, *, clips: ClipBank | None = None, motion: MotionBank | None = None
 ) -> Generator:
     """Generated videos at the base rate that no run trains on."""
-    unseen = replace(recipe or GeneratorConfig(), period=CALIBRATION_PERIOD)
+    unseen = replace(recipe or GeneratorConfig(), period=CALIBRATION_PERIOD, labelled=0.0)
     return Generator(unseen, clips=clips, motion=motion, seed=CALIBRATION_SEED)
 
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
-from escounts.counting.confidence import Calibration
+from escounts.decision.rules import Calibration
 from escounts.errors import DataError, ModelError
 from escounts.models.checkpoint import (
     load_network,

@@ -17,8 +17,9 @@ from pathlib import Path
 from statistics import median
 
 from escounts.errors import DataError
-from escounts.output.csv_text import csv_rows, csv_text, unguarded
+from escounts.output.text import csv_rows, csv_text, unguarded
 from escounts.research.datasets.annotation_formats.labels import (
+    MOST_SPANS,
     LabelledFile,
     Mark,
     base_name,
@@ -79,6 +80,23 @@ def read_csv(text: str, only: str | None = None, fps: float | None = None) -> li
         except DataError as error:
             raise DataError(f"line {line}: {error}") from error
     return by_file(marks, only, "class")
+
+
+def read_counts(text: str, only: str | None = None) -> dict[str, tuple[int, str]] | None:
+    """The videos of a table of file and count, without times: (count, action) of each. None for any other table."""
+    columns, table = _read_table(text)
+    if not {"file", "count"} <= {*columns} or {"start_s", "end_s"} & {*columns}:
+        return None
+    found: dict[str, tuple[int, str]] = {}
+    for row, line in table:
+        count = number(row, "count", most=MOST_SPANS)
+        if count is None or count < 0 or count != round(count):
+            raise DataError(f"line {line}: count {row['count']!r} is not a whole number from 0 to {MOST_SPANS}")
+        if file_of(row) in found:
+            raise DataError(f"line {line}: {file_of(row)} has a count already")
+        if only in (None, class_of(row)):
+            found[file_of(row)] = int(count), class_of(row)
+    return found
 
 
 def file_of(row: Row) -> str:

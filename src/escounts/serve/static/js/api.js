@@ -44,6 +44,7 @@ export const api = {
   openSession: (token) => request("POST", "/api/session", { token }),
   limits: () => request("GET", "/api/limits"),
   videos: () => request("GET", "/api/videos"),
+  video: (id) => request("GET", `/api/videos/${id}`),
   deleteVideo: (id) => request("DELETE", `/api/videos/${id}`),
   media: () => request("GET", "/api/media"),
   chooseMedia: (file) => request("POST", "/api/media", { file }),

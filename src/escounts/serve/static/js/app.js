@@ -116,6 +116,7 @@ function setUpControls() {
   byId("file").onchange = (event) => {
     library.addAll([...event.target.files]);
     event.target.value = "";
+    event.target.blur(); // or Space would open it again
   };
   byId("retry").onclick = () => retry().catch((error) => toast(error.message));
   for (const id of ["delete-video", "remove-video"]) byId(id).onclick = () => remove(stage.video);
@@ -125,7 +126,7 @@ function setUpControls() {
 
 async function retry() {
   const { video } = stage;
-  library.update(await api.count(video.id, { exemplars: video.job?.exemplars ?? [] }));
+  library.update(await api.count(video.id, { exemplars: video.job?.exemplars ?? [], region: video.job?.region }));
   await stage.showLatest();
 }
 
@@ -178,6 +179,7 @@ async function begin() {
     recount: () => stage.prompt.recount(),
     add: () => stage.timeline.mode === "correct" && stage.addHere(),
     undo: () => stage.editor.undo(),
+    redo: () => stage.editor.redo(),
     remove: () => stage.timeline.mode === "correct" && stage.editor.deleteChosen(),
     mark: () => stage.markHere(),
     mode: (mode) => stage.setMode(mode),

@@ -1,7 +1,7 @@
 // The camera: counted while it runs, recorded meanwhile, and kept like any other video.
 
 import { curvePath } from "./curve.js";
-import { announce, byId, clock, drawn, percent, repetitions } from "./format.js";
+import { announce, byId, clock, confident, drawn, repetitions } from "./format.js";
 import { LiveCount } from "./live.js";
 
 const KINDS = ["video/webm;codecs=vp9", "video/webm;codecs=vp8", "video/webm", "video/mp4"];
@@ -79,7 +79,8 @@ export function setUpCamera(onFile) {
     recorder.onstop = () => {
       clearInterval(timer);
       const suffix = recorder.mimeType.includes("mp4") ? "mp4" : "webm";
-      const moment = new Date().toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" }).replace(":", ".");
+      const now = new Date();
+      const moment = new Date(now - now.getTimezoneOffset() * 60_000).toISOString().slice(0, 16).replace("T", " ").replace(":", ".");
       const file = new Blob(parts, { type: recorder.mimeType });
       if (recorder.wanted) onFile(file, `Recording ${moment}.${suffix}`);
       recorder = null;
@@ -110,7 +111,7 @@ export function setUpCamera(onFile) {
     if (count.problem) return count.problem;
     if (count.dropped) return `${count.dropped} frames dropped: the server is too slow for all of them.`;
     if (count.exemplars?.length) return "It counts what is like the repetition you marked.";
-    return `It counts while you move${count.confidence ? `; ${percent(count.confidence)} sure so far` : ""}.`;
+    return `It counts while you move${count.confidence ? `; ${confident(count)} sure so far` : ""}.`;
   }
 
   function close(wanted) {

@@ -1,7 +1,7 @@
 // One card for each video of the list: picture, name, what is known, and the count.
 
 import { api } from "./api.js";
-import { bytes, clock, drawn, element, left, percent, toast } from "./format.js";
+import { bytes, clock, confident, drawn, element, left, percent, toast } from "./format.js";
 import { Thumbnails } from "./thumbnails.js";
 
 const ACTIVE = new Set(["queued", "running"]);
@@ -129,5 +129,5 @@ function meta(video) {
   const length = video.duration ? clock(video.duration, 0) : "";
   if (!job) return `${length} not counted`;
   if (video.labelled || job.unsure) return length;
-  return `${length}${length ? " · " : ""}${percent(job.confidence)} sure`;
+  return `${length}${length ? " · " : ""}${confident(job)} sure`;
 }

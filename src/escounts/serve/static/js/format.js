@@ -23,11 +23,16 @@ export function bytes(size) {
 
 export const percent = (fraction) => `${Math.round(fraction * 100)} %`;
 
+/** As the command line and the files say it: never so much that it would be sure where it is not. */
+export const confident = ({ confidence, unsure }) => percent(unsure ? Math.floor(100 * confidence) / 100 : Number(confidence.toFixed(2)));
+
 export function left(seconds) {
   if (seconds === null || seconds === undefined) return "";
   if (seconds < 1) return "almost done";
   return seconds < 90 ? `${Math.ceil(seconds)} s left` : `${Math.ceil(seconds / 60)} min left`;
 }
+
+export const UNITS = { cycle: "both sides as one", side: "each side" };
 
 export const repetitions = (count) => (count === 1 ? "repetition" : "repetitions");
 

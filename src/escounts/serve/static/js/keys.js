@@ -1,6 +1,6 @@
-// The keyboard, wherever the focus is, except where it is typing.
+// The keyboard, wherever the focus is, except where it is typing. A file that was chosen is no typing.
 
-const TYPING = "input:not([type=radio], [type=checkbox]), select, textarea, dialog, [role=slider]";
+const TYPING = "input:not([type=radio], [type=checkbox], [type=file]), select, textarea, dialog, [role=slider]";
 const MODES = { w: "watch", m: "mark", c: "correct" };
 
 export function setUpKeys(act) {
@@ -9,7 +9,8 @@ export function setUpKeys(act) {
     if (event.key === "?") run(event, act.help);
     if (!act.open()) return;
     if (event.ctrlKey) {
-      if (event.key === "z") run(event, act.undo);
+      if (event.key === "y" || event.key === "Z") run(event, act.redo);
+      else if (event.key === "z") run(event, act.undo);
       return;
     }
     const onButton = event.target.closest?.("button, a, label");

@@ -63,7 +63,7 @@ export class Library {
   labelled(id, labels) {
     const video = this.videos.get(id);
     if (!video) return;
-    Object.assign(video, { labelled: true, labelled_count: labels.spans.length, expires: null });
+    Object.assign(video, { labelled: true, labelled_count: labels.spans.length, action: labels.action, expires: null });
     this.draw();
   }
 

@@ -2,17 +2,19 @@
 
 import { api } from "./api.js";
 import { chooseRepetition } from "./borrow.js";
-import { byId, element, percent, repetitions, rounded, span, toast } from "./format.js";
+import { byId, element, percent, repetitions, rounded, span, toast, UNITS } from "./format.js";
 
 const POLL_MS = 400;
 
 export class Prompt {
   /**
-   * timeline draws exemplars and range. onResult(job): a recount is there. onShow(jobId): an earlier one is wanted.
+   * timeline draws exemplars and range. onRegion(text or null): a box of the picture to keep to. onResult(job): a recount is there. onShow(jobId): an earlier one is wanted.
    * onCounting(text or null): a recount of the open video is under way. mayLeave(): whether corrections may go.
    */
-  constructor(timeline, { onResult, onShow, onCounting, mayLeave }) {
+  constructor(timeline, { onRegion, onResult, onShow, onCounting, mayLeave }) {
     this.timeline = timeline;
+    this.onRegion = onRegion;
+    this.region = null;
     this.onResult = onResult;
     this.onCounting = onCounting;
     this.mayLeave = mayLeave;
@@ -20,7 +22,7 @@ export class Prompt {
     this.duration = 0;
     this.exemplars = [];
     this.range = [0, 0];
-    this.asked = null; // exemplars and range that the recount of the open video was given
+    this.asked = null; // exemplars, range and region that the recount of the open video was given
     this.names = new Map();
     this.labelled = new Set(); // of these videos a person's repetitions are offered, not the model's
     this.counting = new Map(); // videos with a recount under way → how far it is, in words
@@ -29,6 +31,7 @@ export class Prompt {
     byId("range-all").onclick = () => this.setRange(0, this.duration);
     byId("other").onchange = (event) => this.#borrow(event.target);
     for (const id of ["range-start", "range-end"]) byId(id).onchange = () => this.#typed();
+    byId("region").onchange = ({ target }) => this.setRegion(target.value.replaceAll(" ", "") || null);
   }
 
   /** Shows what a job was asked for; what was marked while it was counted stays. */
@@ -37,6 +40,7 @@ export class Prompt {
     this.video = video;
     this.duration = duration;
     this.#showRecount();
+    if (!kept || this.region === kept.region) this.setRegion(job.region ?? null);
     if (!kept || this.exemplars === kept.exemplars) this.setExemplars(job.exemplars);
     if (!kept || this.range === kept.range) this.setRange(job.start ?? 0, Math.min(job.end ?? duration, duration));
   }
@@ -45,7 +49,19 @@ export class Prompt {
     this.exemplars = exemplars;
     const own = this.exemplars.filter((item) => item.video === null || item.video === this.video);
     this.timeline.setExemplars(own);
-    byId("exemplars").replaceChildren(...exemplars.map((item, index) => this.#chip(item, index)));
+    this.#showChips();
+  }
+
+  setRegion(region) {
+    this.region = region;
+    byId("region").value = region ?? "";
+    this.onRegion(region);
+    this.#showChips();
+  }
+
+  #showChips() {
+    const box = this.region && chip("Box", () => this.setRegion(null));
+    byId("exemplars").replaceChildren(...[box, ...this.exemplars.map((item, index) => this.#chip(item, index))].filter(Boolean));
   }
 
   addExemplar(start, end) {
@@ -64,12 +80,7 @@ export class Prompt {
 
   #chip(item, index) {
     const other = item.video && item.video !== this.video ? `${this.names.get(item.video) ?? "other video"} ` : "";
-    const text = `${other}${span(item.start, item.end)}`;
-    const remove = () => this.setExemplars(this.exemplars.filter((_, i) => i !== index));
-    return element(
-      "li", { class: "exemplar-chip" }, `Example ${text}`,
-      element("button", { "aria-label": `Remove example ${text}`, onclick: remove }, "×"),
-    );
+    return chip(`Example ${other}${span(item.start, item.end)}`, () => this.setExemplars(this.exemplars.filter((_, i) => i !== index)));
   }
 
   setRange(start, end) {
@@ -123,12 +134,13 @@ export class Prompt {
       exemplars: this.exemplars,
       start: whole ? null : this.range[0],
       end: whole ? null : rounded(this.range[1]),
+      region: this.region,
       wait: 2,
     };
     const began = performance.now();
     let took = "";
     this.#counts(video, "");
-    const asked = { exemplars: this.exemplars, range: this.range };
+    const asked = { exemplars: this.exemplars, range: this.range, region: this.region };
     this.asked = asked;
     try {
       const job = await this.followed(await api.count(video, request));
@@ -184,7 +196,12 @@ export class Prompt {
   }
 }
 
-function asked(job) {
-  const how = job.exemplars.length === 0 ? "no example" : job.exemplars.length === 1 ? "1 example" : `${job.exemplars.length} examples`;
-  return job.start === null ? how : `${how}, ${span(job.start, job.end ?? 0)}`;
+function chip(text, remove) {
+  return element("li", { class: "exemplar-chip" }, text, element("button", { "aria-label": `Remove ${text.toLowerCase()}`, onclick: remove }, "×"));
+}
+
+/** The model and what it was asked for. */
+function asked({ model, exemplars, unit, start, end, region }) {
+  const examples = exemplars.length === 1 ? "1 example" : exemplars.length ? `${exemplars.length} examples` : "no example";
+  return [model, examples, unit && UNITS[unit], start !== null && span(start, end ?? 0), region && "box"].filter(Boolean).join(", ");
 }

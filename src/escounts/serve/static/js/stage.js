@@ -1,9 +1,10 @@
 // The open video: player, timeline, corrections and what is asked for, kept together.
 
 import { api } from "./api.js";
+import { Boxes } from "./boxes.js";
 import { showDownloads, showWhoseWord } from "./downloads.js";
 import { Editor } from "./editor.js";
-import { announce, byId, clock, repetitions, span, toast } from "./format.js";
+import { announce, byId, clock, confident, repetitions, span, toast } from "./format.js";
 import { Player } from "./player.js";
 import { Prompt } from "./prompt.js";
 import { Timeline } from "./timeline.js";
@@ -60,7 +61,9 @@ export class Stage {
         if (this.video?.id === id) showKept(this.video);
       },
     });
+    this.boxes = new Boxes(byId("player"), (text) => this.prompt.setRegion(text));
     this.prompt = new Prompt(this.timeline, {
+      onRegion: (text) => this.boxes.showRegion(text),
       onResult: (job) => this.#recounted(job),
       onShow: async (id) => { if (await this.editor.mayLeave()) await this.show(await api.job(id), { recount: true }); },
       onCounting: showRecounting,
@@ -100,6 +103,7 @@ export class Stage {
     this.timeline.film.load("");
     this.timeline.setDensity(null, video.duration ?? null);
     this.editor.open(video.id, null, [], null);
+    this.boxes.open(video);
     this.prompt.open(video.id, video.duration ?? 1, { exemplars: [], start: null, end: null });
     this.prompt.showHistory([], null);
     byId("downloads").replaceChildren();
@@ -132,6 +136,10 @@ export class Stage {
     if (!video || job.video !== video.id || !job.result) return;
     const jobs = await api.jobs(video.id);
     const labels = recount || !video.labelled ? null : await api.labels(video.id).catch(() => null);
+    if (!video.width) { // it was sent from this page, and nobody had opened it yet
+      const { width, height } = await api.video(video.id);
+      Object.assign(video, { width, height });
+    }
     if (this.video !== video || (!recount && this.job?.id === job.id)) return;
     const { result } = job;
     this.player.offer(api.previewAddress(video.id));
@@ -140,16 +148,19 @@ export class Stage {
     this.result = result;
     video.duration = result.duration;
     showDone();
+    showKept(video);
     this.#hint();
     this.timeline.setDensity(result.density, result.duration);
     if (recount) this.editor.recounted(job.id, result.repetitions);
     else this.editor.open(video.id, job.id, result.repetitions, labels);
+    this.boxes.open(video);
+    this.boxes.showTracks(result.tracks ?? []);
     this.prompt.open(video.id, result.duration, job);
     this.prompt.offer(this.others());
     this.prompt.showHistory(jobs, job.id);
     showUnits(result, job.unit, (unit) => this.#chooseUnit(unit));
     showDownloads(job.id);
-    const sure = result.unsure ? "not sure" : `${Math.round(result.confidence * 100)} percent sure`;
+    const sure = result.unsure ? "not sure" : `${confident(result)} sure`;
     document.title = `${result.count} · ${video.name}`;
     announce(`${result.count} ${repetitions(result.count)}, ${sure}`);
   }
@@ -187,6 +198,7 @@ export class Stage {
 
   #showTime(time) {
     this.timeline.setTime(time);
+    this.boxes.setTime(time);
     this.#nameAdding();
     byId("clock").textContent = clock(time);
     byId("length").textContent = this.timeline.known ? ` / ${clock(this.timeline.duration)}` : "";
@@ -213,7 +225,8 @@ export class Stage {
     const name = chosen.kind === "rep" ? `repetition ${chosen.index + 1}` : "the example";
     byId("looping").textContent = `Looping ${name} ×`;
     byId("looping").setAttribute("aria-label", `Stop looping ${name}, ${span(item.start, item.end)}`);
-    this.player.seek(item.start);
+    // In Correct in its middle, where it can be split; else where it begins, to watch it.
+    this.player.seek(this.timeline.mode === "correct" ? (item.start + item.end) / 2 : item.start);
   }
 
   useChosen() {

@@ -14,6 +14,7 @@ export class Teaching {
     this.onUse = onUse;
     this.training = null;
     this.heard = 0; // events so far: an answer that was on its way when one came is older than it
+    this.choices = new Map(); // video → whether the person checked it
     this.dismissed = null; // the id of the training whose report was put away with "Train again"
     byId("teach-fewest").textContent = FEWEST;
     byId("teach-open").onclick = () => this.open();
@@ -27,7 +28,10 @@ export class Teaching {
       this.#show(null);
     };
     byId("teach-name").oninput = () => this.#problem(null);
-    byId("teach-videos").onchange = () => this.#countChosen();
+    byId("teach-videos").onchange = ({ target }) => {
+      this.choices.set(target.value, target.checked);
+      this.#countChosen();
+    };
     byId("teach-use").onclick = () => {
       byId("teach-dialog").close();
       this.onUse(this.training.report.model);
@@ -94,14 +98,18 @@ export class Teaching {
     }
   }
 
-  /** All labelled videos, checked but for those that the person has left out. */
+  /** All labelled videos; checked are those of the commonest action, until the person checks others. */
   #showLabelled() {
     const labelled = this.videos().filter((video) => video.labelled);
-    const leftOut = new Set([...byId("teach-videos").querySelectorAll("input:not(:checked)")].map((box) => box.value));
+    const often = new Map();
+    for (const { action } of labelled) often.set(action, (often.get(action) ?? 0) + 1);
+    const commonest = [...often].sort((a, b) => b[1] - a[1])[0]?.[0];
+    const wanted = (video) => this.choices.get(video.id) ?? video.action === commonest;
     byId("teach-videos").replaceChildren(
       ...labelled.map((video) => {
-        const box = element("input", { type: "checkbox", value: video.id, checked: !leftOut.has(video.id) });
-        return element("li", {}, element("label", { class: "check", title: video.name }, box, `${video.name} · ${video.labelled_count}`));
+        const box = element("input", { type: "checkbox", value: video.id, checked: wanted(video), "data-action": video.action });
+        const action = video.action ? ` ${video.action}` : "";
+        return element("li", {}, element("label", { class: "check", title: video.name }, box, `${video.name} · ${video.labelled_count}${action}`));
       }),
     );
     this.#countChosen();
@@ -116,6 +124,9 @@ export class Teaching {
     const more = FEWEST - length;
     byId("teach-total").textContent = `${length} labelled ${length === 1 ? "video" : "videos"}${more > 0 ? `; ${more} more needed` : ""}`;
     byId("teach-start").disabled = more > 0;
+    const actions = new Set([...byId("teach-videos").querySelectorAll("input:checked")].map((box) => box.dataset.action || "without a name"));
+    byId("teach-mixed").hidden = actions.size < 2;
+    byId("teach-mixed").textContent = `Different actions: ${[...actions].join(", ")}. One repetition must mean the same in all of them.`;
   }
 
   #showReport({ report }) {

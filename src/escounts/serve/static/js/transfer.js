@@ -15,11 +15,12 @@ export function setUpTransfer({ mayLeave, onImported }) {
     target.value = "";
     if (!file || !(await mayLeave())) return;
     try {
-      const { saved, unknown, ambiguous, shortened } = await api.importLabels(file.name, await file.text());
+      const { saved, unknown, ambiguous, shortened, spread } = await api.importLabels(file.name, await file.text());
       toast(`Labels of ${saved.length} ${saved.length === 1 ? "video" : "videos"} imported.${
         unknown.length ? ` Not here: ${unknown.join(", ")}.` : ""}${
         ambiguous.length ? ` Several videos are called ${ambiguous.join(", ")}.` : ""}${
-        shortened.length ? ` Cut to the end of the video: ${shortened.join(", ")}.` : ""}`);
+        shortened.length ? ` Cut to the end of the video: ${shortened.join(", ")}.` : ""}${
+        spread.length ? ` Only counted, so spread evenly: ${spread.join(", ")}.` : ""}`);
       await onImported(saved);
     } catch (error) {
       toast(`${file.name}: ${error.message}`);

@@ -1,10 +1,9 @@
 // What was found: the count and how sure, or what is under way, or why there is nothing.
 
 import { api } from "./api.js";
-import { byId, clock, day, element, left, percent, repetitions, toast } from "./format.js";
+import { byId, clock, confident, day, element, left, percent, repetitions, toast, UNITS } from "./format.js";
 
 const BEGINS = { arbitrary: "at any point of the motion", exemplar: "as in your example", corrected: "where you put it" };
-const UNITS = { cycle: "both sides as one", side: "each side" };
 
 /** The workspace is in one of these at a time: "counting", "failed", "done". */
 function setState(state) {
@@ -75,6 +74,7 @@ export function showTotal(count, result, corrected) {
   byId("unsure").replaceChildren(
     element("b", {}, result.unsure ? "Not sure. " : "Look at it. "),
     known ? "" : "This model cannot say how sure it is. ",
+    known ? (result.reasons ?? []).map((reason) => `${reason[0].toUpperCase()}${reason.slice(1)}. `).join("") : "",
     cut === undefined
       ? advice(result)
       : `Your example lies across a cut of the film at ${clock(cut)}. Mark one repetition on one side of it.`,
@@ -91,14 +91,14 @@ function advice({ count, exemplars, range: [first, last] }) {
     : "Look at it, or mark one repetition and recount.";
 }
 
-function showConfidence({ confidence, unsure }) {
+function showConfidence(result) {
   const gauge = byId("confidence");
-  if (unsure) confidence = Math.floor(100 * confidence) / 100;  // 89.6 % would be shown as the 90 % that are sure
-  gauge.setAttribute("aria-valuenow", confidence.toFixed(2));
-  gauge.setAttribute("aria-valuetext", percent(confidence));
-  gauge.firstElementChild.style.width = percent(confidence).replace(" ", "");
-  gauge.classList.toggle("low", unsure);
-  byId("confidence-text").textContent = `${percent(confidence)} sure, give or take one`;
+  const text = confident(result);
+  gauge.setAttribute("aria-valuenow", parseInt(text, 10) / 100);
+  gauge.setAttribute("aria-valuetext", text);
+  gauge.firstElementChild.style.width = text.replace(" ", "");
+  gauge.classList.toggle("low", result.unsure);
+  byId("confidence-text").textContent = `${text} sure, give or take one`;
 }
 
 /** What counts as one: both sides, or each. The model's numbers where it has them; where it gave no unit, its own, twice

@@ -22,18 +22,13 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from escounts.decision.rules import RULES, CountingRules
 from escounts.system.arrays import Array, IntArray
 
 Found: TypeAlias = list[tuple[float, float]]
 
-SILENT = 0.1
-"""A cell whose rate is below this share of the map's 90th percentile is part of a gap."""
 REACH = 0.75
 """A repetition reaches at most this share of the typical peak distance to either side."""
-REST = 0.7
-"""Of a repetition: what is left over where both ends of a video cut one off counts from this share on …"""
-EDGE = 0.25
-"""… and an end cuts one off if the motion repeats throughout the last quarter of a repetition before it."""
 INEXACT = 0.2
 """Of a repetition: a sum that is no further from a whole number is taken for a whole number of repetitions."""
 
@@ -114,27 +109,12 @@ def spans_from_rate(values: Array, count: int, anchors: Sequence[float] = ()) ->
     return found
 
 
-def rest_factor(values: npt.ArrayLike) -> float:
-    """What a map of repetitions per cell is multiplied by, so that its sum is rounded as people count.
-
-    A video that begins and ends within repetitions holds whole ones and a rest. A rest of REST is worth a half, a
-    smaller one less, a larger one more; a map with a pause at either end stays as it is (1).
-    """
-    values = np.asarray(values, dtype=np.float64)
-    if not is_cut_off(values):
-        return 1.0
-    total = float(values.sum())
-    rest = total - int(total)
-    worth = 0.5 * rest / REST if rest < REST else 0.5 + 0.5 * (rest - REST) / (1 - REST)
-    return (int(total) + worth) / total
-
-
-def is_cut_off(values: Array) -> bool:
+def is_cut_off(values: Array, rules: CountingRules = RULES) -> bool:
     """Whether a video begins and ends within repetitions, by its map of repetitions per cell."""
     if float(values.sum()) < 1:
         return False
-    typical = float(np.median(values[values > SILENT * np.percentile(values[values > 0], 90)]))
-    edge = max(1, round(EDGE / typical))
+    typical = float(np.median(values[values > rules.silent * np.percentile(values[values > 0], 90)]))
+    edge = max(1, round(rules.edge_share / typical))
     return bool(min(values[:edge].mean(), values[-edge:].mean()) >= typical / 2)
 
 
@@ -152,7 +132,7 @@ def _rest_before(stretch: _Stretch, count: int, cells: int) -> float | None:
 
 def _stretches(values: Array) -> list[_Stretch]:
     """Runs of cells that repeat, with the partly covered cells at their ends."""
-    loud = values > SILENT * float(np.percentile(values[values > 0], 90))
+    loud = values > RULES.silent * float(np.percentile(values[values > 0], 90))
     change = np.flatnonzero(np.diff(np.concatenate([[False], loud, [False]]).astype(int)))
     runs: list[_Stretch] = []
     for first, stop in change.reshape(-1, 2).tolist():

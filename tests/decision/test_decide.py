@@ -1,21 +1,15 @@
 """Choice between views, features of an estimate, calibration."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from escounts.counting.confidence import (
-    CHOICE,
-    FEATURES,
-    REPEATS,
-    Calibration,
-    Evidence,
-    choice_features,
-    choose_views,
-    features,
-    repeats_features,
-)
+from escounts.decision.decide import Asked, Certainty, Footage, choose_views, decide, p_alternates, p_repeats
+from escounts.decision.evidence import Evidence, choice_features, features, repeats_features
+from escounts.decision.rules import CHOICE, FEATURES, REPEATS, Calibration
+from escounts.decision.units import without_unit_doubt
 from escounts.research.training.calibration import (
     ALTERNATING,
     Trial,
@@ -39,6 +33,17 @@ def saying(repeats: float, alternates: float = 0.0, *, count: float = 8.0, sure:
     )
 
 
+SURE = Calibration(weights=(6.0, *(0.0,) * 8), nothing_weights=(6.0, *(0.0,) * 8), unsure_below=0.9)
+"""Sure of everything: what it is not sure of, something else lowered."""
+
+
+def half_open() -> Evidence:
+    """Four seconds from the start on and two from the sixth are clear; between them the gate is half open."""
+    view = opinion(10, 8, 0.9)
+    view.gate[120:186] = 0.5
+    return view
+
+
 def test_whether_anything_repeats_is_fitted_on_what_the_views_say_of_the_video() -> None:
     rng = np.random.default_rng(0)
     trials = [Trial(0.0, [saying(rng.normal(-1.0))]) for _ in range(60)]
@@ -47,7 +52,7 @@ def test_whether_anything_repeats_is_fitted_on_what_the_views_say_of_the_video()
     fitted = Calibration(repeats=weights)
     zero = [choose_views(t.evidence, 30.0, fitted)[0].sum() == 0 for t in trials]
     assert np.mean(zero[:60]) >= 0.95 and np.mean(zero[60:]) < 0.1
-    assert fitted.p_repeats([saying(5.0)], 30.0) > 0.9 > 0.1 > fitted.p_repeats([saying(-3.0)], 30.0)
+    assert p_repeats([saying(5.0)], 30.0, fitted) > 0.9 > 0.1 > p_repeats([saying(-3.0)], 30.0, fitted)
     # Who knows that it repeats is not told otherwise; a view that says nothing keeps the floor.
     assert choose_views([saying(-3.0)], 30.0, fitted, repeats=True)[0].sum() == pytest.approx(8, rel=1e-4)
     assert fit_repeats([Trial(8.0, [opinion(10, 8, 0.9)]), Trial(0.0, [opinion(10, 5, 0.2)])], Calibration()) == ()
@@ -70,7 +75,7 @@ def test_a_view_too_slow_for_a_motion_does_not_say_whether_it_repeats(count: flo
         replace(opinion(rate, count if rate == 30 else 0.1, sure), repeats=flat * np.float32(says))
         for rate, sure, says in ((5.0, 0.1, -1.0), (10.0, 0.1, 3.0), (30.0, 1.0, 9.0))
     )
-    values = repeats_features([slow, middle, fast], 30.0, Calibration())
+    values = repeats_features([slow, middle, fast], 30.0, Calibration().choice)
     assert values[REPEATS.index("repeats")] == pytest.approx(heard)
 
 
@@ -79,9 +84,9 @@ def test_alternation_is_fitted_on_the_view_that_says_it_loudest() -> None:
     trials = [Trial(8.0, [saying(3.0, -2.0), saying(3.0, rng.normal(-1.5))]) for _ in range(60)]
     trials += [Trial(8.0, [saying(3.0, -2.0), saying(3.0, rng.normal(1.5))], alternates=True) for _ in range(60)]
     fitted = Calibration(alternates=fit_alternates(trials))
-    assert fitted.p_alternates([saying(3.0, -2.0), saying(3.0, 2.0)]) > 0.8
-    assert fitted.p_alternates([saying(3.0, -2.0)]) < 0.2
-    undecided = fitted.p_alternates([saying(3.0, -2.0), saying(3.0, 0.0)])
+    assert p_alternates([saying(3.0, -2.0), saying(3.0, 2.0)], fitted) > 0.8
+    assert p_alternates([saying(3.0, -2.0)], fitted) < 0.2
+    undecided = p_alternates([saying(3.0, -2.0), saying(3.0, 0.0)], fitted)
     assert undecided == pytest.approx(ALTERNATING, abs=0.08)  # half of the trials do, not of real motion
 
 
@@ -194,7 +199,8 @@ def test_confidence_rises_where_the_count_without_the_exemplar_agrees() -> None:
     right, wrong = Trial(8.0, view, view), Trial(16.0, [opinion(10, 12, 0.5)], view)
     fitted = calibrate([right] * 30 + [wrong] * 30)
     agreeing, not_agreeing = (
-        fitted.confidence(view, view[0].density, [0], 30.0, zero_shot_count=count)[0] for count in (8.0, 12.0)
+        decide(view, fitted, base_rate=30.0, asked=Asked(exemplars=1, without=[opinion(10, count, 0.5)])).confidence
+        for count in (8.0, 12.0)
     )
     assert agreeing > 0.85 and not_agreeing < 0.3
 
@@ -205,9 +211,9 @@ def test_that_nothing_repeats_has_weights_of_its_own() -> None:
     fitted = calibrate(trials)  # the three lively ones lift the floor above what is missed
     chances = []
     for views in (missed, nothing):
-        density, chosen = choose_views(views, 30.0, fitted)
-        assert density.sum() == 0
-        chances.append(fitted.confidence(views, density, chosen, 30.0)[0])
+        decision = decide(views, fitted, base_rate=30.0)
+        assert decision.count == 0
+        chances.append(decision.confidence)
     assert chances[0] < 0.3 and chances[1] > 0.7
 
 
@@ -229,8 +235,7 @@ def test_calibrated_confidence_ranks_right_above_wrong() -> None:
     trials = [Trial(8.0, [opinion(10, 8, 0.9)])] * 30 + [Trial(3.0, [opinion(10, 8, 0.2)])] * 30
     fitted = calibrate(trials)
     sure, unsure = ([opinion(10, 8, s)] for s in (0.9, 0.2))
-    high, _ = fitted.confidence(sure, sure[0].density, [0], 30.0)
-    low, _ = fitted.confidence(unsure, unsure[0].density, [0], 30.0)
+    high, low = (decide(views, fitted, base_rate=30.0).confidence for views in (sure, unsure))
     assert high > 0.85 and low < 0.15
 
 
@@ -260,13 +265,117 @@ def _shut_at_the_end(rate: float = 30.0) -> Evidence:
 def test_a_fast_view_takes_the_ends_from_slow_ones() -> None:
     fast, slow = _shut_at_the_end(), opinion(5.0, 15, 1.0)
     assert fast.count() == pytest.approx(13.5, abs=0.1)
-    mended = fast.with_ends_of([slow, fast], [0, 300])
+    mended = fast.with_open_edges([slow, fast], [0, 300])
     assert mended.count() == pytest.approx(15, abs=0.1)
     assert mended.gate[280] == pytest.approx(1.0)
     # Away from the ends of a scene a fast view sees as well as any: its pause is a pause.
-    assert fast.with_ends_of([slow, fast], [0, 400]).count() == fast.count()
-    assert fast.with_ends_of([slow, fast], [0, 300, 900]).count() == mended.count()
+    assert fast.with_open_edges([slow, fast], [0, 400]).count() == fast.count()
+    assert fast.with_open_edges([slow, fast], [0, 300, 900]).count() == mended.count()
     # Slow views that see nothing there either leave it shut, and of a slow view nothing changes.
-    assert fast.with_ends_of([_shut_at_the_end(5.0), fast], [0, 300]).count() == pytest.approx(fast.count(), abs=0.01)
-    assert slow.with_ends_of([fast, slow], [0, 300]) is slow
-    assert fast.with_ends_of([fast], [0, 300]) is fast
+    assert fast.with_open_edges([_shut_at_the_end(5.0), fast], [0, 300]).count() == pytest.approx(
+        fast.count(), abs=0.01
+    )
+    assert slow.with_open_edges([fast, slow], [0, 300]) is slow
+    assert fast.with_open_edges([fast], [0, 300]) is fast
+
+
+def test_a_mark_of_nearly_everything_is_as_likely_wrong_as_right() -> None:
+    def counted(count: float, without: float, share: float) -> tuple[float, tuple[str, ...]]:
+        asked = Asked(exemplars=1, marked=(300 * share,), without=[opinion(10, without, 0.9)])
+        decision = decide([opinion(10, count, 0.9)], SURE, base_rate=30.0, asked=asked)
+        return decision.confidence, decision.reasons
+
+    low, reasons = counted(1.0, 8.0, 0.95)
+    assert low == 0.5 and reasons == ("the exemplar is 95% of what was counted, and without it the count is 8",)
+    high, none = counted(1.0, 1.6, 0.95)
+    assert high > 0.9 and none == (), "the video holds one without the mark, too"
+    assert counted(4.0, 8.0, 0.2)[0] > 0.9, "there is room for others like it"
+
+
+def test_whatever_lowers_a_confidence_leaves_its_reason() -> None:
+    certainty = Certainty(0.97).at_most(0.95, "a small doubt").at_most(0.5, "a large one")
+    assert certainty.value == 0.5 and certainty.reasons(0.9) == ("a large one",)
+
+
+def test_two_live_units_are_a_reason_and_a_unit_that_a_person_gives_takes_it_away() -> None:
+    sides = replace(SURE, repeats=(5.0, 0.0, 0.0, 0.0), alternates=(2.0, 0.0))
+    decision = decide([saying(3.0, 2.0, sure=0.9)], sides, base_rate=30.0)
+    assert decision.unsure and decision.reasons == ("two units are possible: 8 as cycles (0.56), 16 as sides (0.44)",)
+    confidence, reasons = without_unit_doubt(
+        decision.confidence, decision.details, decision.reasons, decision.hypotheses
+    )
+    assert confidence > 0.9 and reasons == ()
+
+
+@pytest.mark.parametrize(
+    ("views", "words"),
+    [
+        ([opinion(5, 11, 0.9), opinion(10, 23, 0.8)], "the views disagree: 11.0 and 23.0"),
+        ([half_open()], "from 14.0 to 16.2 s it is unclear whether the motion repeats (gate 0.50)"),
+        ([replace(opinion(10, 8, 0.9), sharpness=np.full(300, 0.31, np.float32))], "vague (sharpness 0.31 of 1)"),
+        ([opinion(10, 8, 0.9)], "of such answers 5% are within one of the truth"),
+    ],
+    ids=["views", "gate", "period", "nothing that stands out"],
+)
+def test_an_answer_that_is_not_sure_says_why(views: list[Evidence], words: str) -> None:
+    never = Calibration(weights=(-3.0, *(0.0,) * 8))
+    decision = decide(views, never, base_rate=30.0, start=10.0)
+    assert decision.unsure and words in " ".join(decision.reasons)
+
+
+def footage(*, moving: bool = True, pictures: float = 30.0, frames: int = 300) -> Footage:
+    return Footage(np.full(frames, moving), pictures)
+
+
+@pytest.mark.parametrize(("alternates", "sure"), [(0.12, False), (0.08, True)])
+def test_a_motion_that_alternates_with_more_than_a_tenth_is_not_sure(alternates: float, sure: bool) -> None:
+    logit = math.log(alternates / (1 - alternates))
+    sides = replace(SURE, repeats=(5.0, 0.0, 0.0, 0.0), alternates=(logit, 0.0))
+    decision = decide([saying(3.0, sure=0.9)], sides, base_rate=30.0)
+    named = [one.unit for one in decision.hypotheses if one.live]
+    assert decision.unsure != sure and ("side" in named) != sure and decision.count == 8
+
+
+def test_a_motion_that_happens_once_is_beside_nothing_and_not_sure() -> None:
+    once = replace(SURE, repeats=(5.0, 0.0, 0.0, 0.0))
+    views = [saying(3.0, count=1.0, sure=0.9)]
+    decision = decide(views, once, base_rate=30.0, footage=footage())
+    assert decision.count == 0 and [one.count for one in decision.hypotheses[:2]] == [0, 1]
+    assert decision.unsure and decision.reasons == ("something moves; a motion that happens once looks no different",)
+    still = decide(views, once, base_rate=30.0, footage=footage(moving=False))
+    assert still.count == 0 and not still.unsure, "a photograph repeats nothing, surely"
+
+
+@pytest.mark.parametrize(
+    ("pictures", "marked", "sure"), [(2, 0.0, False), (15, 0.0, True), (2, 1.0, False), (2, 2.0, True)]
+)
+def test_with_few_pictures_per_second_nobody_is_sure_and_the_fastest_motion_is_named(
+    pictures: float, marked: float, sure: bool
+) -> None:
+    """Three pictures show a repetition: two per second show one of 1.5 s."""
+    view = [opinion(10, 8, 0.9)]
+    asked = Asked(exemplars=1, marked=(30 * marked,), without=view) if marked else None
+    decision = decide(view, SURE, base_rate=30.0, asked=asked, footage=footage(pictures=pictures))
+    assert decision.unsure != sure
+    if not sure:
+        words = "different pictures per second: 2; a motion faster than 0.7 repetitions per second is not seen"
+        assert decision.reasons == (words,)
+
+
+def test_a_stretch_that_moves_and_is_not_counted_lowers_the_certainty_of_the_whole() -> None:
+    """Ten seconds with eight repetitions, and ten in which the gate is half open and nothing is counted."""
+    clear, vague = opinion(10, 8, 0.9), replace(opinion(10, 0.0, 0.5))
+    joined = Evidence(
+        10, *(np.r_[getattr(clear, name), getattr(vague, name)] for name in ("density", "gate", "sharpness"))
+    )
+    doubtful = replace(SURE, nothing_weights=(0.0, 0.0, 3.0, *(0.0,) * 6))  # sure of nothing where gates are shut
+    both = decide([joined], doubtful, base_rate=30.0, footage=footage(frames=600), start=5.0)
+    assert not decide([clear], doubtful, base_rate=30.0, footage=footage()).unsure
+    assert both.count == 8 and both.unsure
+    assert both.reasons == ("from 15.0 to 25.0 s something moves and nothing is counted",)
+    shut = replace(joined, gate=np.where(np.arange(600) < 300, joined.gate, 0).astype(np.float32))
+    assert not decide([shut], doubtful, base_rate=30.0, footage=footage(frames=600)).unsure, (
+        "surely nothing repeats there"
+    )
+    still = Footage(np.arange(600) < 300, 30.0)
+    assert not decide([joined], doubtful, base_rate=30.0, footage=still).unsure, "nothing moves there"

@@ -1,0 +1,1 @@
+"""From what a network says of a video to one answer: count, unit, hypotheses, confidence and reasons."""

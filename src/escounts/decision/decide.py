@@ -1,0 +1,403 @@
+"""One decision: count, unit, hypotheses, confidence and reasons, from what the network says of a video.
+
+`decide` is the entrance for a model that says what each of its views sees, `decide_by_map` for one that has a density
+map and its own confidence. Nothing else rounds a count, converts a unit or lowers a confidence. The constants are in
+`rules.py`, what the network says in `evidence.py`, whole counts and units in `units.py`.
+
+A motion of two opposite sides (battle ropes, running on the spot) can be counted by full cycles or by sides; both are
+right, and people do both; or there is no repetition at all. Each is a hypothesis with its probability.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from escounts.decision.evidence import (
+    Evidence,
+    alternates_features,
+    blocks,
+    choice_features,
+    features,
+    is_zero,
+    main_view,
+    repeats_features,
+)
+from escounts.decision.reasons import runs, why_vague
+from escounts.decision.rules import FEATURES, RULES, Calibration, CountingRules
+from escounts.decision.units import (
+    UNIT_GIVEN,
+    Hypothesis,
+    Unit,
+    factor,
+    in_marked_unit,
+    possible_counts,
+    rest_factor,
+    unit_certainty,
+    unit_reason,
+    whole,
+)
+from escounts.system.arrays import Array32, BoolArray
+
+ConfidenceKind = Literal["probability", "agreement"]
+"""What a confidence is: the calibrated probability that the count is within one of the truth, or how well a model's
+own looks at the video agree, which says nothing of the truth."""
+DensityKind = Literal["peaks", "rate"]
+
+UNCALIBRATED = "this model's confidence was never compared with true counts"
+
+
+@dataclass(frozen=True)
+class Certainty:
+    """A confidence and what holds it down. `at_most` is the only way to lower it, and takes a reason."""
+
+    value: float
+    caps: tuple[tuple[float, str], ...] = ()
+
+    def at_most(self, most: float, reason: str) -> Certainty:
+        """No more than `most`, because of `reason`."""
+        return Certainty(min(self.value, most), (*self.caps, (most, reason)))
+
+    def reasons(self, below: float) -> tuple[str, ...]:
+        """Why it is less than `below`: each cap that alone makes it so."""
+        return tuple(reason for most, reason in self.caps if most < below)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a person said beside the video.
+
+    Args:
+        exemplars: how many repetitions are marked, in this video or another.
+        marked: base frames that each exemplar of this video lasts.
+        without: what the views say without the exemplars.
+        assume_repeats: the video is taken to repeat.
+    """
+
+    exemplars: int = 0
+    marked: tuple[float, ...] = ()
+    without: Sequence[Evidence] = ()
+    assume_repeats: bool = False
+
+
+@dataclass(frozen=True)
+class Footage:
+    """What the pictures show without a network.
+
+    Args:
+        moving: of each frame, whether something moves near it.
+        pictures: different ones per second.
+    """
+
+    moving: BoolArray
+    pictures: float
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The answer, and what it stands on.
+
+    count, unit: the answer. counted, density_unit: the same in the unit that the density counts. density: repetitions
+    per frame, in density_unit; rest: what its sum is multiplied by where the video cuts repetitions off. view: the
+    view that speaks, by its place. reasons: why it is not sure; none where it is.
+    """
+
+    count: int
+    unit: Unit | None
+    confidence: float
+    kind: ConfidenceKind
+    unsure: bool
+    reasons: tuple[str, ...]
+    density: Array32
+    density_unit: Unit | None
+    counted: int
+    rest: float
+    hypotheses: tuple[Hypothesis, ...] = ()
+    details: Mapping[str, float] = field(default_factory=dict)
+    view: int = 0
+
+    @property
+    def useful_density(self) -> Array32:
+        """The density in the unit of the answer; zero where the answer is "no repetitions"."""
+        if self.hypotheses and self.hypotheses[0].count == 0:
+            return self.density * np.float32(0)
+        return self.density * np.float32(factor(self.density_unit, self.unit))
+
+
+def decide(
+    views: Sequence[Evidence],
+    calibration: Calibration,
+    *,
+    base_rate: float,
+    asked: Asked | None = None,
+    footage: Footage | None = None,
+    start: float = 0.0,
+    rules: CountingRules = RULES,
+) -> Decision:
+    """The answer of a model with views.
+
+    Args:
+        views: what each of them says, with the exemplars where there are any.
+        calibration: the model's.
+        base_rate: frames per second of the evidence.
+        asked: exemplars and assumptions.
+        footage: what moves, and how many pictures there are; None where nobody looked.
+        start: seconds of the video at the first frame, for reasons.
+        rules: the constants.
+    """
+    asked = asked or Asked()
+    given = asked.exemplars > 0 or asked.assume_repeats
+    density, chosen = choose_views(views, base_rate, calibration, repeats=given, rules=rules)
+    zero_shot_count: float | None = None
+    unit_caps: list[tuple[float, str]] = []
+    caps: list[tuple[float, str]] = []
+    units: tuple[Hypothesis, ...] = ()
+    if asked.exemplars:
+        alone, _ = choose_views(asked.without, base_rate, calibration, repeats=asked.assume_repeats, rules=rules)
+        zero_shot_count = float(alone.sum())
+        short = len(asked.marked) == asked.exemplars and max(asked.marked) < rules.short_exemplar * base_rate
+        if short:
+            density, p, units = in_marked_unit(density, asked.without, zero_shot_count, asked.marked, rules)
+            unit_caps.append((p, _short_mark_reason(units, max(asked.marked) / base_rate)))
+        share = max(asked.marked, default=0.0) / max(len(density), 1)
+        if share > rules.long_exemplar and abs(float(density.sum()) - zero_shot_count) > 1:
+            caps.append((rules.unchecked, _long_mark_reason(share, zero_shot_count)))
+    values = features(views, density, chosen, base_rate, zero_shot_count=zero_shot_count, rules=rules)
+    weights = calibration.nothing_weights if is_zero(density) else calibration.weights
+    certainty = Certainty(logistic(float(np.dot(weights, values))))
+    details = dict(zip(FEATURES[1:], (round(float(v), 4) for v in values[1:]), strict=True))
+    below = calibration.unsure_below
+    if certainty.value < below:
+        vague = why_vague(views, density, chosen, base_rate, start=start, without=zero_shot_count)
+        for reason in vague or (_share_right(certainty),):
+            certainty = certainty.at_most(certainty.value, reason)
+    if footage is not None and footage.moving.any():
+        caps += _few_pictures(footage.pictures, [frames / base_rate for frames in asked.marked], rules)
+        details["pictures"] = round(footage.pictures, 1)
+        if not given:
+            caps += _unanswered(views, density, footage.moving, calibration, base_rate, start, rules)
+    for most, reason in caps:
+        certainty = certainty.at_most(most, reason)
+    hypotheses, unit = units, units[0].unit if units else None
+    if units:
+        details[UNIT_GIVEN] = round(certainty.value, 4)
+    elif not given and calibration.repeats:
+        hypotheses, unit = _hypotheses(views, density, base_rate, calibration, rules), "cycle"
+        details[UNIT_GIVEN] = round(certainty.value, 4)
+        if not is_zero(density) and unit_certainty(hypotheses, rules) < 1:
+            unit_caps.append((unit_certainty(hypotheses, rules), unit_reason(hypotheses)))
+    for most, reason in unit_caps:
+        certainty = certainty.at_most(most, reason)
+    kind: ConfidenceKind = "probability" if calibration.calibrated else "agreement"
+    return _answer(
+        density,
+        "rate",
+        certainty,
+        kind,
+        below,
+        density_unit=unit,
+        hypotheses=hypotheses,
+        details=details,
+        view=main_view(chosen),
+    )
+
+
+def decide_by_map(
+    density: Array32,
+    kind: DensityKind,
+    certainty: Certainty,
+    *,
+    confidence_kind: ConfidenceKind = "agreement",
+    below: float = 0.0,
+    density_unit: Unit | None = None,
+    hypotheses: tuple[Hypothesis, ...] = (),
+    details: Mapping[str, float] | None = None,
+) -> Decision:
+    """The answer of a model that has a density map, its own confidence, and perhaps its own hypotheses."""
+    return _answer(
+        density,
+        kind,
+        certainty,
+        confidence_kind,
+        below,
+        density_unit=density_unit,
+        hypotheses=hypotheses,
+        details=details or {},
+    )
+
+
+def _answer(
+    density: Array32,
+    density_kind: DensityKind,
+    certainty: Certainty,
+    kind: ConfidenceKind,
+    below: float,
+    *,
+    density_unit: Unit | None,
+    hypotheses: tuple[Hypothesis, ...],
+    details: Mapping[str, float],
+    view: int = 0,
+) -> Decision:
+    """The count is that of the first hypothesis; without hypotheses, the density's sum in whole repetitions."""
+    rest = rest_factor(density) if density_kind == "rate" else 1.0
+    total = float((density * np.float32(rest)).sum(dtype=np.float64))
+    held = [one.count for one in hypotheses if one.unit == density_unit]
+    counted = held[0] if held else whole(total)
+    count, unit = counted, density_unit
+    if hypotheses and hypotheses[0].count == 0:
+        count, unit, counted = 0, None, 0
+    elif hypotheses and hypotheses[0].unit is not None:
+        count, unit = hypotheses[0].count, hypotheses[0].unit
+    unsure = is_unsure(certainty.value, kind, below)
+    reasons = certainty.reasons(below)
+    if kind != "probability":
+        reasons = (UNCALIBRATED,)
+    elif unsure and not reasons:
+        reasons = (_share_right(certainty),)
+    return Decision(
+        count=count,
+        unit=unit,
+        confidence=certainty.value,
+        kind=kind,
+        unsure=unsure,
+        reasons=reasons if unsure else (),
+        density=density,
+        density_unit=density_unit,
+        counted=counted,
+        rest=rest,
+        hypotheses=hypotheses,
+        details=details,
+        view=view,
+    )
+
+
+def is_unsure(confidence: float, kind: ConfidenceKind, below: float) -> bool:
+    """Whether a count is called unsure: its probability is too low, or its confidence is not a probability."""
+    return kind != "probability" or confidence < below
+
+
+def choose_views(
+    views: Sequence[Evidence],
+    base_rate: float,
+    calibration: Calibration,
+    *,
+    repeats: bool = False,
+    rules: CountingRules = RULES,
+) -> tuple[Array32, list[int]]:
+    """The density of the view that is likeliest right, chosen per block of a long video, and which view that was.
+
+    Where that view is not sure enough, or sees the motion once in all, there are no repetitions. repeats: there are,
+    says an exemplar or the user.
+    """
+    frames = len(views[0].density)
+    density = np.zeros(frames, np.float32)
+    chosen = []
+    for first, last, around in blocks(frames, base_rate, rules):
+        values = choice_features(views, base_rate, around, rules)
+        best = int(np.argmax(values @ np.array(calibration.choice)))
+        if calibration.repeats:
+            row = repeats_features(views, base_rate, calibration.choice, around, rules)
+            holds = float(np.dot(calibration.repeats, row)) >= 0
+        else:
+            _, certainty, support, *_ = values[best]
+            holds = certainty + 0.5 * support >= calibration.nothing_below
+        if repeats or holds:
+            density[first:last] = views[best].density[first:last]
+        chosen.append(best)
+    if not repeats and density.sum() < rules.seen_twice:
+        density[:] = 0.0
+    return density, chosen
+
+
+def p_repeats(
+    views: Sequence[Evidence], base_rate: float, calibration: Calibration, rules: CountingRules = RULES
+) -> float:
+    """The probability that there is a repetition at all, of the block of a long video where it is largest."""
+    parts = [around for _, _, around in blocks(len(views[0].density), base_rate, rules)]
+    rows = [repeats_features(views, base_rate, calibration.choice, part, rules) for part in parts]
+    return max(logistic(float(np.dot(calibration.repeats, row))) for row in rows)
+
+
+def p_alternates(views: Sequence[Evidence], calibration: Calibration) -> float:
+    """The probability that the motion has two opposite sides, if there are repetitions."""
+    if not calibration.alternates:
+        return 0.0
+    return logistic(float(np.dot(calibration.alternates, alternates_features(views))))
+
+
+def logistic(logit: float) -> float:
+    """The probability of a logit, without overflow."""
+    return 1 / (1 + math.exp(-max(-30.0, min(30.0, logit))))
+
+
+def _hypotheses(
+    views: Sequence[Evidence], density: Array32, base_rate: float, calibration: Calibration, rules: CountingRules
+) -> tuple[Hypothesis, ...]:
+    """What else may be true, where nobody said what a repetition is."""
+    repeats = p_repeats(views, base_rate, calibration, rules)
+    if is_zero(density):  # what it would be if there were something after all
+        density, _ = choose_views(views, base_rate, calibration, repeats=True, rules=rules)
+        repeats = min(repeats, 0.49)  # shut gates sum to nothing, whatever is said of the video
+    else:
+        repeats = max(repeats, 0.5)
+    alternates = p_alternates(views, calibration)
+    total = float(density.sum())
+    return possible_counts(
+        total, repeats=repeats, alternates=alternates, rest=rest_factor(density, rules), rules=rules
+    )
+
+
+def _share_right(certainty: Certainty) -> str:
+    return f"of such answers {certainty.value:.0%} are within one of the truth"
+
+
+def _few_pictures(pictures: float, marked: Sequence[float], rules: CountingRules) -> list[tuple[float, str]]:
+    """Whether the pictures are too few for the marked repetitions (seconds each), or for what people bring."""
+    enough = min(marked) * pictures >= rules.seen_cells if marked else pictures >= rules.pictures_wanted
+    if enough:
+        return []
+    fastest = pictures / rules.seen_cells
+    shown = f"different pictures per second: {pictures:.0f}"
+    return [
+        (rules.too_few_pictures, f"{shown}; a motion faster than {fastest:.1f} repetitions per second is not seen")
+    ]
+
+
+def _unanswered(
+    views: Sequence[Evidence],
+    density: Array32,
+    moving: BoolArray,
+    calibration: Calibration,
+    base_rate: float,
+    start: float,
+    rules: CountingRules,
+) -> list[tuple[float, str]]:
+    """What lowers the certainty where something moves and nothing is counted: in all of it, or in a long stretch."""
+    if is_zero(density):
+        reason = "something moves; a motion that happens once looks no different"
+        return [(rules.once_or_never, reason)]
+    found = []
+    quiet = (density < rules.silent * np.percentile(density[density > 0], 90)) & moving
+    for first, last in runs(quiet):
+        if last - first >= rules.unanswered_seconds * base_rate:
+            parts = [view.part(first, last) for view in views]
+            _, chosen = choose_views(parts, base_rate, calibration, rules=rules)
+            values = features(parts, np.zeros(last - first, np.float32), chosen, base_rate, rules=rules)
+            nothing = logistic(float(np.dot(calibration.nothing_weights, values)))
+            begin, end = start + first / base_rate, start + last / base_rate
+            found.append((nothing, f"from {begin:.1f} to {end:.1f} s something moves and nothing is counted"))
+    return found
+
+
+def _short_mark_reason(units: Sequence[Hypothesis], seconds: float) -> str:
+    if units:
+        return unit_reason(units)
+    return f"the exemplar lasts {seconds:.2f} s, and one frame more or less may mean another unit"
+
+
+def _long_mark_reason(share: float, without: float) -> str:
+    return f"the exemplar is {share:.0%} of what was counted, and without it the count is {whole(without)}"

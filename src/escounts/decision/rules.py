@@ -1,0 +1,180 @@
+"""The numbers that a decision stands on: `CountingRules`, chosen by hand, and `Calibration`, fitted for each model.
+
+Calibration is fitted on videos that the model was not trained on (research/training/calibration.py), never on the
+clips that accuracy is reported on.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from escounts.system.config_codec import from_plain
+
+
+@dataclass(frozen=True)
+class CountingRules:
+    """Every constant that decides a count, its unit or its confidence. Shares are 0..1, lengths in seconds."""
+
+    block_seconds: float = 30.0
+    """A long video chooses its view anew for every block of this length."""
+    shortest_view: int = 8
+    """Cells that a view needs before it is asked."""
+    sure_enough: float = 0.5
+    """Certainty above which slow views need no help from a faster one …"""
+    short_period: float = 0.8
+    """… unless a repetition takes fewer seconds than this …"""
+    nearly_as_sure: float = 0.7
+    """… to any view whose certainty is this share of the surest one's."""
+    same_count: float = 0.12
+    """Two counts that differ by this share of themselves agree to 1 / e; equal ones agree fully."""
+    few_cells: float = 6.0
+    """A view with fewer cells per repetition than this may take one rhythm for another (aliasing)."""
+    seen_twice: float = 1.5
+    """Least sum of a density: a motion that is seen once repeats nothing."""
+    edge_repetitions: float = 1.5
+    """Repetitions at either end of a scene in which a fast view's gate is at least as open as the slow views': it
+    sees four seconds at a time, there with nothing after (or before) them."""
+    video_floor: float = 0.05
+    """Weight of a cell whose gate is shut in what the cells say of the whole video."""
+    whole_video_rate: float = 12.0
+    """Frames per second up to which a view sees enough of a video at once to speak of it as a whole …"""
+    seen_cells: float = 3.0
+    """… and cells per repetition that it needs to speak at all."""
+    tempo_spread: float = 0.35
+    """How far a video's repetitions differ in length from the marked one, in log. Settles which unit is meant."""
+
+    rest_counts: float = 0.7
+    """Where both ends of a video cut a repetition off, the rest counts from this share of a repetition on."""
+    edge_share: float = 0.25
+    """An end cuts a repetition off if the motion repeats throughout this last share of a repetition before it."""
+    silent: float = 0.1
+    """A cell whose rate is below this share of the map's 90th percentile is part of a gap."""
+
+    sides_share: float = 0.5
+    """Of the people who count an alternating motion, the share who count sides: public labels do about as often."""
+    listed_from: float = 0.01
+    """Less probable answers are not listed."""
+    live_from: float = 0.05
+    """An answer this probable is live: people are told of it, and a count is not sure while another unit is live. A
+    motion that alternates with a probability of a tenth has a side this probable."""
+    two_units: float = 0.85
+    """The most a confidence can be while two units are live."""
+
+    short_exemplar: float = 0.45
+    """Seconds below which a mark that is a frame off changes an exemplar's length by much …"""
+    between_units: float = 0.15
+    """… and a count this far, in log, from half, once and twice the one without it follows the mark alone …"""
+    seen_without: float = 0.4
+    """… if the count without it is at least this certain …"""
+    few_without: float = 3.0
+    """… and this large."""
+    mark_frames: float = 1.1
+    """Typical error of a mark's length in frames of 1/30 s, both borders together."""
+    mark_tempo: float = 0.12
+    """Typical distance of a repetition's own length from the others', in log."""
+    mark_vote: float = 1.0
+    """Weight of the network's word for a unit beside the mark's length: odds of e to 1."""
+    other_mark_from: float = 0.15
+    """A short mark leaves a second unit open that is at least this probable."""
+    long_exemplar: float = 0.5
+    """Share of what is counted above which a mark leaves no room for another like it …"""
+    unchecked: float = 0.5
+    """… so that a count unlike the one without it is the mark's word alone: as likely right as wrong."""
+
+    once_or_never: float = 0.85
+    """The most a confidence in "no repetitions" can be where something moves. A motion that happens once looks like
+    any other movement: of 68 such answers on labelled clips 85 % held none or one."""
+    unanswered_seconds: float = 4.0
+    """A stretch this long in which something moves and nothing is counted is judged by itself: the whole is no surer
+    than that."""
+    pictures_wanted: float = 6.0
+    """Different pictures per second below which a motion of two repetitions per second, as people bring them, cannot
+    be seen (seen_cells pictures each)."""
+    too_few_pictures: float = 0.5
+    """The most a confidence can be where the pictures are too few: clips cut down to one to three per second were
+    wrong more often than right."""
+
+    counted_early: float = 0.1
+    """Live: a repetition is counted when all of it but this share is in the estimate …"""
+    agree_seconds: float = 0.9
+    """… and has been there for so many seconds, in all estimates."""
+    trace: float = 0.02
+    """Live: less than this share of a repetition lies in a pause."""
+
+
+RULES = CountingRules()
+"""The rules that everything counts by."""
+
+LARGEST = 1e4
+"""No number of a calibration is larger: a logit of 40 is certainty."""
+FEATURES = ("bias", "certainty", "decided", "agreement", "log_count", "cells", "exemplar", "unit", "doubt")
+"""Of an answer: is its count within one of the truth? doubt: what is not certain, times log_count. (A large count
+is easily off by more than one where the period is vague, and hardly where it is clear.)"""
+CHOICE = ("bias", "certainty", "support", "others", "few_cells")
+"""Of one view among several: is it right?"""
+REPEATS = ("bias", "certainty", "support", "repeats")
+"""Of the view that speaks, and of what the slow views say: is there a repetition at all?"""
+ALTERNATES = ("bias", "alternates")
+"""Of the view that says so the loudest: does the motion have two opposite sides?"""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Logistic regression from FEATURES to the probability that the count is within one of the truth.
+
+    weights: of a count. nothing_weights: of the answer "no repetitions", for which little certainty is a good sign.
+    choice: the same from CHOICE to the probability that a view is right; the likeliest one speaks.
+    gate_bias: added to the gate's logit. Half of what a model sees in training does not repeat; what people bring
+    to be counted mostly does, and more so when they mark an exemplar.
+    gate_sharpness: what the sum is multiplied by. A gate at 0.8 throughout means "I think so", not "four fifths of it
+    repeats": the sharper it is, the less a doubt takes off the count.
+    nothing_below: the least that the chosen view's certainty and half of the others' support must come to; under it,
+    without an exemplar, the answer is "no repetitions".
+    repeats: from REPEATS to the probability that there is a repetition at all, under 0.5 of which the answer is "no
+    repetitions" and nothing_below is not asked; alternates: from ALTERNATES to the probability that the motion has
+    two sides. Empty for models whose views do not say.
+    calibrated: fitted for this very model; if not, its confidence is not called a probability.
+    """
+
+    weights: tuple[float, ...] = (-3.0, 6.0, 1.0, 1.0, 0.0, 0.0, 0.5, 0.0, 0.0)
+    nothing_weights: tuple[float, ...] = (1.0, -2.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    choice: tuple[float, ...] = (0.0, 1.0, 0.0, 0.0, 0.0)
+    unsure_below: float = 0.6
+    gate_bias: float = 0.0
+    gate_sharpness: float = 1.0
+    nothing_below: float = 0.0
+    calibrated: bool = True
+    repeats: tuple[float, ...] = ()
+    alternates: tuple[float, ...] = ()
+
+    def to_json(self) -> str:
+        """For a checkpoint's metadata."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Calibration:
+        """The inverse of to_json."""
+        values = json.loads(text)
+        if not isinstance(values, dict):
+            raise ValueError(f"calibration: a mapping is needed, not {type(values).__name__}")
+        for name in ("weights", "nothing_weights"):  # features are added at the end; older files know fewer
+            if name in values:
+                values[name] += [0.0] * (len(FEATURES) - len(values[name]))
+        read = from_plain(cls, values, ignore_unknown=True)
+        for name, value in asdict(read).items():
+            shape = np.shape(getattr(cls, name))
+            left_out = {"repeats": len(REPEATS), "alternates": len(ALTERNATES)}
+            if name in left_out and value:
+                shape = (left_out[name],)
+            if np.shape(value) != shape or not (np.abs(value) <= LARGEST).all():  # NaN is not, either
+                allowed = f"numbers up to {LARGEST:g} like {getattr(cls, name)} are taken"
+                raise ValueError(f"calibration: {name} is {value!r:.80}; {allowed}")
+        if not (0 <= read.unsure_below <= 1 and read.gate_sharpness > 0):
+            raise ValueError(
+                f"calibration: unsure_below is {read.unsure_below}, gate_sharpness {read.gate_sharpness}; "
+                "a probability and a number above 0 are taken"
+            )
+        return read

@@ -1,0 +1,194 @@
+"""Whole counts and their units: cycles or sides, what a short mark means, and one unit turned into the other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from escounts.decision.evidence import Evidence
+from escounts.decision.rules import RULES, CountingRules
+from escounts.decision.spans import is_cut_off
+from escounts.system.arrays import Array32
+
+Unit = Literal["cycle", "side"]
+"""What one repetition is: a full cycle, or one side of a motion that alternates (left, right). A cycle has two."""
+UNIT_GIVEN = "unit_given"
+"""In the details of a decision: its confidence before the doubt about the unit."""
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One answer that a model holds possible: a count, what it counts, and how probable it is (0..1).
+
+    unit: None for "no repetitions", and where a model does not tell cycles from sides.
+    """
+
+    count: int
+    unit: Unit | None
+    p: float
+
+    @property
+    def live(self) -> bool:
+        """Whether it is probable enough to be spoken of."""
+        return self.p >= RULES.live_from
+
+
+def whole(total: float, least: int = 0) -> int:
+    """A sum of repetitions as a count: rounded half to even, `least` at least."""
+    return max(least, round(total))
+
+
+def counted_so_far(total: float, rules: CountingRules = RULES) -> int:
+    """Live: the count that an estimate of what has been seen holds, before the video is over."""
+    return math.floor(total + rules.counted_early)
+
+
+def rest_factor(values: npt.ArrayLike, rules: CountingRules = RULES) -> float:
+    """What a map of repetitions per cell is multiplied by, so that its sum is rounded as people count.
+
+    A video that begins and ends within repetitions holds whole ones and a rest. A rest of rest_counts is worth a
+    half, a smaller one less, a larger one more; a map with a pause at either end stays as it is (1).
+    """
+    values = np.asarray(values, dtype=np.float64)
+    if not is_cut_off(values, rules):
+        return 1.0
+    total = float(values.sum())
+    rest, enough = total - int(total), rules.rest_counts
+    worth = 0.5 * rest / enough if rest < enough else 0.5 + 0.5 * (rest - enough) / (1 - enough)
+    return (int(total) + worth) / total
+
+
+def factor(unit: Unit | None, wanted: Unit | None) -> float:
+    """Repetitions of the wanted unit in one of `unit`: a cycle has two sides."""
+    if unit == wanted:
+        return 1.0
+    return 2.0 if wanted == "side" else 0.5
+
+
+def in_other_unit(total: float, hypotheses: Sequence[Hypothesis], unit: Unit) -> tuple[int, tuple[Hypothesis, ...]]:
+    """The count in a unit that a person chose, and the hypotheses with it first. total: the density's sum in it.
+
+    A unit so improbable that the model left it out has the probability 0.
+    """
+    held = [hypothesis for hypothesis in hypotheses if hypothesis.unit == unit]
+    count = held[0].count if held else whole(total)
+    if hypotheses and not held:
+        held = [Hypothesis(count, unit, 0.0)]
+    return count, (*held, *(hypothesis for hypothesis in hypotheses if hypothesis.unit != unit))
+
+
+def without_unit_doubt(
+    confidence: float, details: Mapping[str, float], reasons: Sequence[str], hypotheses: Sequence[Hypothesis]
+) -> tuple[float, tuple[str, ...]]:
+    """Confidence and reasons once a person chose the unit: what spoke against the unit speaks no longer."""
+    about_unit = unit_reason(hypotheses)
+    return max(confidence, details.get(UNIT_GIVEN, 0.0)), tuple(reason for reason in reasons if reason != about_unit)
+
+
+def possible_counts(
+    cycles: float, *, repeats: float, alternates: float, rest: float = 1.0, rules: CountingRules = RULES
+) -> tuple[Hypothesis, ...]:
+    """What a video may hold, the most useful first.
+
+    cycles: the density's sum. repeats: probability that there is a repetition at all; alternates: that the motion has
+    two sides, if there is one; rest: what the sum is multiplied by for a cycle that both ends of the video cut off,
+    of which a side may be whole. "No repetitions" comes first only where it is the likelier; otherwise the count
+    with the least expected relative error does.
+    """
+    side = rules.sides_share * alternates * repeats
+    found = [
+        Hypothesis(whole(rest * cycles, 1), "cycle", round(repeats - side, 4)),
+        Hypothesis(whole(2 * cycles, 1), "side", round(side, 4)),
+        Hypothesis(0, None, round(1 - repeats, 4)),
+    ]
+
+    def expected_error(answer: Hypothesis) -> float:
+        return sum(other.p * abs(answer.count - other.count) / max(1, other.count) for other in found)
+
+    best = found[2] if repeats < 0.5 else min(found[:2], key=expected_error)
+    others = sorted((one for one in found if one is not best and one.p >= rules.listed_from), key=lambda one: -one.p)
+    return (best, *others)
+
+
+def unit_certainty(hypotheses: Sequence[Hypothesis], rules: CountingRules = RULES) -> float:
+    """The most a confidence can be: 1 where one unit is live, else the share of the first among the live ones, and
+    two_units at most."""
+    live = [one.p for one in hypotheses if one.unit is not None and one.p >= rules.live_from]
+    return min(rules.two_units, live[0] / sum(live)) if len(live) > 1 else 1.0
+
+
+def marked_units(
+    counted: float, without: float, *, lengths: float, frames: float, certainty: float, rules: CountingRules = RULES
+) -> list[tuple[float, float]]:
+    """Counts with a short exemplar in the units that may be meant, each with its probability, the likeliest first.
+
+    The unit is half, once or twice the count without the exemplar: a mark that is a frame off makes a repetition of
+    six frames a sixth longer, and may make the network count cycles where a side was marked. Neither decides alone. A
+    count that lies between units is put to the one that is meant.
+
+    Args:
+        counted: the count with the exemplar.
+        without: the count without it, which says how often the motion comes, in cycles or sides.
+        lengths: how often the exemplar's length fits into what repeats.
+        frames: that length at 30 a second.
+        certainty: of the count without it.
+        rules: the constants.
+    """
+    if certainty < rules.seen_without or without < rules.few_without or counted <= 0 or lengths <= 0:
+        return [(counted, 1.0)]
+    units = [0.5 * without, without, 2 * without]
+    predicted = min(units, key=lambda unit: abs(math.log(counted / unit)))
+    spread = math.hypot(rules.mark_frames / frames, rules.mark_tempo)
+    away = [math.log(lengths / unit) / spread for unit in units]
+    if min(abs(math.log(lengths / unit)) for unit in units) > math.log(2) / 2:  # a mark of none of them says nothing
+        away = [0.0] * len(units)
+    odds = [
+        math.exp(rules.mark_vote * (unit == predicted) - far**2 / 2) for unit, far in zip(units, away, strict=True)
+    ]
+    first, *others = sorted(zip(units, odds, strict=True), key=lambda pair: -pair[1])
+    meant = counted if abs(math.log(counted / first[0])) <= rules.between_units else first[0]
+    total = max(sum(odds), 1e-300)
+    return [(meant, first[1] / total), *((unit, odd / total) for unit, odd in others)]
+
+
+def in_marked_unit(
+    density: Array32,
+    without: Sequence[Evidence],
+    zero_shot_count: float,
+    marked: Sequence[float],
+    rules: CountingRules = RULES,
+) -> tuple[Array32, float, tuple[Hypothesis, ...]]:
+    """A density that short exemplars asked for in the unit that is meant, how probable that is, and both units where
+    a second one is live: the larger count is then of sides.
+
+    without: what the views say without them, and zero_shot_count: their count. marked: frames that each mark lasts.
+    """
+    best = max(without, key=lambda view: view.certainty())
+    frames, counted = float(np.exp(np.mean(np.log(marked)))), max(float(density.sum()), 1e-6)
+    lengths = float(best.gate.sum()) / frames
+    possible = marked_units(
+        counted, zero_shot_count, lengths=lengths, frames=frames, certainty=best.certainty(), rules=rules
+    )
+    (meant, p), (other, also) = [*possible, (counted, 0.0)][:2]
+    density = density * np.float32(meant / counted)
+    if also < rules.other_mark_from:
+        return density, p, ()
+    rest = rest_factor(density, rules)
+    names: tuple[Unit, Unit] = ("side", "cycle") if meant > other else ("cycle", "side")
+    counts = (whole(rest * float(density.sum()), 1), whole(other, 1))
+    return (
+        density,
+        p,
+        tuple(Hypothesis(*one) for one in zip(counts, names, (round(p, 4), round(also, 4)), strict=True)),
+    )
+
+
+def unit_reason(hypotheses: Sequence[Hypothesis]) -> str:
+    """`two units are possible: 4 as cycles (0.93), 8 as sides (0.06)`, in this order whichever is first."""
+    named = sorted((one for one in hypotheses if one.unit is not None), key=lambda one: str(one.unit))
+    return "two units are possible: " + ", ".join(f"{one.count} as {one.unit}s ({one.p:.2f})" for one in named)

@@ -1,0 +1,65 @@
+"""Boxes on the picture: one that a count is kept to, and the places where something repeats."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from acting import answer_with, choose, length, recount, shown
+from movies import beside, bouncing, write_movie
+from playwright.sync_api import Page, expect
+from serving import Client
+
+
+@pytest.fixture(scope="module")
+def two_people(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two motions side by side, 4 on the left and 8 on the right."""
+    return write_movie(tmp_path_factory.mktemp("two") / "two.mp4", beside(bouncing(4, 4.8), bouncing(8, 4.8)))
+
+
+def test_a_box_drawn_on_the_picture_is_counted_alone(page: Page, client: Client, two_people: Path) -> None:
+    choose(page, two_people)
+    length(page)
+    page.click("#draw-box")
+    layer = page.locator("#boxes").bounding_box()
+    assert layer is not None
+    assert layer["width"] / layer["height"] == pytest.approx(3, abs=0.02), "it lies on the picture, not beside it"
+    page.mouse.move(layer["x"] + 0.505 * layer["width"], layer["y"] + 1)
+    page.mouse.down()
+    page.mouse.move(layer["x"] + 0.8 * layer["width"], layer["y"] + 0.7 * layer["height"], steps=3)
+    page.mouse.move(layer["x"] + layer["width"], layer["y"] + layer["height"] - 1, steps=3)
+    page.mouse.up()
+    expect(page.locator(".region-box")).to_be_visible()
+    assert recount(page) == 8
+    job = client.get("/api/videos").json()[0]["job"]
+    x, y, width, height = (float(side.rstrip("%")) for side in job["region"].split(","))
+    assert (x, width) == (pytest.approx(50.5, abs=0.5), pytest.approx(49.5, abs=0.6)) and y < 2 and height > 96
+    page.fill("#region", "0%, 0%, 50%, 100%")
+    page.press("#region", "Enter")
+    assert recount(page) == 4
+    expect(page.locator("#history button[aria-pressed=true]")).to_contain_text("box")
+    page.reload()
+    shown(page)
+    assert page.locator(".region-box").evaluate("node => [node.style.left, node.style.width]") == ["0%", "50%"]
+    page.click(".exemplar-chip button")
+    expect(page.locator(".region-box")).to_be_hidden()
+    recount(page)
+    assert client.get("/api/videos").json()[0]["job"]["region"] is None
+
+
+def test_places_have_their_own_numbers_on_the_picture(page: Page, two_people: Path) -> None:
+    def track(region: str, count: int) -> dict[str, object]:
+        lasting = 4.8 / count
+        spans = [{"start": n * lasting, "end": (n + 1) * lasting, "score": None} for n in range(count)]
+        return {"region": region, "count": count, "confidence": 0.9, "unsure": False, "repetitions": spans}
+
+    answer_with(page, tracks=[track("0,0,96,64", 4), track("96,0,96,64", 8)])
+    choose(page, two_people)
+    length(page)
+    expect(page.locator(".track b")).to_have_text(["0 of 4", "0 of 8"])
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".track b")).to_have_text(["2 of 4", "5 of 8"])
+    places = page.locator(".track").evaluate_all("nodes => nodes.map((node) => [node.style.left, node.style.width])")
+    assert places == [["0%", "50%"], ["50%", "50%"]]
