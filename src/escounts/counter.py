@@ -153,9 +153,9 @@ class EncodedVideo:
             )
         began = time.perf_counter()
         encoded, spans = self._exemplars(exemplars, progress)
-        estimate = self.encoding.estimate(
-            encoded, start=start, end=end, assume_repeats=assume_repeats, progress=progress
-        )
+        estimate = self.encoding.estimate(encoded, start=start, end=end, progress=progress)
+        if assume_repeats and estimate.decision.count == 0:  # a count that is there needs no assumption
+            estimate = self.encoding.estimate(encoded, start=start, end=end, assume_repeats=True, progress=progress)
         result = self._result(estimate, spans, (first, last))
         if unit != "auto" and result.count > 0:
             result = self._in_unit(result, unit, assume_repeats)
