@@ -5,23 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
 from escounts.counting.multi_rate import MultiRateModel
 from escounts.counting.views import BASE_RATE
-from escounts.decision.decide import choose_views
+from escounts.decision.decide import Asked, Decision, choose_views, decide
 from escounts.decision.evidence import (
     Evidence,
     alternates_features,
     choice_features,
-    features,
     is_zero,
     repeats_features,
 )
 from escounts.decision.rules import Calibration
-from escounts.decision.units import rest_factor, whole
 from escounts.synthetic import Generator
 from escounts.system.arrays import Array
 
@@ -91,11 +88,11 @@ def calibrate(trials: Sequence[Trial], start: Calibration | None = None) -> Cali
     counted: list[tuple[Array, bool]] = []
     nothing: list[tuple[Array, bool]] = []
     for trial in trials:
-        zero_shot = _judged(trial.evidence, trial.truth, start)
-        (nothing if zero_shot.is_zero else counted).append((zero_shot.features, zero_shot.right))
+        zero_shot = decide(trial.evidence, start, base_rate=BASE_RATE)
+        (nothing if is_zero(zero_shot.density) else counted).append(_judged(zero_shot, trial.truth))
         if trial.guided:
-            guided = _judged(trial.guided, trial.truth, start, zero_shot_count=zero_shot.counted)
-            counted.append((guided.features, guided.right))
+            asked = Asked(exemplars=1, without=trial.evidence)
+            counted.append(_judged(decide(trial.guided, start, base_rate=BASE_RATE, asked=asked), trial.truth))
     return replace(
         start,
         weights=_fit(counted) if counted else start.weights,
@@ -103,23 +100,9 @@ def calibrate(trials: Sequence[Trial], start: Calibration | None = None) -> Cali
     )
 
 
-class _Judged(NamedTuple):
-    """An estimate, its features, and whether its count is within one of the truth."""
-
-    counted: float
-    features: Array
-    right: bool
-    is_zero: bool
-
-
-def _judged(
-    evidence: Sequence[Evidence], truth: float, calibration: Calibration, *, zero_shot_count: float | None = None
-) -> _Judged:
-    density, chosen = choose_views(evidence, BASE_RATE, calibration, repeats=zero_shot_count is not None)
-    density *= np.float32(rest_factor(density))
-    count = float(density.sum())
-    values = features(evidence, density, chosen, BASE_RATE, zero_shot_count=zero_shot_count)
-    return _Judged(count, values, abs(whole(count) - truth) <= 1.0, is_zero(density))
+def _judged(decision: Decision, truth: float) -> tuple[Array, bool]:
+    """A decision's features, and whether its count is within one of the truth."""
+    return np.array(decision.features), abs(decision.counted - truth) <= 1.0
 
 
 def _fit(judged: Sequence[tuple[Array, bool]]) -> tuple[float, ...]:
@@ -127,8 +110,9 @@ def _fit(judged: Sequence[tuple[Array, bool]]) -> tuple[float, ...]:
     return _rounded(logistic(np.stack(rows), np.array(right, dtype=np.float64)))
 
 
-def _count(evidence: Sequence[Evidence], calibration: Calibration) -> float:
-    return float(choose_views(evidence, BASE_RATE, calibration)[0].sum())
+def _counts(evidence: Sequence[Evidence], calibration: Calibration) -> bool:
+    """Whether the answer is not "no repetitions"."""
+    return not is_zero(choose_views(evidence, BASE_RATE, calibration)[0])
 
 
 def fit_choice(trials: Sequence[Trial], start: Calibration) -> tuple[float, ...]:
@@ -153,8 +137,7 @@ def fit_floor(trials: Sequence[Trial], calibration: Calibration) -> float:
     floors = np.arange(0.10, 0.51, 0.01).round(2).tolist()
     for floor in floors:
         tried = replace(calibration, nothing_below=floor)
-        counts = [_count(trial.evidence, tried) for trial in nothing]
-        if np.mean(np.round(counts) == 0) >= NOTHING_RIGHT:
+        if np.mean([not _counts(trial.evidence, tried) for trial in nothing]) >= NOTHING_RIGHT:
             break
     return float(floor)
 
@@ -170,7 +153,7 @@ def fit_repeats(trials: Sequence[Trial], calibration: Calibration) -> tuple[floa
     weights = logistic(rows, repeats.astype(np.float64))
     free = replace(calibration, repeats=(), nothing_below=0.0)
     logits = [
-        logit if round(_count(trial.evidence, free)) else -np.inf
+        logit if _counts(trial.evidence, free) else -np.inf
         for trial, logit in zip(clear, rows @ weights, strict=True)
         if trial.truth < 0.5
     ]
