@@ -77,6 +77,19 @@ def test_a_unit_beside_assumed_repetitions_is_not_called_the_models_fault(movie:
         counter().count(movie, unit="side", assume_repeats=True)
 
 
+def test_assuming_repetitions_changes_no_count_that_is_not_zero(movie: Path) -> None:
+    class Assuming(Told):
+        """Twice as many where it is told that it repeats."""
+
+        def estimate(
+            self, exemplars: Sequence[object] = (), *, assume_repeats: bool = False, **_: object
+        ) -> Estimate:
+            return estimate(0.55, Hypothesis(8, "cycle", 1.0)) if assume_repeats else self._estimate
+
+    assert Counter(Assuming(estimate(0.55, CYCLE))).count(movie, assume_repeats=True).count == 4
+    assert Counter(Assuming(estimate(0.55, NONE, CYCLE))).count(movie, assume_repeats=True).count == 8
+
+
 def test_an_exemplar_across_a_cut_is_said_even_where_the_count_is_sure(movie: Path) -> None:
     result = counter(details={EXEMPLAR_CUT: 2.0}).count(movie, exemplars=["1.5-2.5"])
     assert "; the film is cut at 0:02.0, inside the exemplar: mark one repetition on one side" in headline(result)

@@ -578,7 +578,7 @@ def test_readers_that_use_the_processor_are_as_many_as_cores_are_left(
     """On eight cores, with eight videos and a GPU."""
     found: list[tuple[int, int]] = []
 
-    def workers(settings: Settings, readers: int, folder: Path, *, engine_readers: int) -> list[Any]:
+    def workers(settings: Settings, readers: int, folder: Path, *, engine_readers: int, **_: object) -> list[Any]:
         found.append((readers, engine_readers))
         return []
 

@@ -13,7 +13,7 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,9 +23,11 @@ from escounts.batching.read_ahead import images_folder, read_ahead_workers
 from escounts.batching.rows import GATHERED, ResultFolder
 from escounts.batching.tasks import CountingProcess, Row, Settings, Task, find_tasks, is_address
 from escounts.errors import EscountsError, OutputError
+from escounts.models.catalogue import counting_sandbox
 from escounts.system.arguments import callback, checked, flag, instance, optional, paths, text, whole
 from escounts.system.atomic_files import printable
 from escounts.system.extras import install_command
+from escounts.system.sandbox import Sandbox
 from escounts.system.task_processes import TaskError, Worker, answers
 from escounts.video.nvdec import missing as nvdec_missing
 
@@ -50,6 +52,7 @@ SHARED = 3600.0
     nvdec=whole,
     ray=optional(text),
     retry_errors=flag,
+    sandbox=flag,
     report=callback,
 )
 def batch(
@@ -62,6 +65,7 @@ def batch(
     nvdec: int = 0,
     ray: str | None = None,
     retry_errors: bool = False,
+    sandbox: bool = False,
     report: Report | None = None,
 ) -> pa.Table:
     """Count videos, folders of videos or addresses of either; the table of their results, one row per video.
@@ -74,7 +78,8 @@ def batch(
     device is a GPU and neither is given. nvdec: readers beside them that decode on an NVIDIA GPU's video engines, for
     the extra [nvdec]; the other readers are then, unless given, as many as cores are left. Pixels differ a little,
     and so may a count that lies at a half. ray: the address of a Ray cluster ("auto": the one this machine belongs
-    to, "local": one of its own), for the extra [ray].
+    to, "local": one of its own), for the extra [ray]. sandbox: confine the processes that open videos, which lie on
+    this machine; raises EscountsError where it cannot.
 
     >>> for row in escounts.batch(["videos/"], out="results/").to_pylist():
     ...     print(row["video"], row["count"], row["error"])
@@ -83,9 +88,12 @@ def batch(
         raise EscountsError(f"this needs ray: {install_command('ray')}")
     if out is None:
         with tempfile.TemporaryDirectory(prefix="escounts-") as kept:
-            return batch(
-                videos, out=kept, settings=settings, jobs=jobs, readers=readers, nvdec=nvdec, ray=ray, report=report
-            )
+            how: dict[str, Any] = {"jobs": jobs, "readers": readers, "nvdec": nvdec, "ray": ray, "sandbox": sandbox}
+            return batch(videos, out=kept, settings=settings, report=report, **how)
+    if sandbox and (nvdec or ray):
+        raise EscountsError(
+            "the sandbox holds processes of this machine that decode on its processor: no nvdec, no ray"
+        )
     if nvdec and (jobs or ray):
         raise ValueError(f"nvdec={nvdec} are readers on this machine; got jobs={jobs}, ray={ray!r}: leave these out")
     if nvdec and (reason := nvdec_missing()):
@@ -103,7 +111,7 @@ def batch(
     engine = (
         ray_rows(left, settings, folder, jobs=jobs, address=ray)
         if ray
-        else local_rows(left, settings, folder, jobs, readers, nvdec)
+        else local_rows(left, settings, folder, jobs, readers, nvdec, sandbox=sandbox)
     )
     for done, row in enumerate(engine, start=len(tasks) - len(left) + 1):
         if report is not None:
@@ -126,6 +134,8 @@ def local_rows(
     jobs: int | None,
     readers: int | None = None,
     nvdec: int = 0,
+    *,
+    sandbox: bool = False,
 ) -> Iterator[Row]:
     """Rows as they are written, by `jobs` processes at a time. Closing it ends the processes."""
     cores = os.cpu_count() or 1
@@ -138,17 +148,30 @@ def local_rows(
         assert not isinstance(row, TaskError)  # a counting process makes a row of it
         folder.write(row)
 
-    with images_folder() if readers or nvdec else nullcontext("") as images:
+    with ExitStack() as stack:
+        images = stack.enter_context(images_folder() if readers or nvdec else nullcontext(""))
+        confined = stack.enter_context(_confined(tasks, settings, images)) if sandbox and tasks else None
         workers: Sequence[Worker[Task, Row]]
         if (readers or nvdec) and tasks:
             engines, most = min(nvdec, len(tasks)), len(tasks)
-            workers = read_ahead_workers(settings, min(readers, most), Path(images), engine_readers=engines)
+            workers = read_ahead_workers(
+                settings, min(readers, most), Path(images), engine_readers=engines, sandbox=confined
+            )
         else:
             jobs = max(1, min(jobs or cores // 2, len(tasks)))
-            workers = [CountingProcess(settings, threads=max(1, cores // jobs)) for _ in range(jobs)]
+            threads = max(1, cores // jobs)
+            workers = [CountingProcess(settings, threads=threads, sandbox=confined) for _ in range(jobs)]
         for _, row in answers(tasks, workers, keep=keep):
             assert not isinstance(row, TaskError)
             yield row
+
+
+def _confined(tasks: Sequence[Task], settings: Settings, images: str) -> AbstractContextManager[Sandbox]:
+    """What the processes are confined to. images: the folder that readers write to; "" without them."""
+    if stored := next((task.video for task in tasks if is_address(task.video)), None):
+        raise EscountsError(f"{stored}: a process in the sandbox has no network; copy the videos to this machine")
+    videos, writes = [task.video for task in tasks], [images] if images else []
+    return counting_sandbox(settings.model, settings.exemplars, readable=videos, writable=writes)
 
 
 class RayCounter:

@@ -24,6 +24,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+import escounts
 from escounts.batching.tasks import (
     CountingProcess,
     Row,
@@ -40,6 +41,7 @@ from escounts.errors import EscountsError
 from escounts.models import catalogue, store
 from escounts.system.arrays import Image
 from escounts.system.atomic_files import lock_folder
+from escounts.system.sandbox import Sandbox
 from escounts.system.task_processes import TaskProcess
 from escounts.video import nvdec
 from escounts.video.files import Frame, Video, VideoInfo
@@ -101,10 +103,7 @@ class VideoInImages(Video):
 
 def reading_of(model: CountingModel) -> Reading | None:
     """How a model reads, None where it does not read whole videos at one rate and size."""
-    from escounts.counting.multi_rate import MultiRateModel  # noqa: PLC0415 - torch: the readers need none of it
-    from escounts.counting.views import BASE_RATE  # noqa: PLC0415 - torch
-
-    return (model.network.encoder.spec.size, BASE_RATE) if isinstance(model, MultiRateModel) else None
+    return getattr(model, "reading", None)
 
 
 def reading_told(model: str) -> Reading | None:
@@ -169,9 +168,7 @@ def write_images(target: Path, images: Iterable[Image]) -> int:
 
 def counter_of_read(settings: Settings) -> Callable[[ToCount | None], Row]:
     """In a counting process: rows of videos that were read ahead; None asks how it reads."""
-    from escounts.counter import load  # noqa: PLC0415 - torch: the driver need not spend a second on it
-
-    counter = same_on_every_machine(load(settings.model, device=settings.device))
+    counter = same_on_every_machine(escounts.load(settings.model, device=settings.device))
     reading = reading_of(counter.model)
 
     def work(asked: ToCount | None) -> Row:
@@ -236,27 +233,29 @@ class ReadAheadWorker:
 
 
 def read_ahead_workers(
-    settings: Settings, readers: int, folder: Path, *, engine_readers: int = 0
+    settings: Settings, readers: int, folder: Path, *, engine_readers: int = 0, sandbox: Sandbox | None = None
 ) -> list[ReadAheadWorker] | list[CountingProcess]:
     """Workers that share so many readers; where the model reads in its own way, one counting process alone.
 
     engine_readers: readers beside them that decode with NVDEC; whoever is idle takes the next video. Twice as many
-    workers as readers: a reader goes on while the video that it read waits to be counted.
+    workers as readers: a reader goes on while the video that it read waits to be counted. sandbox: what
+    all processes are confined to.
     """
     on_gpu = settings.device.startswith("cuda")
+    options: dict[str, Any] = {"limit": settings.limit, "sandbox": sandbox}
     counters: list[TaskProcess[ToCount | None, Row]] = [
-        TaskProcess(counter_of_read, settings, limit=settings.limit, threads=1 if on_gpu else None)  # cores: readers'
+        TaskProcess(counter_of_read, settings, threads=1 if on_gpu else None, **options)  # cores: readers'
         for _ in range((ENGINE_COUNTERS if engine_readers else GPU_COUNTERS) if on_gpu else 1)
     ]
     told = reading_told(settings.model) or counters[0].ask(None)["reading"]
     if told is None:
         counters[0].stop()
-        return [CountingProcess(settings)]
+        return [CountingProcess(settings, sandbox=sandbox)]
     side, rate = told
     for process in counters:  # their seconds of loading pass while the first videos are read
         threading.Thread(target=process.begin, daemon=True).start()
     kinds = [True] * engine_readers + [False] * readers
-    shared = Shared([TaskProcess(reader, folder, MOST_BYTES, settings, kind, limit=settings.limit) for kind in kinds])
+    shared = Shared([TaskProcess(reader, folder, MOST_BYTES, settings, kind, **options) for kind in kinds])
     counting = Shared(counters)
     return [ReadAheadWorker(shared, counting, (side, rate), folder) for _ in range(2 * len(kinds))]
 

@@ -16,11 +16,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import escounts
 from escounts import __version__
 from escounts.errors import EscountsError, VideoError
 from escounts.exemplars import states_of_videos
 from escounts.models import catalogue
 from escounts.system.atomic_files import file_state
+from escounts.system.sandbox import Sandbox
 from escounts.system.task_processes import TaskError, TaskProcess
 from escounts.video import VIDEO_SUFFIXES
 from escounts.video.files import video_files
@@ -149,9 +151,9 @@ class CountingProcess(TaskProcess[Task, Row]):
     ...     row = process.ask(task)
     """
 
-    def __init__(self, settings: Settings, *, threads: int | None = None) -> None:
-        """threads: cores that it may use; all when None."""
-        super().__init__(_counter, settings, limit=settings.limit, threads=threads)
+    def __init__(self, settings: Settings, *, threads: int | None = None, sandbox: Sandbox | None = None) -> None:
+        """threads: cores that it may use; all when None. sandbox: what it is confined to."""
+        super().__init__(_counter, settings, limit=settings.limit, threads=threads, sandbox=sandbox)
 
     def ask(self, task: Task) -> Row:
         """The video's row, an error row where it cannot be counted. Raises EscountsError where no video can be."""
@@ -171,9 +173,7 @@ def whole_row(task: Task, answer: Callable[[Task], Row]) -> Row:
 
 def _counter(settings: Settings) -> Callable[[Task], Row]:
     """In the process: the model, loaded; it answers each task with a part of a row."""
-    from escounts.counter import load  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
-
-    counter = same_on_every_machine(load(settings.model, device=settings.device))
+    counter = same_on_every_machine(escounts.load(settings.model, device=settings.device))
     return lambda task: row_of(counter, task, settings)
 
 
@@ -182,11 +182,10 @@ def same_on_every_machine(counter: Counter) -> Counter:
     of several machines, with bf16 units or without, counted it."""
     if "torch" not in sys.modules:
         return counter  # a model without a network
-    from escounts.counting.multi_rate import MultiRateModel  # noqa: PLC0415 - torch, as above
-    from escounts.nn.device import PRECISION_VARIABLE  # noqa: PLC0415 - torch, as above
+    from escounts.nn.device import PRECISION_VARIABLE  # noqa: PLC0415 - torch: the parent process needs none of it
 
-    model = counter.model
-    if isinstance(model, MultiRateModel) and model.device.type == "cpu" and PRECISION_VARIABLE not in os.environ:
+    model: Any = counter.model
+    if hasattr(model, "precision") and model.device.type == "cpu" and PRECISION_VARIABLE not in os.environ:
         model.precision = "float32"
     return counter
 

@@ -41,7 +41,12 @@ device_option = click.option(
 )
 model_option = click.option("--model", default="default", show_default=True, help="A name of `escounts models`.")
 assume_repeats_option = click.option(
-    "--assume-repeats", is_flag=True, help="Never answer that there are no repetitions."
+    "--assume-repeats", is_flag=True, help='Count even where the answer would be "no repetitions".'
+)
+
+
+sandbox_option = click.option(
+    "--sandbox", is_flag=True, help="Open videos in confined processes (Linux; `escounts doctor` says what that is)."
 )
 
 

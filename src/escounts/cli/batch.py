@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from escounts.cli import assume_repeats_option, device_option, model_option
+import escounts
+from escounts.cli import assume_repeats_option, device_option, model_option, sandbox_option
 from escounts.cli.display import counting_display
 from escounts.cli.numbers import COUNT, NONE_OR_MORE, SECONDS
 from escounts.cli.stretch import check_range, stretch_options
@@ -32,6 +33,7 @@ from escounts.models import catalogue
 @assume_repeats_option
 @click.option("--limit", type=SECONDS, default=3600.0, show_default=True,
               help="Seconds that one video may take; then its row is an error.")  # fmt: skip
+@sandbox_option
 @click.option("--retry-errors", is_flag=True, help="Count again the videos whose row is an error.")
 def batch_command(
     inputs: tuple[str, ...],
@@ -41,6 +43,7 @@ def batch_command(
     nvdec: int,
     ray: str | None,
     retry_errors: bool,
+    sandbox: bool,
     **counting: Any,
 ) -> int:
     """Count thousands of videos: files, folders, or addresses of object storage (s3://bucket/videos).
@@ -65,13 +68,19 @@ def batch_command(
         name = "--readers stands" if readers else "--nvdec stands"
         raise click.UsageError(f"{name} in the place of --jobs, on this machine; leave out --jobs and --ray")
     catalogue.find(counting["model"])  # an unknown name is known before any process starts
-    from escounts.batching.batch import batch  # noqa: PLC0415 - the extra [batch]; help needs none of it
     from escounts.batching.tasks import Settings  # noqa: PLC0415 - the extra [batch]; help needs none of it
 
     settings = Settings(**counting)
-    how: dict[str, Any] = {"jobs": jobs, "readers": readers, "nvdec": nvdec, "ray": ray, "retry_errors": retry_errors}
+    how: dict[str, Any] = {
+        "jobs": jobs,
+        "readers": readers,
+        "nvdec": nvdec,
+        "ray": ray,
+        "retry_errors": retry_errors,
+        "sandbox": sandbox,
+    }
     with counting_display("videos") as report:
-        table = batch(inputs, out=out, settings=settings, report=report, **how)
+        table = escounts.batch(inputs, out=out, settings=settings, report=report, **how)
     rows = table.select(["video", "status", "count", "unsure", "error"]).to_pylist()
     errors = [row for row in rows if row["status"] == "error"]
     for row in errors[:10]:

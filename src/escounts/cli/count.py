@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import escounts
 from escounts import __version__
-from escounts.cli import assume_repeats_option, collector_paused, device_option, model_option
+from escounts.cli import assume_repeats_option, collector_paused, device_option, model_option, sandbox_option
 from escounts.cli.count_jobs import (
     Done,
     Task,
@@ -70,6 +71,7 @@ class Job:
     force: bool
     quiet: bool
     sets: bool = False
+    sandbox: bool = False
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -117,6 +119,7 @@ def _formats(ctx: click.Context, param: click.Parameter, value: str | None) -> t
 @model_option
 @device_option
 @assume_repeats_option
+@sandbox_option
 @click.option("-j", "--jobs", type=COUNT, default=1, show_default=True, help="Videos counted at once.")
 @click.option("--summary", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.csv", callback=_table_file,
               help="One row per video, failures too, in a CSV file.")  # fmt: skip
@@ -135,6 +138,7 @@ def count_command(
     force: bool,
     quiet: bool,
     sets: bool,
+    sandbox: bool,
     **counting: Any,
 ) -> int:
     """Count the repetitions in videos, folders of videos or folders of images.
@@ -159,6 +163,7 @@ def count_command(
         force=force,
         quiet=quiet,
         sets=sets,
+        sandbox=sandbox,
     )
     return run(inputs, job)
 
@@ -236,9 +241,9 @@ def _refusal(folder: Path | None, files: list[str]) -> str:
 
 
 def _counted(tasks: list[Task], job: Job, *, several: bool) -> Iterator[tuple[Task, Done]]:
-    if job.jobs > 1 and len(tasks) > 1:
+    if (job.jobs > 1 and len(tasks) > 1) or (job.sandbox and tasks):
         number = 0
-        for number, pair in enumerate(side_by_side(job.model, job.device, tasks, job.jobs), 1):
+        for number, pair in enumerate(side_by_side(job.model, job.device, tasks, job.jobs, sandbox=job.sandbox), 1):
             yield pair
             if not job.json and not job.quiet:
                 say(f"{number} of {len(tasks)} done", err=True)
@@ -313,11 +318,9 @@ def _finished(ledger: Ledger, task: Task, job: Job) -> Mapping[str, Any] | None:
 
 
 def _load(job: Job) -> Counter:
-    from escounts.counter import load  # noqa: PLC0415 - 1.5 s, most of it torch: `escounts count --help` is there at once
-
     try:
         with collector_paused():
-            return load(job.model, device=job.device)
+            return escounts.load(job.model, device=job.device)
     except EscountsError as error:
         raise click.UsageError(str(error)) from error  # no video can be counted: not one file's fault
 

@@ -12,16 +12,19 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import escounts
 from escounts.cli import collector_paused
 from escounts.cli.ledger import file_identity, reserve_files
 from escounts.errors import EscountsError, VideoError, explained
+from escounts.models.catalogue import counting_sandbox
 from escounts.output import FORMATS
+from escounts.output.json import from_dict
 from escounts.system.task_processes import TaskError, answers, divided
 from escounts.video.decoding import image_files
 from escounts.video.files import video_files
@@ -172,18 +175,26 @@ def one_by_one(
         yield task, done
 
 
-def side_by_side(model: str, device: str, tasks: Sequence[Task], jobs: int) -> Iterator[tuple[Task, Done]]:
-    """Count in `jobs` processes, in the order in which they end. A process that dies fails the video it had."""
-    from escounts.output.json import from_dict  # noqa: PLC0415 - numpy, which loading a command need not wait for
+def side_by_side(
+    model: str, device: str, tasks: Sequence[Task], jobs: int, *, sandbox: bool = False
+) -> Iterator[tuple[Task, Done]]:
+    """Count in `jobs` processes, in the order in which they end. A process that dies fails the video it had.
 
-    processes = divided(counting_work, (device,), min(jobs, len(tasks)), lambda place: (model, place), attempts=1)
-    for task, answer in answers(tasks, processes):
-        if isinstance(answer, TaskError):
-            yield task, (None, f"{task.video}: {answer}", [])
-            continue
-        document, failure, written = answer
-        result = None if document is None else replace(from_dict(document), video=str(task.video))
-        yield task, (result, failure, written)
+    sandbox: confine them; EscountsError where this machine cannot.
+    """
+    videos, folders = [task.video for task in tasks], {task.folder for task in tasks if task.folder is not None}
+    exemplars = tasks[0].counting["exemplars"] if sandbox else ()
+    places = counting_sandbox(model, exemplars, readable=videos, writable=folders) if sandbox else nullcontext()
+    with places as confined:
+        options: dict[str, Any] = {"attempts": 1, "sandbox": confined}
+        processes = divided(counting_work, (device,), min(jobs, len(tasks)), lambda place: (model, place), **options)
+        for task, answer in answers(tasks, processes):
+            if isinstance(answer, TaskError):
+                yield task, (None, f"{task.video}: {answer}", [])
+                continue
+            document, failure, written = answer
+            result = None if document is None else replace(from_dict(document), video=str(task.video))
+            yield task, (result, failure, written)
 
 
 DoneValues = tuple[dict[str, Any] | None, str | None, list[str]]
@@ -193,9 +204,7 @@ DoneValues = tuple[dict[str, Any] | None, str | None, list[str]]
 def counting_work(model: str, device: str) -> Callable[[Task], DoneValues]:
     """In a process: what `attempt` finds of each task, as JSON values."""
     with collector_paused():
-        from escounts.counter import load  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
-
-        counter = load(model, device=device)
+        counter = escounts.load(model, device=device)
 
     def work(task: Task) -> DoneValues:
         result, failure, written = attempt(counter, task)

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from escounts.cli import assume_repeats_option, collector_paused, device_option, model_option
+import escounts
+from escounts.cli import assume_repeats_option, collector_paused, device_option, model_option, sandbox_option
 from escounts.cli.numbers import Number
 from escounts.errors import EscountsError, ExemplarError
 from escounts.exemplars import parse_exemplar
 
 if TYPE_CHECKING:
+    from escounts.cli.confined_watch import ConfinedWatch
     from escounts.live import LiveEvent, Watch
 
 HEADER = f"count  {'start':>8} - {'end':<10}  known after"
@@ -34,8 +36,9 @@ BAR = 20
 @assume_repeats_option
 @click.option("--speed", type=Number(above=0, infinite=True), default=1.0, show_default=True,
               help="Of a file: 2 is twice its own speed, inf as fast as it can be counted.")  # fmt: skip
+@sandbox_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per event on stdout, nothing else.")
-def watch_command(source: str, exemplars: tuple[str, ...], as_json: bool, **options: Any) -> int:
+def watch_command(source: str, exemplars: tuple[str, ...], as_json: bool, sandbox: bool, **options: Any) -> int:
     """Count a camera (its number), a stream (rtsp://, http://) or a file while it runs; Ctrl-C ends it.
 
     To mark an exemplar while it runs, press Enter where a repetition begins and again where it ends, or type the
@@ -46,9 +49,15 @@ def watch_command(source: str, exemplars: tuple[str, ...], as_json: bool, **opti
     for exemplar in exemplars:
         parse_exemplar(exemplar)
     with collector_paused():
-        from escounts.live import watch  # noqa: PLC0415 - torch takes a second to load, and a mistyped option need not wait for it
+        watch = escounts.watch  # loads torch
 
-    watching = watch(source, exemplars=exemplars, **options)  # under the names that `watch` has for them
+    watching: Watch | ConfinedWatch  # both take the options under the names that `watch` has for them
+    if sandbox:
+        from escounts.cli.confined_watch import ConfinedWatch  # noqa: PLC0415 - as above
+
+        watching = ConfinedWatch(source, exemplars=exemplars, **options)
+    else:
+        watching = watch(source, exemplars=exemplars, **options)
     threading.Thread(target=_read_marks, args=(watching,), name="escounts-marks", daemon=True).start()
     last: LiveEvent | None = None
     try:
@@ -96,7 +105,7 @@ def _stretch(event: LiveEvent) -> str:
     return f"{event.start:8.2f} - {f'{event.end:.2f} s':<10}"
 
 
-def _read_marks(watching: Watch) -> None:
+def _read_marks(watching: Watch | ConfinedWatch) -> None:
     """Exemplars from the keyboard: Enter at a repetition's start and at its end, or its times."""
     begun: float | None = None
     for line in sys.stdin:

@@ -31,7 +31,7 @@ from escounts.counting.views import (
     on_base_frames,
 )
 from escounts.counting.windows import Stitcher, triangle
-from escounts.decision.decide import Asked, decide
+from escounts.decision.decide import Asked, Footage, decide
 from escounts.decision.evidence import Evidence
 from escounts.decision.rules import RULES
 from escounts.errors import ExemplarError
@@ -182,7 +182,14 @@ class MultiRateEncoding:
             assume_repeats=assume_repeats,
         )
         begin = self.start + first / BASE_RATE
-        decision = decide(evidence, self.model.calibration, base_rate=BASE_RATE, asked=asked, start=begin)
+        decision = decide(
+            evidence,
+            self.model.calibration,
+            base_rate=BASE_RATE,
+            asked=asked,
+            footage=Footage(self.meter.moving(first, last), self.meter.pictures),
+            start=begin,
+        )
         cuts = dict((EXEMPLAR_CUT, round(cut, 2)) for one in exemplars for cut in one.cuts)
         decision = replace(decision, details={**decision.details, **cuts})
         view = self._select_views(exemplars)[decision.view]

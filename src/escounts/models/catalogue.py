@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
-from contextlib import suppress
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from escounts.counting.protocols import CountingModel
 from escounts.errors import ModelError
+from escounts.exemplars import states_of_videos
 from escounts.models import store
 from escounts.models.store import StoredWeights
 from escounts.nn.encoders.public import RELEASED_DECODER, Source, source_of
+from escounts.system.sandbox import Sandbox, checked_sandbox
 
 LITE_WEIGHTS = Path(__file__).resolve().parent.parent / "weights" / "lite.safetensors"
 """Weights that travel with the package."""
@@ -119,6 +122,32 @@ def weight_places(name: str = "default") -> tuple[str, ...]:
     except ModelError:  # whoever loads it says so
         checkpoint = None
     return (str(folder), *([] if checkpoint is None else [str(checkpoint)]))
+
+
+@contextmanager
+def counting_sandbox(
+    model: str,
+    exemplars: Iterable[str] = (),
+    *,
+    readable: Iterable[str | os.PathLike[str]],
+    writable: Iterable[str | os.PathLike[str]] = (),
+    network: bool = False,
+) -> Iterator[Sandbox]:
+    """What processes are confined to that count with a model, and a folder of theirs for as long as it lasts.
+
+    Args:
+        model: its name, or its file.
+        exemplars: as text; the videos that they name may be read.
+        readable: the videos.
+        writable: folders for what the processes write.
+        network: whether the videos come over it.
+
+    Raises EscountsError where this machine cannot confine a process.
+    """
+    with tempfile.TemporaryDirectory(prefix="escounts-") as scratch:
+        named = (str(state[0]) for state in states_of_videos(exemplars))
+        reads = (*map(os.path.abspath, readable), *named, *weight_places(model))
+        yield checked_sandbox(Sandbox(reads, (scratch, *map(os.path.abspath, writable)), network=network))
 
 
 def _all() -> dict[str, ModelEntry]:

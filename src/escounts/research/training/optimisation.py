@@ -79,6 +79,7 @@ def synthetic_recipe(**changes: Any) -> TrainConfig:
         schedule="cosine",
         warmup_steps=200,
         ema=0.998,
+        validate_every=2000,
     )
     return TrainConfig(**(recipe | changes))
 
