@@ -23,7 +23,6 @@ from escounts.research.datasets.annotations import Dataset, Problem, VideoAnnota
 from escounts.research.datasets.registry import DATASETS
 from escounts.system.atomic_files import write_bytes
 
-WITHOUT_WEIGHTS = ("patches",)
 OWN_EVERY = 4
 """Raw frames between sampled ones in the paper."""
 
@@ -94,7 +93,9 @@ def encode_command(dataset: str, encoder: str | None, every: int | None = None) 
 
 
 def _with_weights(name: str) -> Encoder:
-    if name in WITHOUT_WEIGHTS:
+    with torch.device("meta"):  # its parameters without their memory
+        learnt = any(parameter.requires_grad for parameter in build_encoder(name).parameters())
+    if not learnt:
         return build_encoder(name)
     stored = find(name)
     if stored is not None:
