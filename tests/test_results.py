@@ -43,7 +43,7 @@ class Told:
     def encode_exemplar(self, start: float, end: float, **_: object) -> tuple[float, float]:
         return start, end
 
-    def estimate(self, exemplars: Sequence[object] = (), **_: object) -> Estimate:
+    def estimate(self, exemplars: Sequence[object] = (), **options: object) -> Estimate:
         return self._estimate
 
 
@@ -81,10 +81,8 @@ def test_assuming_repetitions_changes_no_count_that_is_not_zero(movie: Path) -> 
     class Assuming(Told):
         """Twice as many where it is told that it repeats."""
 
-        def estimate(
-            self, exemplars: Sequence[object] = (), *, assume_repeats: bool = False, **_: object
-        ) -> Estimate:
-            return estimate(0.55, Hypothesis(8, "cycle", 1.0)) if assume_repeats else self._estimate
+        def estimate(self, exemplars: Sequence[object] = (), **options: object) -> Estimate:
+            return estimate(0.55, Hypothesis(8, "cycle", 1.0)) if options.get("assume_repeats") else self._estimate
 
     assert Counter(Assuming(estimate(0.55, CYCLE))).count(movie, assume_repeats=True).count == 4
     assert Counter(Assuming(estimate(0.55, NONE, CYCLE))).count(movie, assume_repeats=True).count == 8

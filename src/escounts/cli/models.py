@@ -115,10 +115,12 @@ def list_(as_json: bool) -> None:
         click.echo(f"    licence: {entry.licence}")
     if not kept:
         click.echo("  (empty)")
-    here = {entry.name for entry in kept}
+    # By encoder and licence: one encoder may have several public files, and any of them another name in the store.
+    here = {(entry.kind, entry.encoder, entry.licence) for entry in kept}
     click.echo("can be added:")
     for source in (*ENCODER_SOURCES, RELEASED_DECODER):
-        mark = " (added)" if source.encoder in here and source is not RELEASED_DECODER else ""
+        kind = "decoder" if source is RELEASED_DECODER else "encoder"
+        mark = " (added)" if (kind, source.encoder, source.licence) in here else ""
         click.echo(f"  {source.file}{mark}: {source.encoder}, {source.origin}")
         click.echo(f"    licence: {source.licence}")
 

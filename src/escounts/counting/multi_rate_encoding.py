@@ -272,8 +272,7 @@ class MultiRateEncoding:
     def _select_views(self, exemplars: Sequence[MultiRateExemplar]) -> list[View]:
         """Views to ask: those encoded for it, or the one that suits the exemplars."""
         if not exemplars:
-            views = [view for view in self._asked if self.windows[view]]
-            return [v for v in views if max(w.cells for w in self.windows[v]) >= RULES.shortest_view] or views[-1:]
+            return [view for view in self._asked if self.windows[view]]
         fitting = [view for view in self._all_views() if all(view in exemplar.tokens for exemplar in exemplars)]
         if not fitting:
             raise ExemplarError("the exemplars were encoded at other rates; encode both with the same setting")

@@ -103,7 +103,8 @@ class Decision:
 
     count, unit: the answer. counted, density_unit: the same in the unit that the density counts. density: repetitions
     per frame, in density_unit; rest: what its sum is multiplied by where the video cuts repetitions off. view: the
-    view that speaks, by its place. reasons: why it is not sure; none where it is.
+    view that speaks, by its place. features: the vector FEATURES behind the confidence. reasons: why it is not sure;
+    none where it is.
     """
 
     count: int
@@ -119,6 +120,7 @@ class Decision:
     hypotheses: tuple[Hypothesis, ...] = ()
     details: Mapping[str, float] = field(default_factory=dict)
     view: int = 0
+    features: tuple[float, ...] = ()
 
     @property
     def useful_density(self) -> Array32:
@@ -203,6 +205,7 @@ def decide(
         hypotheses=hypotheses,
         details=details,
         view=main_view(chosen),
+        features=tuple(values.tolist()),
     )
 
 
@@ -241,6 +244,7 @@ def _answer(
     hypotheses: tuple[Hypothesis, ...],
     details: Mapping[str, float],
     view: int = 0,
+    features: tuple[float, ...] = (),
 ) -> Decision:
     """The count is that of the first hypothesis; without hypotheses, the density's sum in whole repetitions."""
     rest = rest_factor(density) if density_kind == "rate" else 1.0
@@ -272,6 +276,7 @@ def _answer(
         hypotheses=hypotheses,
         details=details,
         view=view,
+        features=features,
     )
 
 

@@ -20,8 +20,6 @@ class CountingRules:
 
     block_seconds: float = 30.0
     """A long video chooses its view anew for every block of this length."""
-    shortest_view: int = 8
-    """Cells that a view needs before it is asked."""
     sure_enough: float = 0.5
     """Certainty above which slow views need no help from a faster one …"""
     short_period: float = 0.8

@@ -97,8 +97,8 @@ def possible_counts(
 
     cycles: the density's sum. repeats: probability that there is a repetition at all; alternates: that the motion has
     two sides, if there is one; rest: what the sum is multiplied by for a cycle that both ends of the video cut off,
-    of which a side may be whole. "No repetitions" comes first only where it is the likelier; otherwise the count
-    with the least expected relative error does.
+    of which a side may be whole. "No repetitions" comes first only where it is the likelier; otherwise cycles do: at
+    most half of the people who count an alternating motion count sides.
     """
     side = rules.sides_share * alternates * repeats
     found = [
@@ -107,10 +107,7 @@ def possible_counts(
         Hypothesis(0, None, round(1 - repeats, 4)),
     ]
 
-    def expected_error(answer: Hypothesis) -> float:
-        return sum(other.p * abs(answer.count - other.count) / max(1, other.count) for other in found)
-
-    best = found[2] if repeats < 0.5 else min(found[:2], key=expected_error)
+    best = found[2] if repeats < 0.5 else found[0]
     others = sorted((one for one in found if one is not best and one.p >= rules.listed_from), key=lambda one: -one.p)
     return (best, *others)
 

@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -18,12 +17,11 @@ import escounts
 from escounts.counting.multi_rate import MultiRateModel
 from escounts.counting.multi_rate_encoding import MultiRateEncoding
 from escounts.counting.views import BASE_RATE
-from escounts.decision.decide import choose_views
+from escounts.decision.decide import Asked, Decision, choose_views, decide
 from escounts.decision.evidence import (
     Evidence,
     alternates_features,
     choice_features,
-    features,
     is_zero,
     repeats_features,
     wants_faster,
@@ -175,12 +173,13 @@ def calibrate(trials: Sequence[Trial], start: Calibration | None = None) -> Cali
     counted: list[tuple[Array, bool]] = []
     nothing: list[tuple[Array, bool]] = []
     for trial in real or trials:
-        zero_shot = _judged(heard(trial, start), trial.truth, start)
-        (nothing if zero_shot.is_zero else counted).append((zero_shot.features, zero_shot.right))
+        views = heard(trial, start)
+        zero_shot = decide(views, start, base_rate=BASE_RATE)
+        (nothing if is_zero(zero_shot.density) else counted).append(_judged(zero_shot, trial.truth))
         if trial.guided:
-            views = [gated(view, start) for view in trial.guided]
-            guided = _judged(views, trial.truth, start, zero_shot_count=zero_shot.counted)
-            counted.append((guided.features, guided.right))
+            guided = [gated(view, start) for view in trial.guided]
+            asked = Asked(exemplars=1, without=views)
+            counted.append(_judged(decide(guided, start, base_rate=BASE_RATE, asked=asked), trial.truth))
     return replace(
         start,
         weights=_fit(counted) if counted else start.weights,
@@ -188,25 +187,11 @@ def calibrate(trials: Sequence[Trial], start: Calibration | None = None) -> Cali
     )
 
 
-class _Judged(NamedTuple):
-    """An estimate, its features, and whether its count is within one of the truth; none and one must be exact."""
-
-    counted: float
-    features: Array
-    right: bool
-    is_zero: bool
-
-
-def _judged(
-    evidence: Sequence[Evidence], truth: float, calibration: Calibration, *, zero_shot_count: float | None = None
-) -> _Judged:
-    density, chosen = choose_views(evidence, BASE_RATE, calibration, repeats=zero_shot_count is not None)
-    density *= np.float32(rest_factor(density))
-    count = float(density.sum())
-    values = features(evidence, density, chosen, BASE_RATE, zero_shot_count=zero_shot_count)
-    off = abs(whole(count) - truth)
-    right = off <= 1.0 if min(whole(count), round(truth)) > 1 else off <= 0.5
-    return _Judged(count, values, right, is_zero(density))
+def _judged(decision: Decision, truth: float) -> tuple[Array, bool]:
+    """A decision's features, and whether its count is within one of the truth; none and one must be exact."""
+    off = abs(decision.counted - truth)
+    right = off <= 1.0 if min(decision.counted, round(truth)) > 1 else off <= 0.5
+    return np.array(decision.features), right
 
 
 def _fit(judged: Sequence[tuple[Array, bool]]) -> tuple[float, ...]:
