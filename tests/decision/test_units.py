@@ -38,7 +38,8 @@ def test_an_improbable_unit_is_not_listed() -> None:
 
 def test_a_count_is_not_surer_than_its_unit() -> None:
     two = possible_counts(4.0, repeats=1.0, alternates=2 * RULES.live_from)
-    assert unit_certainty(two) == pytest.approx(1 - RULES.live_from)
+    assert unit_certainty(two) == RULES.two_units
+    assert unit_certainty(possible_counts(4.0, repeats=1.0, alternates=0.6)) == pytest.approx(0.7)
     assert unit_certainty(possible_counts(4.0, repeats=1.0, alternates=RULES.live_from)) == 1.0
 
 
@@ -67,7 +68,7 @@ def test_a_count_between_two_units_or_of_another_than_the_mark_goes_to_the_one_t
 def test_a_mark_between_two_units_leaves_both_of_them_open() -> None:
     (count, p), (other, also), _ = marked_units(96.0, 94.0, lengths=129.0, frames=7.0, certainty=0.7)
     assert (count, other) == (96.0, 188.0), "the network's word, and what the mark's length is as near to"
-    assert p < 0.9 and also > RULES.live_from
+    assert p < 0.9 and also > RULES.other_mark_from
 
 
 def test_a_mark_as_long_as_none_of_the_units_does_not_decide() -> None:

@@ -15,8 +15,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import click
+import numpy as np
 
-from escounts.errors import ModelError
+import escounts
 from escounts.models import catalogue
 from escounts.models import store as weights
 from escounts.nn.encoders.public import ENCODER_SOURCES, RELEASED_DECODER
@@ -114,10 +115,12 @@ def list_(as_json: bool) -> None:
         click.echo(f"    licence: {entry.licence}")
     if not kept:
         click.echo("  (empty)")
-    here = {entry.name for entry in kept}
+    # By encoder and licence: one encoder may have several public files, and any of them another name in the store.
+    here = {(entry.kind, entry.encoder, entry.licence) for entry in kept}
     click.echo("can be added:")
     for source in (*ENCODER_SOURCES, RELEASED_DECODER):
-        mark = " (added)" if source.encoder in here and source is not RELEASED_DECODER else ""
+        kind = "decoder" if source is RELEASED_DECODER else "encoder"
+        mark = " (added)" if (kind, source.encoder, source.licence) in here else ""
         click.echo(f"  {source.file}{mark}: {source.encoder}, {source.origin}")
         click.echo(f"    licence: {source.licence}")
 
@@ -134,15 +137,10 @@ def export_command(model: str, format_: str, out: Path, force: bool) -> None:
             importlib.import_module(package)
     except ImportError as error:
         raise click.UsageError(f"ONNX is not installed ({error}); pip install 'escounts[onnx]'") from error
-    from escounts.counter import load  # noqa: PLC0415 - torch takes a second to load
-    from escounts.counting.multi_rate import MultiRateModel  # noqa: PLC0415 - torch, likewise
     from escounts.models.onnx_export import export_onnx  # noqa: PLC0415 - torch, likewise
 
-    counting = load(model, device="cpu").model
-    if not isinstance(counting, MultiRateModel):
-        raise ModelError(f"model {counting.name!r} cannot be exported; `lite` and networks of its form can")
     click.echo("exporting and checking takes a minute or two", err=True)
-    export_onnx(counting, out, force=force)
+    export_onnx(escounts.load(model, device="cpu").model, out, force=force)
     for file in sorted(out.iterdir()):
         click.echo(f"wrote {file} ({file.stat().st_size / 1e6:.1f} MB)")
     click.echo(f"count with it: escounts count VIDEO --model {out}")
@@ -152,7 +150,7 @@ def export_command(model: str, format_: str, out: Path, force: bool) -> None:
 def doctor_command() -> int:
     """Check this machine. Exit code 1 when something that counting needs is missing."""
     bad = 0
-    for check in (_versions, _device, _decoders, _reads_video, _models, _extras, _sandbox, _space):
+    for check in (_versions, _device, _decoders, _models, _extras, _sandbox, _space):
         for good, text in _safely(check):
             mark = {True: "ok  ", False: "BAD ", None: "note"}[good]
             click.echo(f"{mark}  {text}")
@@ -189,6 +187,7 @@ def _device() -> Iterator[Finding]:
 
 
 def _decoders() -> Iterator[Finding]:
+    """Which there are; then a tiny moving video is written and read back."""
     import av  # noqa: PLC0415 - PyAV may be what is broken here, and that is a finding
 
     missing = [name for name in DECODERS if name not in av.codecs_available]
@@ -197,15 +196,6 @@ def _decoders() -> Iterator[Finding]:
     encoder = "libx264" if "libx264" in av.codecs_available else "mpeg4"
     there = ", ".join(name for name in DECODERS if name not in missing)
     yield True, f"decoders: {there}; counted mp4 is encoded with {encoder}"
-
-
-def _reads_video() -> Iterator[Finding]:
-    """Write a tiny moving video and read it back."""
-    import av  # noqa: PLC0415 - PyAV may be what is broken here, and that is a finding
-    import numpy as np  # noqa: PLC0415 - PyAV may be what is broken here, and that is a finding
-
-    from escounts.video.files import Video  # noqa: PLC0415 - PyAV may be what is broken here, and that is a finding
-
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "check.mp4"
         with av.open(str(path), "w") as container:
@@ -215,7 +205,7 @@ def _reads_video() -> Iterator[Finding]:
                 image = np.full((48, 64, 3), 20 * index, np.uint8)
                 container.mux(stream.encode(av.VideoFrame.from_ndarray(image, format="rgb24")))
             container.mux(stream.encode(None))
-        frames = sum(1 for _ in Video(path).frames())
+        frames = sum(1 for _ in escounts.Video(path).frames())
     yield frames == 10, f"video written and read back: {frames} of 10 frames"
 
 
@@ -240,16 +230,10 @@ def _extras() -> Iterator[Finding]:
         yield True, f"extras: {', '.join(there)}"
 
 
-SANDBOXED = (
-    "sandbox: `serve`, and what is given --sandbox, opens videos without network, other programs or processes, and "
-    "reads no files but videos, weights and libraries; it writes to one folder"
-)
-
-
 def _sandbox() -> Iterator[Finding]:
     missing = missing_protections()
     if not missing:
-        yield True, SANDBOXED
+        yield True, "sandbox: what is confined has no network and reads only videos, weights and libraries"
     for what, why in missing.items():
         yield None, f"sandbox: videos are opened without protection of {what}: {why}"
 

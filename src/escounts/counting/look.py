@@ -16,7 +16,7 @@ import numpy as np
 
 from escounts.counting.views import Window, WindowStore
 from escounts.decision.rules import RULES, CountingRules
-from escounts.sets import Stretch
+from escounts.decision.sets import Stretch
 from escounts.system.arrays import Array, Array32, BoolArray, IntArray
 
 

@@ -32,7 +32,7 @@ from escounts.counting.views import (
     on_base_frames,
 )
 from escounts.counting.windows import Stitcher, triangle
-from escounts.decision.decide import Asked, decide
+from escounts.decision.decide import Asked, Footage, decide
 from escounts.decision.evidence import Evidence
 from escounts.decision.rules import RULES
 from escounts.errors import ExemplarError
@@ -177,8 +177,14 @@ class MultiRateEncoding:
             unlike=len(own) < len(exemplars) and self._nothing_like(exemplars),
             unclear=motions is not None and motions.unclear(whole_map.times, whole_map.values),
         )
-        alike = [view.only(shown) for view in evidence]
-        decision = decide(alike, self.model.calibration, base_rate=BASE_RATE, asked=asked, start=begin)
+        decision = decide(
+            [view.only(shown) for view in evidence],
+            self.model.calibration,
+            base_rate=BASE_RATE,
+            asked=asked,
+            footage=Footage(self.meter.moving(first, last) & shown, self.meter.pictures),
+            start=begin,
+        )
         cuts = dict((EXEMPLAR_CUT, round(cut, 2)) for one in exemplars for cut in one.cuts)
         decision = replace(decision, details={**decision.details, **cuts})
         view = self._select_views(exemplars)[decision.view]
@@ -307,8 +313,7 @@ class MultiRateEncoding:
     def _select_views(self, exemplars: Sequence[MultiRateExemplar]) -> list[View]:
         """Views to ask: those encoded for it, or the one that suits the exemplars."""
         if not exemplars:
-            views = [view for view in self._asked if self.windows[view]]
-            return [v for v in views if max(w.cells for w in self.windows[v]) >= RULES.shortest_view] or views[-1:]
+            return [view for view in self._asked if self.windows[view]]
         fitting = [view for view in self._all_views() if all(view in exemplar.tokens for exemplar in exemplars)]
         if not fitting:
             raise ExemplarError("the exemplars were encoded at other rates; encode both with the same setting")

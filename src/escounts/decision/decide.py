@@ -27,7 +27,7 @@ from escounts.decision.evidence import (
     main_view,
     repeats_features,
 )
-from escounts.decision.reasons import why_vague
+from escounts.decision.reasons import runs, why_vague
 from escounts.decision.rules import FEATURES, RULES, Calibration, CountingRules
 from escounts.decision.units import (
     UNIT_GIVEN,
@@ -41,7 +41,7 @@ from escounts.decision.units import (
     unit_reason,
     whole,
 )
-from escounts.system.arrays import Array32
+from escounts.system.arrays import Array32, BoolArray
 
 ConfidenceKind = Literal["probability", "agreement"]
 """What a confidence is: the calibrated probability that the count is within one of the truth, or how well a model's
@@ -91,12 +91,26 @@ class Asked:
 
 
 @dataclass(frozen=True)
+class Footage:
+    """What the pictures show without a network.
+
+    Args:
+        moving: of each frame, whether something moves near it.
+        pictures: different ones per second.
+    """
+
+    moving: BoolArray
+    pictures: float
+
+
+@dataclass(frozen=True)
 class Decision:
     """The answer, and what it stands on.
 
     count, unit: the answer. counted, density_unit: the same in the unit that the density counts. density: repetitions
     per frame, in density_unit; rest: what its sum is multiplied by where the video cuts repetitions off. view: the
-    view that speaks, by its place. reasons: why it is not sure; none where it is.
+    view that speaks, by its place. features: the vector FEATURES behind the confidence. reasons: why it is not sure;
+    none where it is.
     """
 
     count: int
@@ -112,6 +126,7 @@ class Decision:
     hypotheses: tuple[Hypothesis, ...] = ()
     details: Mapping[str, float] = field(default_factory=dict)
     view: int = 0
+    features: tuple[float, ...] = ()
 
     @property
     def useful_density(self) -> Array32:
@@ -127,6 +142,7 @@ def decide(
     *,
     base_rate: float,
     asked: Asked | None = None,
+    footage: Footage | None = None,
     start: float = 0.0,
     rules: CountingRules = RULES,
 ) -> Decision:
@@ -137,6 +153,7 @@ def decide(
         calibration: the model's.
         base_rate: frames per second of the evidence.
         asked: exemplars and assumptions.
+        footage: what moves, and how many pictures there are; None where nobody looked.
         start: seconds of the video at the first frame, for reasons.
         rules: the constants.
     """
@@ -144,6 +161,7 @@ def decide(
     given = asked.exemplars > 0 or asked.assume_repeats
     density, chosen = choose_views(views, base_rate, calibration, repeats=given, rules=rules)
     zero_shot_count: float | None = None
+    unit_caps: list[tuple[float, str]] = []
     caps: list[tuple[float, str]] = []
     units: tuple[Hypothesis, ...] = ()
     if asked.exemplars:
@@ -152,7 +170,7 @@ def decide(
         short = len(asked.marked) == asked.exemplars and max(asked.marked) < rules.short_exemplar * base_rate
         if short:
             density, p, units = in_marked_unit(density, asked.without, zero_shot_count, asked.marked, rules)
-            caps.append((p, _short_mark_reason(units, max(asked.marked) / base_rate)))
+            unit_caps.append((p, _short_mark_reason(units, max(asked.marked) / base_rate)))
         share = max(asked.marked, default=0.0) / max(len(density), 1)
         if share > rules.long_exemplar and abs(float(density.sum()) - zero_shot_count) > 1:
             caps.append((rules.unchecked, _long_mark_reason(share, zero_shot_count)))
@@ -166,8 +184,16 @@ def decide(
     details = dict(zip(FEATURES[1:], (round(float(v), 4) for v in values[1:]), strict=True))
     below = calibration.unsure_below
     if certainty.value < below:
-        for reason in why_vague(views, density, chosen, base_rate, start=start, without=zero_shot_count):
+        vague = why_vague(views, density, chosen, base_rate, start=start, without=zero_shot_count)
+        for reason in vague or (_share_right(certainty),):
             certainty = certainty.at_most(certainty.value, reason)
+    if footage is not None and footage.moving.any():
+        caps += _few_pictures(footage.pictures, [frames / base_rate for frames in asked.marked], rules)
+        details["pictures"] = round(footage.pictures, 1)
+        if not given:
+            caps += _unanswered(views, density, footage.moving, calibration, base_rate, start, rules)
+    for most, reason in caps:
+        certainty = certainty.at_most(most, reason)
     hypotheses, unit = units, units[0].unit if units else None
     if units:
         details[UNIT_GIVEN] = round(certainty.value, 4)
@@ -175,8 +201,8 @@ def decide(
         hypotheses, unit = _hypotheses(views, density, base_rate, calibration, rules), "cycle"
         details[UNIT_GIVEN] = round(certainty.value, 4)
         if not is_zero(density) and unit_certainty(hypotheses, rules) < 1:
-            caps.append((unit_certainty(hypotheses, rules), unit_reason(hypotheses)))
-    for most, reason in caps:
+            unit_caps.append((unit_certainty(hypotheses, rules), unit_reason(hypotheses)))
+    for most, reason in unit_caps:
         certainty = certainty.at_most(most, reason)
     kind: ConfidenceKind = "probability" if calibration.calibrated else "agreement"
     return _answer(
@@ -189,6 +215,7 @@ def decide(
         hypotheses=hypotheses,
         details=details,
         view=main_view(chosen),
+        features=tuple(values.tolist()),
     )
 
 
@@ -227,6 +254,7 @@ def _answer(
     hypotheses: tuple[Hypothesis, ...],
     details: Mapping[str, float],
     view: int = 0,
+    features: tuple[float, ...] = (),
 ) -> Decision:
     """The count is that of the first hypothesis; without hypotheses, the density's sum in whole repetitions."""
     rest = rest_factor(density) if density_kind == "rate" else 1.0
@@ -243,7 +271,7 @@ def _answer(
     if kind != "probability":
         reasons = (UNCALIBRATED,)
     elif unsure and not reasons:
-        reasons = (f"of such answers {certainty.value:.0%} are within one of the truth",)
+        reasons = (_share_right(certainty),)
     return Decision(
         count=count,
         unit=unit,
@@ -258,6 +286,7 @@ def _answer(
         hypotheses=hypotheses,
         details=details,
         view=view,
+        features=features,
     )
 
 
@@ -335,6 +364,48 @@ def _hypotheses(
     return possible_counts(
         total, repeats=repeats, alternates=alternates, rest=rest_factor(density, rules), rules=rules
     )
+
+
+def _share_right(certainty: Certainty) -> str:
+    return f"of such answers {certainty.value:.0%} are within one of the truth"
+
+
+def _few_pictures(pictures: float, marked: Sequence[float], rules: CountingRules) -> list[tuple[float, str]]:
+    """Whether the pictures are too few for the marked repetitions (seconds each), or for what people bring."""
+    enough = min(marked) * pictures >= rules.seen_cells if marked else pictures >= rules.pictures_wanted
+    if enough:
+        return []
+    fastest = pictures / rules.seen_cells
+    shown = f"different pictures per second: {pictures:.0f}"
+    return [
+        (rules.too_few_pictures, f"{shown}; a motion faster than {fastest:.1f} repetitions per second is not seen")
+    ]
+
+
+def _unanswered(
+    views: Sequence[Evidence],
+    density: Array32,
+    moving: BoolArray,
+    calibration: Calibration,
+    base_rate: float,
+    start: float,
+    rules: CountingRules,
+) -> list[tuple[float, str]]:
+    """What lowers the certainty where something moves and nothing is counted: in all of it, or in a long stretch."""
+    if is_zero(density):
+        reason = "something moves; a motion that happens once looks no different"
+        return [(rules.once_or_never, reason)]
+    found = []
+    quiet = (density < rules.silent * np.percentile(density[density > 0], 90)) & moving
+    for first, last in runs(quiet):
+        if last - first >= rules.unanswered_seconds * base_rate:
+            parts = [view.part(first, last) for view in views]
+            _, chosen = choose_views(parts, base_rate, calibration, rules=rules)
+            values = features(parts, np.zeros(last - first, np.float32), chosen, base_rate, rules=rules)
+            nothing = logistic(float(np.dot(calibration.nothing_weights, values)))
+            begin, end = start + first / base_rate, start + last / base_rate
+            found.append((nothing, f"from {begin:.1f} to {end:.1f} s something moves and nothing is counted"))
+    return found
 
 
 def _short_mark_reason(units: Sequence[Hypothesis], seconds: float) -> str:

@@ -97,8 +97,8 @@ def possible_counts(
 
     cycles: the density's sum. repeats: probability that there is a repetition at all; alternates: that the motion has
     two sides, if there is one; rest: what the sum is multiplied by for a cycle that both ends of the video cut off,
-    of which a side may be whole. "No repetitions" comes first only where it is the likelier; otherwise the count
-    with the least expected relative error does.
+    of which a side may be whole. "No repetitions" comes first only where it is the likelier; otherwise cycles do: at
+    most half of the people who count an alternating motion count sides.
     """
     side = rules.sides_share * alternates * repeats
     found = [
@@ -107,18 +107,16 @@ def possible_counts(
         Hypothesis(0, None, round(1 - repeats, 4)),
     ]
 
-    def expected_error(answer: Hypothesis) -> float:
-        return sum(other.p * abs(answer.count - other.count) / max(1, other.count) for other in found)
-
-    best = found[2] if repeats < 0.5 else min(found[:2], key=expected_error)
+    best = found[2] if repeats < 0.5 else found[0]
     others = sorted((one for one in found if one is not best and one.p >= rules.listed_from), key=lambda one: -one.p)
     return (best, *others)
 
 
 def unit_certainty(hypotheses: Sequence[Hypothesis], rules: CountingRules = RULES) -> float:
-    """The most a confidence can be: 1 where one unit is live, else the share of the first among the live ones."""
+    """The most a confidence can be: 1 where one unit is live, else the share of the first among the live ones, and
+    two_units at most."""
     live = [one.p for one in hypotheses if one.unit is not None and one.p >= rules.live_from]
-    return live[0] / sum(live) if len(live) > 1 else 1.0
+    return min(rules.two_units, live[0] / sum(live)) if len(live) > 1 else 1.0
 
 
 def marked_units(
@@ -175,7 +173,7 @@ def in_marked_unit(
     )
     (meant, p), (other, also) = [*possible, (counted, 0.0)][:2]
     density = density * np.float32(meant / counted)
-    if also < rules.live_from:
+    if also < rules.other_mark_from:
         return density, p, ()
     rest = rest_factor(density, rules)
     names: tuple[Unit, Unit] = ("side", "cycle") if meant > other else ("cycle", "side")
@@ -188,6 +186,6 @@ def in_marked_unit(
 
 
 def unit_reason(hypotheses: Sequence[Hypothesis]) -> str:
-    """`two units are likely: 4 as cycles, 8 as sides`, in this order whichever is first."""
+    """`two units are possible: 4 as cycles (0.93), 8 as sides (0.06)`, in this order whichever is first."""
     named = sorted((one for one in hypotheses if one.unit is not None), key=lambda one: str(one.unit))
-    return "two units are likely: " + ", ".join(f"{one.count} as {one.unit}s" for one in named)
+    return "two units are possible: " + ", ".join(f"{one.count} as {one.unit}s ({one.p:.2f})" for one in named)
