@@ -164,7 +164,8 @@ def decide(
         zero_shot_count = float(alone.sum())
         share = max(asked.marked, default=0.0) / max(len(density), 1)
         if share > rules.long_exemplar and abs(float(density.sum()) - zero_shot_count) > 1:
-            why = f"the exemplar is {share:.0%} of what was counted, and without it the count is {whole(zero_shot_count)}"
+            other = whole(zero_shot_count)
+            why = f"the exemplar is {share:.0%} of what was counted, and without it the count is {other}"
             caps.append((rules.unchecked, why))
     values = features(views, density, chosen, base_rate, zero_shot_count=zero_shot_count, rules=rules)
     weights = calibration.nothing_weights if is_zero(density) else calibration.weights
