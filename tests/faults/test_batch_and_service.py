@@ -13,12 +13,10 @@ import pytest
 from command import finish, spawn
 from movies import bouncing, write_movie
 from serving import Client, service_running
-from test_bad_places import small_disk, videos
 
 from escounts.errors import VideoError
 from escounts.video.files import Video
 
-__all__ = ["small_disk", "videos"]
 BATCH = ("batch", "--model", "spectral", "--jobs", "1")
 YEARS = 3 * 365 * 86400
 JUMPS = pytest.mark.parametrize("jump", [-YEARS, YEARS], ids=["three years back", "three years on"])
