@@ -16,6 +16,7 @@ import click
 
 from escounts.cli.numbers import COUNT, Number, size
 from escounts.errors import EscountsError
+from escounts.serve import data_folder
 from escounts.serve.settings import Settings
 from escounts.system.atomic_files import lock_folder
 from escounts.system.extras import install_command
@@ -118,7 +119,6 @@ def serve(settings: Settings, *, rebuild: bool = False) -> None:
     try:
         import uvicorn  # noqa: PLC0415 - the extra [serve]
 
-        from escounts.serve import data_folder  # noqa: PLC0415 - the extra [serve]
         from escounts.serve.app import create_app  # noqa: PLC0415 - the extra [serve]
         from escounts.serve.limits import server_config  # noqa: PLC0415 - the extra [serve]
     except ImportError as error:
