@@ -263,7 +263,8 @@ def _ours(table: Table, row: TableRow, found: Sequence[Measured | Unavailable | 
             values += [()] * len(group.columns)
             videos.append("–" if outcome is None else NOT_RUN)
             measured.append(None)
-    source = ours if any(measured) else f"{ours}, {NOT_RUN}"
+    trained = dict.fromkeys(one.training for one in measured if one is not None and one.training)
+    source = "; ".join([ours, *trained]) if any(measured) else f"{ours}, {NOT_RUN}"
     return Row(row.labels, source, tuple(values), " · ".join(videos), tuple(measured))
 
 

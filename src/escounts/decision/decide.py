@@ -34,7 +34,6 @@ from escounts.decision.units import (
     Hypothesis,
     Unit,
     factor,
-    in_marked_unit,
     possible_counts,
     rest_factor,
     unit_certainty,
@@ -76,12 +75,14 @@ class Asked:
         marked: base frames that each exemplar of this video lasts.
         without: what the views say without the exemplars.
         assume_repeats: the video is taken to repeat.
+        ranged: where the counted stretch begins or ends: at a border between repetitions, so that none is cut off.
     """
 
     exemplars: int = 0
     marked: tuple[float, ...] = ()
     without: Sequence[Evidence] = ()
     assume_repeats: bool = False
+    ranged: bool = False
 
 
 @dataclass(frozen=True)
@@ -155,16 +156,10 @@ def decide(
     given = asked.exemplars > 0 or asked.assume_repeats
     density, chosen = choose_views(views, base_rate, calibration, repeats=given, rules=rules)
     zero_shot_count: float | None = None
-    unit_caps: list[tuple[float, str]] = []
     caps: list[tuple[float, str]] = []
-    units: tuple[Hypothesis, ...] = ()
     if asked.exemplars:
         alone, _ = choose_views(asked.without, base_rate, calibration, repeats=asked.assume_repeats, rules=rules)
         zero_shot_count = float(alone.sum())
-        short = len(asked.marked) == asked.exemplars and max(asked.marked) < rules.short_exemplar * base_rate
-        if short:
-            density, p, units = in_marked_unit(density, asked.without, zero_shot_count, asked.marked, rules)
-            unit_caps.append((p, _short_mark_reason(units, max(asked.marked) / base_rate)))
         share = max(asked.marked, default=0.0) / max(len(density), 1)
         if share > rules.long_exemplar and abs(float(density.sum()) - zero_shot_count) > 1:
             caps.append((rules.unchecked, _long_mark_reason(share, zero_shot_count)))
@@ -184,20 +179,19 @@ def decide(
             caps += _unanswered(views, density, footage.moving, calibration, base_rate, start, rules)
     for most, reason in caps:
         certainty = certainty.at_most(most, reason)
-    hypotheses, unit = units, units[0].unit if units else None
-    if units:
+    rest = 1.0 if asked.ranged else rest_factor(density, rules)
+    hypotheses: tuple[Hypothesis, ...] = ()
+    unit: Unit | None = None
+    if not given and calibration.repeats:
         details[UNIT_GIVEN] = round(certainty.value, 4)
-    elif not given and calibration.repeats:
-        hypotheses, unit = _hypotheses(views, density, base_rate, calibration, rules), "cycle"
-        details[UNIT_GIVEN] = round(certainty.value, 4)
+        hypotheses = _hypotheses(views, density, base_rate, calibration, rules, ranged=asked.ranged)
+        unit = "cycle"
         if not is_zero(density) and unit_certainty(hypotheses, rules) < 1:
-            unit_caps.append((unit_certainty(hypotheses, rules), unit_reason(hypotheses)))
-    for most, reason in unit_caps:
-        certainty = certainty.at_most(most, reason)
+            certainty = certainty.at_most(unit_certainty(hypotheses, rules), unit_reason(hypotheses))
     kind: ConfidenceKind = "probability" if calibration.calibrated else "agreement"
     return _answer(
         density,
-        "rate",
+        rest,
         certainty,
         kind,
         below,
@@ -223,7 +217,7 @@ def decide_by_map(
     """The answer of a model that has a density map, its own confidence, and perhaps its own hypotheses."""
     return _answer(
         density,
-        kind,
+        rest_factor(density) if kind == "rate" else 1.0,
         certainty,
         confidence_kind,
         below,
@@ -235,7 +229,7 @@ def decide_by_map(
 
 def _answer(
     density: Array32,
-    density_kind: DensityKind,
+    rest: float,
     certainty: Certainty,
     kind: ConfidenceKind,
     below: float,
@@ -247,7 +241,6 @@ def _answer(
     features: tuple[float, ...] = (),
 ) -> Decision:
     """The count is that of the first hypothesis; without hypotheses, the density's sum in whole repetitions."""
-    rest = rest_factor(density) if density_kind == "rate" else 1.0
     total = float((density * np.float32(rest)).sum(dtype=np.float64))
     held = [one.count for one in hypotheses if one.unit == density_unit]
     counted = held[0] if held else whole(total)
@@ -340,7 +333,13 @@ def logistic(logit: float) -> float:
 
 
 def _hypotheses(
-    views: Sequence[Evidence], density: Array32, base_rate: float, calibration: Calibration, rules: CountingRules
+    views: Sequence[Evidence],
+    density: Array32,
+    base_rate: float,
+    calibration: Calibration,
+    rules: CountingRules,
+    *,
+    ranged: bool,
 ) -> tuple[Hypothesis, ...]:
     """What else may be true, where nobody said what a repetition is."""
     repeats = p_repeats(views, base_rate, calibration, rules)
@@ -350,10 +349,8 @@ def _hypotheses(
     else:
         repeats = max(repeats, 0.5)
     alternates = p_alternates(views, calibration)
-    total = float(density.sum())
-    return possible_counts(
-        total, repeats=repeats, alternates=alternates, rest=rest_factor(density, rules), rules=rules
-    )
+    rest = 1.0 if ranged else rest_factor(density, rules)
+    return possible_counts(float(density.sum()), repeats=repeats, alternates=alternates, rest=rest, rules=rules)
 
 
 def _share_right(certainty: Certainty) -> str:
@@ -396,12 +393,6 @@ def _unanswered(
             begin, end = start + first / base_rate, start + last / base_rate
             found.append((nothing, f"from {begin:.1f} to {end:.1f} s something moves and nothing is counted"))
     return found
-
-
-def _short_mark_reason(units: Sequence[Hypothesis], seconds: float) -> str:
-    if units:
-        return unit_reason(units)
-    return f"the exemplar lasts {seconds:.2f} s, and one frame more or less may mean another unit"
 
 
 def _long_mark_reason(share: float, without: float) -> str:

@@ -6,7 +6,7 @@ import copy
 import math
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -320,3 +320,23 @@ def video_files(folder: Path) -> list[Path]:
         if not videos and len(image_files(here)) > 1:
             found.append(here)
     return found
+
+
+def jpeg_reader(size: int, *, max_pixels: int) -> Callable[[float, bytes], Frame]:
+    """From a time in seconds and a JPEG picture to the frame as the model wants it; VideoError for anything else, and
+    for more pixels than `max_pixels`."""
+    codec: Any = av.CodecContext.create("mjpeg", "r")
+    codec.thread_count = 1
+    codec.options = {"max_pixels": str(max_pixels)}
+    convert = FrameConverter((size, size), 0)
+
+    def read(seconds: float, data: bytes) -> Frame:
+        try:
+            pictures = codec.decode(av.Packet(data))
+        except (av.error.FFmpegError, ValueError) as error:
+            raise VideoError(f"the frame at {seconds:.2f} s is not a JPEG picture that can be read") from error
+        if len(pictures) != 1:
+            raise VideoError(f"the frame at {seconds:.2f} s holds {len(pictures)} pictures; send one JPEG each")
+        return Frame(seconds, convert(pictures[0]))
+
+    return read

@@ -124,7 +124,8 @@ def load_labels(folder: Path, name: str | None = None) -> Dataset:
     path = label_path(folder, name or "*") if name or not written else written[0]
     if not path.exists():
         missing = f"labels of {name}" if name else "labels"
-        raise DataError(f"{folder} has no {missing}; encode the dataset into it, what is there is kept")
+        command = encode_command(name or "DATASET", None)
+        raise DataError(f"{folder} has no {missing}, what is there is kept; make them with: {command}")
     try:
         values = json.loads(path.read_text())
         return Dataset(
