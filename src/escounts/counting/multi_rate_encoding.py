@@ -54,7 +54,8 @@ class MultiRateEncoding:
     """One video's projected windows at every view that has been encoded.
 
     read: gives the base rate's images from the first on, as often as it is called, and reports to the progress it
-    is given. video: equal for two stretches of one video; None: no other encoding is of the same.
+    is given. video: equal for two stretches of one video; None: no other encoding is of the same. ranged:
+    a person chose where it begins or ends.
     """
 
     def __init__(
@@ -64,10 +65,12 @@ class MultiRateEncoding:
         *,
         start: float,
         video: object = None,
+        ranged: bool = False,
     ) -> None:
         decoder = model.network.decoder.config
         self.model, self.start, self._read = model, start, read
         self.video = object() if video is None else video
+        self._ranged = ranged
         encoder = model.network.encoder
         assert isinstance(encoder, LiteEncoder)
         self.store = WindowStore(decoder.grid, decoder.channels, encoder.config.look)
@@ -176,6 +179,7 @@ class MultiRateEncoding:
             assume_repeats=assume_repeats,
             unlike=len(own) < len(exemplars) and self._nothing_like(exemplars),
             unclear=motions is not None and motions.unclear(whole_map.times, whole_map.values),
+            ranged=self._ranged or first > 0 or last < self.frames,
         )
         decision = decide(
             [view.only(shown) for view in evidence],
