@@ -13,7 +13,6 @@ from movies import write_movie
 from escounts.counter import Counter
 from escounts.counting import multi_rate as seconds
 from escounts.counting import views
-from escounts.counting.encoded_exemplar import MultiRateExemplar
 from escounts.counting.multi_rate import MultiRateModel
 from escounts.counting.multi_rate_encoding import MultiRateEncoding
 from escounts.counting.pool import InferencePool
