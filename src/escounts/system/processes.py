@@ -110,8 +110,8 @@ class Child:
     """A process that calls `target(line, *arguments)`, and its end of the line. Raises OSError where none can start.
 
     target: a function of a module, which the child imports. parts: of each report, all but the last of them text.
-    on_message: called, in a thread, whenever there is something to take. sandbox: what it is confined to, as far as this
-    machine can, before `target` is called; None: it may do what its parent may.
+    on_message: called, in a thread, whenever there is something to take. sandbox: what it is confined to, as far as
+    this machine can, before `target` is called; None: it may do what its parent may.
 
     >>> child = Child(count_videos, "lite")
     >>> child.send("a.mp4")
