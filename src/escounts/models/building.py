@@ -28,6 +28,8 @@ from escounts.nn.decoder import Decoder, DecoderConfig, ExemplarKeysValues, Proj
 from escounts.nn.device import choose_device
 from escounts.nn.encoders.interface import Encoder
 from escounts.nn.encoders.lite import LiteConfig, LiteEncoder
+from escounts.nn.encoders.public import brings_weights
+from escounts.nn.encoders.registry import build_encoder
 from escounts.nn.heads import HeadOutput, RateHeadConfig, read_periods
 from escounts.nn.network import EXEMPLAR_CELLS, Network, NetworkConfig
 from escounts.system.config_codec import tuples
@@ -189,8 +191,10 @@ def _network(weights: StoredWeights, device: torch.device) -> tuple[Network, dic
     if weights.kind == "network":
         return load_network(weights.path, device)
     decoder, name, metadata = load_decoder(weights.path, device)
-    beside = store.find(name)
-    if beside is None:
+    if brings_weights(name):
+        encoder = build_encoder(name).to(device).eval().requires_grad_(False)
+    elif (beside := store.find(name)) is not None:
+        encoder = load_encoder(beside.path, device)
+    else:
         raise ModelError(f"{weights.path} needs the encoder {name}: {how_to_get_encoder(name)}")
-    encoder = load_encoder(beside.path, device)
     return Network(NetworkConfig(name, {}, decoder.config), encoder=encoder, decoder=decoder), metadata
