@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import escounts
 from escounts.counting.protocols import CountingModel, EncodedExemplar, Encoding, Progress
+from escounts.decision.sets import into_sets
 from escounts.errors import EscountsError, ExemplarError, VideoError
 from escounts.exemplars import check_exemplar, exemplar_list, parse_exemplar
 from escounts.models import catalogue
 from escounts.results import CountResult, Estimate, ExemplarSpan, Unit
-from escounts.sets import into_sets
 from escounts.system.arguments import checked, optional, seconds, text
 from escounts.video.regions import Region
 from escounts.video.regions import region as region_of

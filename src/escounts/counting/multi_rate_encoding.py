@@ -68,7 +68,8 @@ class MultiRateEncoding:
     """One video's projected windows at every view that has been encoded.
 
     read: gives the base rate's images from the first on, as often as it is called, and reports to the progress it
-    is given. video: equal for two stretches of one video; None: no other encoding is of the same.
+    is given. video: equal for two stretches of one video; None: no other encoding is of the same. ranged:
+    a person chose where it begins or ends.
     """
 
     def __init__(
@@ -78,10 +79,12 @@ class MultiRateEncoding:
         *,
         start: float,
         video: object = None,
+        ranged: bool = False,
     ) -> None:
         decoder = model.network.decoder.config
         self.model, self.start, self._read = model, start, read
         self.video = object() if video is None else video
+        self._ranged = ranged
         encoder = model.network.encoder
         assert isinstance(encoder, LiteEncoder)
         self.store = WindowStore(decoder.grid, decoder.channels, encoder.look_width)
@@ -180,6 +183,7 @@ class MultiRateEncoding:
             marked=tuple(one.seconds * BASE_RATE for one in exemplars if self._same_video(one)),
             without=self.evidence(first=first, last=last) if exemplars else (),
             assume_repeats=assume_repeats,
+            ranged=self._ranged or first > 0 or last < self.frames,
         )
         begin = self.start + first / BASE_RATE
         decision = decide(

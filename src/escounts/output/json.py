@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from escounts.decision.sets import RepetitionSet, into_sets
 from escounts.errors import OutputError
 from escounts.results import CountResult, DensityMap, ExemplarSpan, Hypothesis, MachineCount, Repetition
-from escounts.sets import RepetitionSet, into_sets
 from escounts.system.atomic_files import printable, write_text
 
 SCHEMA = "escounts.result"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+import escounts
 from escounts.counting.multi_rate import MultiRateModel
 from escounts.counting.multi_rate_encoding import MultiRateEncoding
 from escounts.counting.views import BASE_RATE
@@ -85,8 +86,6 @@ def collect_labelled(
 ) -> list[Trial]:
     """Count the clips of one split of a label table, whose files lie beside it; those with a doubtful label are left
     out."""
-    from escounts.video.files import Video  # noqa: PLC0415 - PyAV: a machine that only trains need not have it
-
     rows = [row for row in pool_rows(table, need=LABEL_COLUMNS) if row["split"] == split]
     labels = read_labels(rows, 1.0)
     plain = _plain(model)
@@ -97,7 +96,7 @@ def collect_labelled(
         spans = [span for one in sets for span in one.spans]
         sides = {one.alternates for one in sets}
         alternates = sides.pop() if len(sides) == 1 else None
-        encoding = plain.encode(Video(table.parent / file))
+        encoding = plain.encode(escounts.Video(table.parent / file))
         marked = sets[0].spans[len(sets[0].spans) // 2] if len(sets) == 1 else None
         trials.append(_trial(encoding, float(len(spans)), marked, alternates=alternates, real=True))
     return trials
