@@ -379,3 +379,10 @@ def test_a_stretch_that_moves_and_is_not_counted_lowers_the_certainty_of_the_who
     )
     still = Footage(np.arange(600) < 300, 30.0)
     assert not decide([joined], doubtful, base_rate=30.0, footage=still).unsure, "nothing moves there"
+
+
+def test_a_range_that_a_person_gives_cuts_no_repetition_off() -> None:
+    """4.6 repetitions at an even rate: a video that begins and ends within them holds four, a marked set five."""
+    views = [saying(3.0, count=4.6, sure=0.9)]
+    video, marked = (decide(views, SURE, base_rate=30.0, asked=Asked(ranged=ranged)) for ranged in (False, True))
+    assert (video.count, marked.count) == (4, 5) and marked.rest == 1.0

@@ -124,6 +124,7 @@ def serve(settings: Settings, *, rebuild: bool = False) -> None:
     except ImportError as error:
         raise EscountsError(f"serve needs more packages ({error.name}): {install_command('serve')}") from error
 
+    settings = dataclasses.replace(settings, model=settings.loadable(settings.model))
     if not settings.loopback and settings.token is None:
         settings = dataclasses.replace(settings, token=secrets.token_urlsafe(24))
     folder = data_folder.DataFolder(settings)

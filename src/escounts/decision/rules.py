@@ -61,27 +61,24 @@ class CountingRules:
     two_units: float = 0.85
     """The most a confidence can be while two units are live."""
 
-    short_exemplar: float = 0.45
-    """Seconds below which a mark that is a frame off changes an exemplar's length by much …"""
-    between_units: float = 0.15
-    """… and a count this far, in log, from half, once and twice the one without it follows the mark alone …"""
-    seen_without: float = 0.4
-    """… if the count without it is at least this certain …"""
-    few_without: float = 3.0
-    """… and this large."""
-    mark_frames: float = 1.1
-    """Typical error of a mark's length in frames of 1/30 s, both borders together."""
-    mark_tempo: float = 0.12
-    """Typical distance of a repetition's own length from the others', in log."""
-    mark_vote: float = 1.0
-    """Weight of the network's word for a unit beside the mark's length: odds of e to 1."""
-    other_mark_from: float = 0.15
-    """A short mark leaves a second unit open that is at least this probable."""
     long_exemplar: float = 0.5
     """Share of what is counted above which a mark leaves no room for another like it …"""
     unchecked: float = 0.5
     """… so that a count unlike the one without it is the mark's word alone: as likely right as wrong."""
 
+    look_context: float = 2.5
+    """Seconds that are looked at, at least, to see where a video's look changes."""
+    look_border: float = 11.0
+    """Another motion may begin within a scene where the look changes by this much at once …"""
+    look_border_apart: float = 0.75
+    """… at least so many repetitions from another such place."""
+    look_same: float = 5.7
+    """Parts of a video whose looks are nearer than this show one motion. Repetitions of one set differ by about 1 in
+    each direction; chosen on sets.csv and the labelled pool's validation clips, with the look of `lite`."""
+    look_unclear: tuple[float, float] = (0.6, 1.3)
+    """Shares of look_same between which a part is neither like the mark nor clearly unlike it: not sure."""
+    just_under: float = 0.01
+    """A doubt that makes an answer unsure takes its confidence at least this far below the model's threshold."""
     once_or_never: float = 0.85
     """The most a confidence in "no repetitions" can be where something moves. A motion that happens once looks like
     any other movement: of 68 such answers on labelled clips 85 % held none or one."""

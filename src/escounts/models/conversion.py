@@ -171,6 +171,11 @@ def _public(file: Path, tensors: Mapping[str, Tensor], encoder: str | None) -> C
         return _released_decoder(file, tensors, encoder)
     public = recognise(tensors)
     if public is None:
+        if (file.parent / "config.json").is_file():
+            raise ModelError(
+                f"{file} is of no model that escounts knows by itself; through transformers it needs no adding: "
+                f"--encoder hf:{file.parent}"
+            )
         raise ModelError(f"{file} is of no model that escounts knows; {where_to_get()}")
     options = public.options(tensors)
     with torch.device("meta"):
