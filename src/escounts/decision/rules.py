@@ -79,6 +79,17 @@ class CountingRules:
     unchecked: float = 0.5
     """… so that a count unlike the one without it is the mark's word alone: as likely right as wrong."""
 
+    places_beside: float = 0.47
+    """Least gain (0 to 2) by which a line between left and right makes two places of one …"""
+    places_above: float = 0.52
+    """… and between above and below: a person's arms and legs are above one another."""
+    place_seen: float = 0.5
+    """A cell's weight is its motion to this power, of what the model sees …"""
+    place_pixels: float = 0.25
+    """… and of the pixels."""
+    places_together: float = 0.3
+    """Share of the time at which two places move at once; below it, one thing goes from the one to the other."""
+
     counted_early: float = 0.1
     """Live: a repetition is counted when all of it but this share is in the estimate …"""
     agree_seconds: float = 0.9

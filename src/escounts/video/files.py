@@ -9,7 +9,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import av
 import numpy as np
@@ -25,6 +25,7 @@ from escounts.video.decoding import (
     DEFAULT_RATE,
     FileSource,
     ImageFolder,
+    Probe,
     RawFrame,
     ReadyPicture,
     image_files,
@@ -60,6 +61,18 @@ class Frame:
     image: Image
 
 
+class Source(Protocol):
+    """Where a video's frames come from."""
+
+    def probe(self) -> Probe:
+        """What is known before all is read; raises VideoError where there is nothing to count."""
+        ...
+
+    def frames(self, start: float = 0.0) -> Iterator[RawFrame]:
+        """Frames in order, from the one on screen at `start` seconds or an earlier one."""
+        ...
+
+
 class Video:
     """A video that can be read again and again; opening it checks that there is something to count in it.
 
@@ -84,12 +97,12 @@ class Video:
         self.path = Path(path)
         self._max_duration, self._threads = max_duration, threads
         folder = _is_folder(self.path)
-        self._source: FileSource | ImageFolder
-        if folder:
-            self._source = ImageFolder(self.path, rate=image_rate)
-        else:
-            self._source = self._file(threads)
-        probe = self._source.probe()
+        self._use(ImageFolder(self.path, rate=image_rate) if folder else self._file(threads))
+
+    def _use(self, source: Source) -> None:
+        """Read from a source of frames from now on."""
+        self._source = source
+        probe = source.probe()
         self._complete = probe.complete
         turned = probe.rotation in (90, 270)
         self.info = VideoInfo(
