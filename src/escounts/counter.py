@@ -10,15 +10,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import escounts
 from escounts.counting.protocols import CountingModel, EncodedExemplar, Encoding, Progress
 from escounts.errors import EscountsError, ExemplarError, VideoError
 from escounts.exemplars import check_exemplar, exemplar_list, parse_exemplar
 from escounts.models import catalogue
-from escounts.regions import Region
-from escounts.regions import region as region_of
 from escounts.results import CountResult, Estimate, ExemplarSpan, Unit
 from escounts.sets import into_sets
 from escounts.system.arguments import checked, optional, seconds, text
+from escounts.video.regions import Region
+from escounts.video.regions import region as region_of
 
 if TYPE_CHECKING:
     from escounts.video.files import Video, VideoInfo
@@ -287,9 +288,7 @@ def count(
 
 
 def _opened(video: str | os.PathLike[str] | Video, region: AnyRegion | None = None) -> Video:
-    from escounts.video.files import Video  # noqa: PLC0415 - PyAV: a machine that only trains need not have it
-
-    opened = video if isinstance(video, Video) else Video(video)
+    opened = video if isinstance(video, escounts.Video) else escounts.Video(video)
     return opened if region is None else opened.cropped(region)
 
 

@@ -24,6 +24,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+import escounts
 from escounts.batching.tasks import (
     CountingProcess,
     Row,
@@ -102,10 +103,7 @@ class VideoInImages(Video):
 
 def reading_of(model: CountingModel) -> Reading | None:
     """How a model reads, None where it does not read whole videos at one rate and size."""
-    from escounts.counting.multi_rate import MultiRateModel  # noqa: PLC0415 - torch: the readers need none of it
-    from escounts.counting.views import BASE_RATE  # noqa: PLC0415 - torch
-
-    return (model.network.encoder.spec.size, BASE_RATE) if isinstance(model, MultiRateModel) else None
+    return getattr(model, "reading", None)
 
 
 def reading_told(model: str) -> Reading | None:
@@ -170,9 +168,7 @@ def write_images(target: Path, images: Iterable[Image]) -> int:
 
 def counter_of_read(settings: Settings) -> Callable[[ToCount | None], Row]:
     """In a counting process: rows of videos that were read ahead; None asks how it reads."""
-    from escounts.counter import load  # noqa: PLC0415 - torch: the driver need not spend a second on it
-
-    counter = same_on_every_machine(load(settings.model, device=settings.device))
+    counter = same_on_every_machine(escounts.load(settings.model, device=settings.device))
     reading = reading_of(counter.model)
 
     def work(asked: ToCount | None) -> Row:

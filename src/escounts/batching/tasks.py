@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import escounts
 from escounts import __version__
 from escounts.errors import EscountsError, VideoError
 from escounts.exemplars import states_of_videos
@@ -172,9 +173,7 @@ def whole_row(task: Task, answer: Callable[[Task], Row]) -> Row:
 
 def _counter(settings: Settings) -> Callable[[Task], Row]:
     """In the process: the model, loaded; it answers each task with a part of a row."""
-    from escounts.counter import load  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
-
-    counter = same_on_every_machine(load(settings.model, device=settings.device))
+    counter = same_on_every_machine(escounts.load(settings.model, device=settings.device))
     return lambda task: row_of(counter, task, settings)
 
 
@@ -183,11 +182,10 @@ def same_on_every_machine(counter: Counter) -> Counter:
     of several machines, with bf16 units or without, counted it."""
     if "torch" not in sys.modules:
         return counter  # a model without a network
-    from escounts.counting.multi_rate import MultiRateModel  # noqa: PLC0415 - torch, as above
-    from escounts.nn.device import PRECISION_VARIABLE  # noqa: PLC0415 - torch, as above
+    from escounts.nn.device import PRECISION_VARIABLE  # noqa: PLC0415 - torch: the parent process needs none of it
 
-    model = counter.model
-    if isinstance(model, MultiRateModel) and model.device.type == "cpu" and PRECISION_VARIABLE not in os.environ:
+    model: Any = counter.model
+    if hasattr(model, "precision") and model.device.type == "cpu" and PRECISION_VARIABLE not in os.environ:
         model.precision = "float32"
     return counter
 

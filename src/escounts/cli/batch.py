@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+import escounts
 from escounts.cli import assume_repeats_option, device_option, model_option, sandbox_option
 from escounts.cli.display import counting_display
 from escounts.cli.numbers import COUNT, NONE_OR_MORE, SECONDS
@@ -67,7 +68,6 @@ def batch_command(
         name = "--readers stands" if readers else "--nvdec stands"
         raise click.UsageError(f"{name} in the place of --jobs, on this machine; leave out --jobs and --ray")
     catalogue.find(counting["model"])  # an unknown name is known before any process starts
-    from escounts.batching.batch import batch  # noqa: PLC0415 - the extra [batch]; help needs none of it
     from escounts.batching.tasks import Settings  # noqa: PLC0415 - the extra [batch]; help needs none of it
 
     settings = Settings(**counting)
@@ -80,7 +80,7 @@ def batch_command(
         "sandbox": sandbox,
     }
     with counting_display("videos") as report:
-        table = batch(inputs, out=out, settings=settings, report=report, **how)
+        table = escounts.batch(inputs, out=out, settings=settings, report=report, **how)
     rows = table.select(["video", "status", "count", "unsure", "error"]).to_pylist()
     errors = [row for row in rows if row["status"] == "error"]
     for row in errors[:10]:

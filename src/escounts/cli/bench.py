@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+import escounts
 from escounts import __version__
 from escounts.cli import device_option
 from escounts.cli.numbers import COUNT
@@ -34,15 +35,12 @@ def bench_command(
     quick: bool, device: str, video: Path | None, rounds: int, by_processor: bool, as_json: bool
 ) -> None:
     """Time counting on this machine: seconds of video per second, as a Markdown table."""
-    from escounts.counter import load  # noqa: PLC0415 - torch takes a second to load, and help needs none of it
-    from escounts.video.files import Video  # noqa: PLC0415 - PyAV, as above
-
     path = video or SAMPLE
-    duration = Video(path).info.duration
-    rows = [{"model": "decoding alone"} | _timed(lambda: sum(1 for _ in Video(path).frames()), rounds)]
+    duration = escounts.Video(path).info.duration
+    rows = [{"model": "decoding alone"} | _timed(lambda: sum(1 for _ in escounts.Video(path).frames()), rounds)]
     for name in [catalogue.default_name(), *["spectral"] * (not quick)]:
         begun = time.perf_counter()
-        counter = load(name, device=device)
+        counter = escounts.load(name, device=device)
         count = counter.count(path).raw_count  # untimed: a GPU plans its kernels here, a processor tries bf16
         start = time.perf_counter() - begun
         timed = _timed(lambda counter=counter: counter.count(path), rounds)  # type: ignore[misc]

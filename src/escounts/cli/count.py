@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import escounts
 from escounts import __version__
 from escounts.cli import assume_repeats_option, collector_paused, device_option, model_option, sandbox_option
 from escounts.cli.count_jobs import (
@@ -317,11 +318,9 @@ def _finished(ledger: Ledger, task: Task, job: Job) -> Mapping[str, Any] | None:
 
 
 def _load(job: Job) -> Counter:
-    from escounts.counter import load  # noqa: PLC0415 - 1.5 s, most of it torch: `escounts count --help` is there at once
-
     try:
         with collector_paused():
-            return load(job.model, device=job.device)
+            return escounts.load(job.model, device=job.device)
     except EscountsError as error:
         raise click.UsageError(str(error)) from error  # no video can be counted: not one file's fault
 

@@ -18,11 +18,13 @@ from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import escounts
 from escounts.cli import collector_paused
 from escounts.cli.ledger import file_identity, reserve_files
 from escounts.errors import EscountsError, VideoError, explained
 from escounts.models.catalogue import counting_sandbox
 from escounts.output import FORMATS
+from escounts.output.json import from_dict
 from escounts.system.task_processes import TaskError, answers, divided
 from escounts.video.decoding import image_files
 from escounts.video.files import video_files
@@ -180,8 +182,6 @@ def side_by_side(
 
     sandbox: confine them; EscountsError where this machine cannot.
     """
-    from escounts.output.json import from_dict  # noqa: PLC0415 - numpy, which loading a command need not wait for
-
     videos, folders = [task.video for task in tasks], {task.folder for task in tasks if task.folder is not None}
     exemplars = tasks[0].counting["exemplars"] if sandbox else ()
     places = counting_sandbox(model, exemplars, readable=videos, writable=folders) if sandbox else nullcontext()
@@ -204,9 +204,7 @@ DoneValues = tuple[dict[str, Any] | None, str | None, list[str]]
 def counting_work(model: str, device: str) -> Callable[[Task], DoneValues]:
     """In a process: what `attempt` finds of each task, as JSON values."""
     with collector_paused():
-        from escounts.counter import load  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
-
-        counter = load(model, device=device)
+        counter = escounts.load(model, device=device)
 
     def work(task: Task) -> DoneValues:
         result, failure, written = attempt(counter, task)

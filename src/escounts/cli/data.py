@@ -15,6 +15,7 @@ from escounts.cli.display import counting_display, duration_text
 from escounts.cli.numbers import COUNT, NONE_OR_MORE, SEED, Number
 from escounts.errors import DataError, OutputError
 from escounts.nn.device import choose_device, chosen_devices
+from escounts.output.mp4 import write_movie
 from escounts.research.datasets.annotation_formats import FORMATS, Format, label_text, read_labels, write_labels
 from escounts.research.datasets.annotation_formats.labels import label_problem
 from escounts.research.datasets.annotation_formats.tables import merged_csv
@@ -216,8 +217,6 @@ def sample_command(output: Path, repetitions: int, seed: int, force: bool) -> No
         keep_existing(
             (output, output.with_suffix(".json")), "choose another name with -o, or write over it with --force"
         )
-    from escounts.output.mp4 import write_movie  # noqa: PLC0415 - PyAV: a machine that only trains need not have it
-
     video = sample_video(repetitions=repetitions, seed=seed)
     # One thread: several would split the work, and the file, differently on every machine.
     options = {"crf": "27", "preset": "slow", "threads": "1"}

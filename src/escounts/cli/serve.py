@@ -10,18 +10,16 @@ import secrets
 import socket
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from escounts.cli.numbers import COUNT, Number, size
 from escounts.errors import EscountsError
+from escounts.serve.settings import Settings
 from escounts.system.atomic_files import lock_folder
 from escounts.system.extras import install_command
 from escounts.system.sandbox import missing_protections
-
-if TYPE_CHECKING:
-    from escounts.serve.settings import Settings
 
 DAYS = Number(0, 36_500)
 LIMIT = Number(1, 1e9)
@@ -81,10 +79,6 @@ def serve_command(
     **limits: Any,
 ) -> None:
     """Serve a page where a video is dropped, counted and corrected; the same address is a REST service."""
-    try:
-        from escounts.serve.settings import Settings  # noqa: PLC0415 - the extra [serve]
-    except ImportError as error:
-        raise EscountsError(f"serve needs more packages ({error.name}): {install_command('serve')}") from error
     settings = Settings(
         data=(data or default_data()).resolve(),
         host=host,
@@ -124,16 +118,15 @@ def serve(settings: Settings, *, rebuild: bool = False) -> None:
     try:
         import uvicorn  # noqa: PLC0415 - the extra [serve]
 
+        from escounts.serve import data_folder  # noqa: PLC0415 - the extra [serve]
         from escounts.serve.app import create_app  # noqa: PLC0415 - the extra [serve]
-        from escounts.serve.data_folder import DataFolder  # noqa: PLC0415 - the extra [serve]
-        from escounts.serve.data_folder import rebuild as rebuild_database  # noqa: PLC0415 - the extra [serve]
         from escounts.serve.limits import server_config  # noqa: PLC0415 - the extra [serve]
     except ImportError as error:
         raise EscountsError(f"serve needs more packages ({error.name}): {install_command('serve')}") from error
 
     if not settings.loopback and settings.token is None:
         settings = dataclasses.replace(settings, token=secrets.token_urlsafe(24))
-    folder = DataFolder(settings)
+    folder = data_folder.DataFolder(settings)
     try:
         folder.check(rebuild=rebuild)
         folder.prepare()
@@ -148,7 +141,7 @@ def serve(settings: Settings, *, rebuild: bool = False) -> None:
     with contextlib.ExitStack() as stack:
         stack.callback(held.release)
         listening = listen(settings.host, settings.port)
-        rebuilt = rebuild_database(folder) if rebuild else None
+        rebuilt = data_folder.rebuild(folder) if rebuild else None
         app = create_app(settings)
 
         class Server(uvicorn.Server):

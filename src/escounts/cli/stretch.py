@@ -10,7 +10,7 @@ import click
 
 from escounts.errors import EscountsError
 from escounts.exemplars import parse_time
-from escounts.regions import region
+from escounts.video.regions import region
 
 
 def _seconds(value: Any) -> float:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import escounts
 from escounts.cli import assume_repeats_option, collector_paused, device_option, model_option, sandbox_option
 from escounts.cli.numbers import Number
 from escounts.errors import EscountsError, ExemplarError
@@ -48,7 +49,7 @@ def watch_command(source: str, exemplars: tuple[str, ...], as_json: bool, sandbo
     for exemplar in exemplars:
         parse_exemplar(exemplar)
     with collector_paused():
-        from escounts.live import watch  # noqa: PLC0415 - torch takes a second to load, and a mistyped option need not wait for it
+        watch = escounts.watch  # loads torch
 
     watching: Watch | ConfinedWatch  # both take the options under the names that `watch` has for them
     if sandbox:

@@ -61,6 +61,11 @@ class MultiRateModel:
         self.unsure_below = self.calibration.unsure_below
         self.views, self.fast_views = tuple(views), tuple(fast_views)
 
+    @property
+    def reading(self) -> tuple[int, float]:
+        """How it reads videos: side of its square images in pixels, images per second."""
+        return self.network.encoder.spec.size, BASE_RATE
+
     def encode(
         self,
         video: Video,

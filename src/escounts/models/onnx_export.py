@@ -22,6 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from escounts.counting.multi_rate import MultiRateModel
+from escounts.counting.protocols import CountingModel
 from escounts.errors import ModelError
 from escounts.models.building import DECODER, ENCODER, FORMAT
 from escounts.models.catalogue import DESCRIPTION
@@ -39,12 +40,14 @@ TOLERANCE = 1e-3
 """By how much logits may differ between PyTorch and ONNX Runtime."""
 
 
-def export_onnx(model: MultiRateModel, folder: Path, *, force: bool = False) -> None:
+def export_onnx(model: CountingModel, folder: Path, *, force: bool = False) -> None:
     """Both halves of a `lite` network and its description, each file whole or not at all; checked before they are
     written: axes that must stay free are free, and other lengths than the exported one give equal numbers.
 
     force: write over files of these names that are no exported model, too.
     """
+    if not isinstance(model, MultiRateModel):
+        raise ModelError(f"model {model.name!r} cannot be exported; `lite` and networks of its form can")
     if not (force or _is_exported(folder)):
         keep_existing(
             (folder / name for name in (ENCODER, DECODER, DESCRIPTION)), "choose another folder, or --force"

@@ -19,13 +19,13 @@ import av.error
 import numpy as np
 
 from escounts.errors import OutputError
-from escounts.regions import region
 from escounts.results import CountResult
 from escounts.system.arrays import Image
 from escounts.system.atomic_files import atomic_file
 from escounts.system.extras import install_command
 from escounts.video.decoding import OPEN_OPTIONS, stream_packets
 from escounts.video.files import Video
+from escounts.video.regions import region
 
 LONGEST_SIDE = 1280
 HIGHEST_RATE = 30.0

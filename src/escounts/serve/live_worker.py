@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+import escounts
 from escounts.errors import EscountsError, VideoError
 from escounts.serve.settings import WorkerOptions, explain, limit_memory
 from escounts.system.processes import Line
@@ -49,16 +50,14 @@ class _Session:
     def __init__(self, line: Line, options: WorkerOptions, assume_repeats: bool) -> None:
         import torch  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
 
-        from escounts.counter import load  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
-        from escounts.live import watch  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
         from escounts.video.streams import PushedFrames  # noqa: PLC0415 - here alone: the server's process never opens a picture
 
         if options.threads is not None:
             torch.set_num_threads(options.threads)
-        counter = load(options.model, device=options.device)
+        counter = escounts.load(options.model, device=options.device)
         self._line, self._options = line, options
         self._frames: PushedFrames = PushedFrames()
-        self._watch: Watch = watch(self._frames, model=counter, assume_repeats=assume_repeats)
+        self._watch: Watch = escounts.watch(self._frames, model=counter, assume_repeats=assume_repeats)
         if not torch.cuda.is_available():
             limit_memory(options.memory)
         network: Any = getattr(counter.model, "network", None)

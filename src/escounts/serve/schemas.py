@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from fastapi import Depends, Header, HTTPException, Path, Request
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from escounts.regions import region
 from escounts.research.datasets.annotation_formats import Format
 from escounts.research.datasets.annotation_formats.labels import LONGEST_ACTION, MOST_SPANS, name_problem
 from escounts.serve.database import JobRow, LabelRow, VideoRow
 from escounts.serve.documents import chosen
+from escounts.video.regions import region
 
 if TYPE_CHECKING:
     from escounts.serve.app import Service

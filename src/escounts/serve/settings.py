@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import escounts
 from escounts.errors import EscountsError, VideoError
 from escounts.models.catalogue import weight_places
 from escounts.system.sandbox import Sandbox
@@ -145,9 +146,7 @@ class Source:
 
 def open_video(source: Source, options: WorkerOptions) -> Any:
     """The video, if it is one and within the limits of the options, whatever it is wanted for."""
-    from escounts.video.files import Video  # noqa: PLC0415 - here alone: the server's process never opens a video
-
-    video = Video(source.path, max_duration=options.max_duration)
+    video = escounts.Video(source.path, max_duration=options.max_duration)
     width, height = video.info.width, video.info.height
     if width * height > options.max_pixels:
         most = f"{options.max_pixels / 1e6:.1f} megapixels"

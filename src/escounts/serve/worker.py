@@ -18,7 +18,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+import escounts
 from escounts.errors import EscountsError
+from escounts.models.store import stored_path
+from escounts.output import FORMATS
+from escounts.output.json import from_dict, to_dict
 from escounts.results import CountResult
 from escounts.serve.settings import Source, WorkerOptions, explain, lacks_memory, limit_memory, open_video
 from escounts.system.processes import Line
@@ -118,11 +122,9 @@ class Worker:
         """Load the model, then bound the memory: what is loaded is not held against a video."""
         import torch  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
 
-        from escounts.counter import load  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
-
         if self._options.threads is not None:
             torch.set_num_threads(self._options.threads)
-        self._counter = load(self._options.model, device=self._options.device)
+        self._counter = escounts.load(self._options.model, device=self._options.device)
         if not torch.cuda.is_available():
             limit_memory(self._options.memory)
         self.report("ready", "", self._counter.model.name)
@@ -193,8 +195,6 @@ class Worker:
     @staticmethod
     def _document(result: CountResult, name: str, exemplar_videos: dict[str, str], seconds: float) -> dict[str, Any]:
         """The result as JSON types, with the names and ids that clients know instead of paths."""
-        from escounts.output.json import to_dict  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
-
         shown = replace(
             result,
             video=name,
@@ -208,9 +208,6 @@ class Worker:
 
     def _counter_of(self, model: str | None) -> Any:
         """The counter of a model, loaded when it is first asked for, and again when its file has changed since."""
-        from escounts.counter import load  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
-        from escounts.models.store import stored_path  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
-
         if model is None:
             return self._counter
         path = stored_path(model)
@@ -219,7 +216,7 @@ class Worker:
             if self._others.get(model, (None, -1))[1] != changed:
                 self._others.pop(model, None)
                 self._cache.forget_model(model)
-                self._others[model] = (load(model, device=self._options.device), changed)
+                self._others[model] = (escounts.load(model, device=self._options.device), changed)
             return self._others[model][0]
 
     def _encoded(self, task: CountTask, source: Source) -> Any:
@@ -253,8 +250,6 @@ class Worker:
         return progress
 
     def _render(self, task: RenderTask) -> str:
-        from escounts.output import FORMATS  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
-        from escounts.output.json import from_dict  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
         from escounts.serve.previews import (  # noqa: PLC0415 - PyAV and numpy: the server's process, which imports this module, needs neither
             write_filmstrip,
             write_preview,

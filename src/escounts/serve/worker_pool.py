@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from escounts.errors import EscountsError
+from escounts.output.json import from_dict, to_dict
 from escounts.serve.settings import Settings, WorkerOptions, hide_paths
 from escounts.serve.worker import LANES, CountTask, Lane, RenderTask, run
 from escounts.system.processes import Child
@@ -36,8 +37,6 @@ def resolve(future: Future[T], outcome: T | JobError) -> None:
 
 def checked_result(document: Any) -> dict[str, Any]:
     """A result's document as a process sent it, if it is one: whatever reads it later finds what it looks for."""
-    from escounts.output.json import from_dict, to_dict  # noqa: PLC0415 - numpy: the server starts without it
-
     try:
         result = from_dict(document)
         if not (isinstance(result.model, str) and isinstance(result.count, int) and isinstance(result.unsure, bool)):

@@ -16,11 +16,9 @@ import numpy as np
 from av.video.reformatter import Interpolation, VideoReformatter
 
 from escounts.errors import VideoError
-from escounts.regions import Box, Region, region
 from escounts.system.arguments import checked, number, optional, path, whole
 from escounts.system.arrays import Image
 from escounts.video import VIDEO_SUFFIXES
-from escounts.video.cropping import Cropper, coded_box
 from escounts.video.decoding import (
     DEFAULT_RATE,
     FileSource,
@@ -31,6 +29,7 @@ from escounts.video.decoding import (
     image_files,
     scaling_threads,
 )
+from escounts.video.regions import Box, Cropper, Region, coded_box, region
 
 _SCALER_TAKES_THREADS = "threads" in (VideoReformatter.reformat.__doc__ or "")
 """Older versions of PyAV scale with one thread, newer ones with as many as there are cores unless told."""

@@ -10,24 +10,15 @@ from __future__ import annotations
 import copy
 import ctypes
 import logging
-from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import suppress
 from importlib.util import find_spec
-from itertools import chain, islice
-from typing import TYPE_CHECKING, Any
-
-import av
+from typing import Any
 
 from escounts.errors import VideoError
-from escounts.system.arrays import Image
 from escounts.system.extras import install_command
 from escounts.video.decoding import FileSource, RawFrame, ReadyPicture, stream_packets
 from escounts.video.files import Video
-
-if TYPE_CHECKING:
-    import torch
-
-    from escounts.video.scaling import PictureKind
 
 CODECS = {"h264": "H264", "hevc": "HEVC", "vp9": "VP9", "av1": "AV1"}
 """FFmpeg's name of a codec → PyNvVideoCodec's."""
@@ -37,10 +28,6 @@ LIBRARIES = ("libcuda.so.1", "libnvcuvid.so.1", "libnvidia-encode.so.1")
 """Of NVIDIA's driver; containers often have the first alone. PyNvVideoCodec asks for the last even to decode."""
 FORMATS = ("yuv420p", "yuvj420p")
 """FFmpeg's names of what NV12 holds: eight bits, colour at half the width and half the height."""
-BATCH = 16
-"""Pictures that are averaged and come back together."""
-KEPT = 2
-"""Engines without work that a process keeps: videos of a folder are often of one or two kinds."""
 BLOCKING_SYNC = 4
 """CU_CTX_SCHED_BLOCKING_SYNC of CUDA's driver."""
 
@@ -119,9 +106,9 @@ class NvdecSource(FileSource):
     def _pictures(self, container: Any, stream: Any) -> Iterator[ReadyPicture]:
         if reason := self._refused() or missing():
             raise VideoError(reason)
-        from escounts.video.scaling import PictureKind  # noqa: PLC0415 - torch: the processor needs none of it
+        from escounts.video import nvdec_engine  # noqa: PLC0415 - torch: the processor needs none of it
 
-        with _borrowed((*self._coded, PictureKind(*self._shown), self.size)) as engine:
+        with nvdec_engine.borrowed((*self._coded, nvdec_engine.PictureKind(*self._shown), self.size)) as engine:
             yield from engine.pictures(stream, stream_packets(container, stream))
 
     def _refused(self) -> str:
@@ -136,132 +123,12 @@ class NvdecSource(FileSource):
         return "" if self._timed else "the file has no times"
 
 
-Key = tuple[str, int, int, "PictureKind", tuple[int, int]]
-"""Codec, coded width and height, kind of the pictures, size of the images."""
-
-
-class Engine:
-    """A decoder and a scaler for videos of one kind, one video after another."""
-
-    def __init__(self, key: Key) -> None:
-        import torch  # noqa: PLC0415 - readers without an engine need none of it
-
-        from escounts.video.scaling import AreaScaler  # noqa: PLC0415 - torch
-
-        self.key = key
-        self._codec, _, _, kind, size = key
-        self._decoder = CudaDecoder(self._codec)
-        with self._decoder.working():
-            self._scaled = AreaScaler(kind, size, self._decoder.device)
-            shape = (BATCH, kind.height * 3 // 2, kind.width)
-            self._waiting = torch.empty(shape, dtype=torch.uint8, device=self._decoder.device)
-
-    def pictures(self, stream: Any, packets: Iterable[Any]) -> Iterator[ReadyPicture]:
-        """A video's pictures as images in the order of their times, from its packets."""
-        left = chain(_parts(self._codec, stream, packets), [None])
-        base = stream.time_base  # a Fraction made anew at every look
-        stamps: list[int] = []  # of pictures that wait
-        # None: left out by an edit list; software decoders drop such ones themselves.
-        lengths: dict[int, int | None] = {}
-        while some := list(islice(left, BATCH)):
-            for packet in some:
-                if packet is not None:
-                    if packet.pts is None:
-                        raise VideoError("a packet has no time")
-                    lengths[packet.pts] = None if packet.is_discard else packet.duration or 0
-            for pts, image in self._images(some, stamps, lengths):
-                yield ReadyPicture(pts, base, lengths.get(pts) or 0, image)
-
-    def _images(
-        self, packets: list[Any], stamps: list[int], lengths: dict[int, int | None]
-    ) -> list[tuple[int, Image]]:
-        """(pts, image) of the pictures that are averaged after these packets, all of them after None."""
-        done: list[tuple[int, Image]] = []
-        with self._decoder.working():
-            for packet in packets:
-                for pts, picture in self._decoder.decode(packet):
-                    if picture.shape != self._waiting.shape[1:]:
-                        raise VideoError("pictures of another size than the file's")
-                    if lengths.get(pts, 0) is not None:
-                        self._waiting[len(stamps)] = picture
-                        stamps.append(pts)
-                    if len(stamps) == BATCH:
-                        done += self._averaged(stamps)
-            return done + self._averaged(stamps) if packets[-1] is None else done
-
-    def _averaged(self, stamps: list[int]) -> list[tuple[int, Image]]:
-        images = self._scaled(self._waiting[: len(stamps)]).cpu().numpy()
-        done = list(zip(stamps, images, strict=True))
-        stamps.clear()
-        return done
-
-
-def _parts(codec: str, stream: Any, packets: Iterable[Any]) -> Iterator[Any]:
-    """A stream's packets as the engine takes them."""
-    changed = av.BitStreamFilterContext(f"{codec}_mp4toannexb", stream) if codec in IN_ANNEX_B else None
-    for packet in packets:
-        if packet.size:
-            yield from changed.filter(packet) if changed else (packet,)
-
-
-_idle: list[Engine] = []
-
-
-@contextmanager
-def _borrowed(key: Key) -> Iterator[Engine]:
-    """An engine for such videos. One that failed, or whose video was left midway, is not used again."""
-    try:
-        engine = next((engine for engine in _idle if engine.key == key), None)
-        if engine is None:
-            engine = Engine(key)
-        else:
-            _idle.remove(engine)
-        yield engine
-    except VideoError:
-        raise
-    except Exception as error:  # of the driver, of torch, of the library: the processor is asked then
-        raise VideoError(f"{type(error).__name__}: {error}".split("\n")[0]) from error
-    _idle.append(engine)
-    del _idle[:-KEPT]
-
-
-class CudaDecoder:
-    """The one part that touches the GPU: packets in, pictures in its memory out. Raises whatever goes wrong there."""
-
-    device = "cuda"
-
-    def __init__(self, codec: str) -> None:
-        import PyNvVideoCodec  # noqa: PLC0415 - the extra [nvdec]
-        import torch  # noqa: PLC0415 - readers without an engine need none of it
-
-        self._library: Any = PyNvVideoCodec
-        self._torch: Any = torch
-        self._stream = self._torch.cuda.Stream()  # of torch's own context, which the decoder shares
-        self._decoder = PyNvVideoCodec.CreateDecoder(
-            gpuid=torch.cuda.current_device(),
-            codec=getattr(PyNvVideoCodec.cudaVideoCodec, CODECS[codec]),
-            cudastream=self._stream.cuda_stream,
-            usedevicememory=True,
-        )
-
-    def working(self) -> AbstractContextManager[Any]:
-        """What is computed inside is in order with what the decoder does, which writes over a picture only later."""
-        inside: AbstractContextManager[Any] = self._torch.cuda.stream(self._stream)
-        return inside
-
-    def decode(self, packet: Any | None) -> Iterator[tuple[int, torch.Tensor]]:
-        """(pts, NV12) of the pictures that are ready after this packet, valid until the next; None: of the rest."""
-        asked = self._library.PacketData()
-        if packet is not None:
-            asked.bsl_data, asked.bsl, asked.pts = packet.buffer_ptr, packet.buffer_size, packet.pts
-        for picture in self._decoder.Decode(asked):
-            yield picture.getPTS(), self._torch.from_dlpack(picture)
-
-
 def warm_up() -> None:
     """Make a process ready for its first video; what goes wrong, that video meets again. The process is a reader and
     nothing else: while it waits for the GPU, its core is left to others (CUDA would have it ask without a pause)."""
     with suppress(Exception):
+        from escounts.video.nvdec_engine import CudaDecoder  # noqa: PLC0415 - torch, as above
+
         wait_without_asking()
         CudaDecoder("h264")
 

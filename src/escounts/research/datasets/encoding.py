@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+import escounts
 from escounts.counting.windows import filled, shift_starts, windows
 from escounts.errors import DataError, OutputError, VideoError
 from escounts.nn.device import precision
@@ -171,9 +172,7 @@ def encoding_work(name: str, every: int | None, device: str, out: Path, layout: 
 
 def encode_video(path: Path, video: VideoAnnotation, encoder: Encoder, layout: TokenLayout) -> VideoTokens:
     """The tokens of one annotated video: a sequence at each offset, and its exemplars."""
-    from escounts.video.files import Video  # noqa: PLC0415 - PyAV: a machine that only trains need not have it
-
-    source = Video(path)
+    source = escounts.Video(path)
     end = None if video.duration is None else video.begin + video.duration
     size = encoder.spec.read_size(source.info.width, source.info.height)
     rate, every = layout.fps, None if layout.fps else layout.every
@@ -201,11 +200,9 @@ def encode_video(path: Path, video: VideoAnnotation, encoder: Encoder, layout: T
 
 def encode_exemplars(path: Path, video: VideoAnnotation, encoder: Encoder, layout: TokenLayout) -> VideoTokens:
     """The exemplars of one annotated video, without its sequences where the encoder can encode them alone."""
-    from escounts.video.files import Video  # noqa: PLC0415 - PyAV: a machine that only trains need not have it
-
     if layout.fps is not None:  # its exemplars are cells of the sequence itself
         return encode_video(path, video, encoder, layout)
-    source = Video(path)
+    source = escounts.Video(path)
     spans = spread(video.exemplars, layout.exemplars)
     return VideoTokens(
         name=video.name,

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
+import escounts
 from escounts.counting.density import pseudo_spans
 from escounts.errors import DataError, VideoError
 from escounts.output.text import csv_text
@@ -89,9 +90,7 @@ def load_folder(root: Path, *, duration: Duration | None = None, only: str | Non
 
 def video_seconds(path: Path) -> float:
     """Seconds of a video file, by opening it."""
-    from escounts.video.files import Video  # noqa: PLC0415 - PyAV: a machine that only trains need not have it
-
-    return float(Video(path).info.duration)
+    return float(escounts.Video(path).info.duration)
 
 
 def _timed(file: str, rows: list[Row], split: str) -> Iterable[VideoAnnotation | Problem]:

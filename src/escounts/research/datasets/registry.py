@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import escounts
 from escounts.errors import DataError, VideoError
 from escounts.research.datasets import counted, folder, timed
 from escounts.research.datasets.annotations import Dataset, Problem, VideoAnnotation
@@ -116,10 +117,8 @@ def check_files(
 
 
 def _file_problems(video: VideoAnnotation, path: Path) -> Iterator[Problem]:
-    from escounts.video.files import Video  # noqa: PLC0415 - PyAV: a machine that only trains need not have it
-
     try:
-        info = Video(path).info
+        info = escounts.Video(path).info
     except VideoError as error:
         yield Problem(video.split, video.name, f"cannot be read: {error}", unusable=True)
         return

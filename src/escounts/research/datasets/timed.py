@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
+import escounts
 from escounts.errors import DataError, VideoError
 from escounts.research.datasets.annotations import (
     MOST_REPETITIONS,
@@ -176,9 +177,7 @@ def load_quva(root: Path, *, frame_rate: FrameRate | None = None) -> Dataset:
 
 def video_fps(path: Path) -> float:
     """Frames a second of a video file, by opening it."""
-    from escounts.video.files import Video  # noqa: PLC0415 - PyAV: reading labels without videos needs none
-
-    return float(Video(path).info.fps)
+    return float(escounts.Video(path).info.fps)
 
 
 def _label_files(folder: Path) -> list[Path]:

@@ -300,7 +300,6 @@ def row_from(values: Mapping[str, Any]) -> Prediction:
 
 def _parquet(table: Sequence[Mapping[str, Any]], names: Sequence[str]) -> bytes:
     try:
-        import pyarrow  # noqa: PLC0415 - the extra [train]
         import pyarrow.parquet  # noqa: PLC0415 - the extra [train]
     except ImportError:
         raise DataError(f"Parquet needs pyarrow: {install_command('train')}, or write a .csv") from None

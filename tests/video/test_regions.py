@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from escounts.errors import EscountsError
-from escounts.regions import Region, region
+from escounts.video.regions import Region, region
 
 
 @pytest.mark.parametrize(
