@@ -83,12 +83,15 @@ class CountingRules:
     """Least gain (0 to 2) by which a line between left and right makes two places of one …"""
     places_above: float = 0.52
     """… and between above and below: a person's arms and legs are above one another."""
+    places_further: float = 0.12
+    """A half of the picture takes so much more: there are fewer cells in it, and less is alike by chance."""
     place_seen: float = 0.5
     """A cell's weight is its motion to this power, of what the model sees …"""
     place_pixels: float = 0.25
     """… and of the pixels."""
     places_together: float = 0.3
-    """Share of the time at which two places move at once; below it, one thing goes from the one to the other."""
+    """Share of what moves in a video's first third that moves in the same columns in its last; below it, something
+    goes across the picture."""
 
     counted_early: float = 0.1
     """Live: a repetition is counted when all of it but this share is in the estimate …"""

@@ -6,7 +6,7 @@ import copy
 import math
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -158,12 +158,23 @@ class Video:
             raise ValueError(f"start={start}, end={end}: seconds with 0 <= start < end are needed")
         size = size or (self.info.width, self.info.height)
         convert = FrameConverter(size, self.info.rotation, threads=self._threads)
-        if self.info.region is not None:
-            convert.look_at(self.info.region, self._picture)
+        convert.crop = self.cropper()
         raw = self._checked(self._raw(start, convert.coded), end)
         if rate is not None:
             return sampled(raw, convert, start, end, rate)
         return _recorded(raw, convert, start, end, every or 1)
+
+    def cropper(self) -> Cropper | None:
+        """Cuts out of a decoded picture what is looked at; None where that is all of it."""
+        if self.info.region is None:
+            return None
+        turned = self.info.rotation in (90, 270)
+        box = coded_box(self.info.region, self._picture, self.info.rotation)
+        return Cropper(box, self._picture[::-1] if turned else self._picture)
+
+    def raw_frames(self, start: float, end: float | None) -> Iterator[RawFrame]:
+        """Decoded frames as they are, from the one on screen at `start` or an earlier one."""
+        return self._checked(self._raw(start, self._picture), end)
 
     def _file(self, threads: int | None) -> FileSource:
         return FileSource(self.path, threads=threads)
@@ -207,7 +218,7 @@ def _recorded(
 
 
 def sampled(
-    raw: Iterator[RawFrame], convert: FrameConverter, start: float, end: float | None, rate: float
+    raw: Iterator[RawFrame], convert: Callable[[Any], Any], start: float, end: float | None, rate: float
 ) -> Iterator[Frame]:
     """The frame on screen at the middle of every 1 / rate: each raw frame lasts until the next one."""
     stop = math.inf if end is None else end
@@ -245,21 +256,16 @@ class FrameConverter:
         self._quarter_turns = rotation // 90
         self._reformatter = VideoReformatter()
         self._options = {"threads": threads or scaling_threads()} if _SCALER_TAKES_THREADS else {}
-        self._rotation = rotation
-        self._cropper: Cropper | None = None
-
-    def look_at(self, box: Box, upright: tuple[int, int]) -> None:
-        """Convert a box of upright pictures of that (width, height) from now on, and nothing outside it."""
-        turned = self._rotation in (90, 270)
-        self._cropper = Cropper(coded_box(box, upright, self._rotation), upright[::-1] if turned else upright)
+        self.crop: Cropper | None = None
+        """Cuts out what alone is converted."""
 
     def __call__(self, picture: Any) -> Image:
         image = picture.image if isinstance(picture, ReadyPicture) else self._scaled(picture)
         return np.ascontiguousarray(np.rot90(image, self._quarter_turns)) if self._quarter_turns else image
 
     def _scaled(self, picture: Any) -> Image:
-        picture = self._cropper(picture) if self._cropper is not None else picture
-        alpha = _has_alpha(picture.format)
+        picture = self.crop(picture) if self.crop is not None else picture
+        alpha = has_alpha(picture.format)
         try:
             small = self._reformatter.reformat(
                 picture,
@@ -278,7 +284,8 @@ class FrameConverter:
         return image
 
 
-def _has_alpha(pixel_format: Any) -> bool:
+def has_alpha(pixel_format: Any) -> bool:
+    """Whether pictures of this format may be transparent."""
     return pixel_format.name == "pal8" or any(component.is_alpha for component in pixel_format.components)
 
 
