@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -114,7 +114,10 @@ FULL_EXPERIMENT = GeneratedExperiment(FULL_SET, FULL_SCALE, pool=2, head="densit
 
 
 class GeneratedBench:
-    """Generated videos with their tokens at every rate, made if they are not there, and tables on them."""
+    """Generated videos with their tokens at every rate, made if they are not there, and tables on them.
+
+    sources: name of a video → where it is from, for intervals over sources; empty where every video is its own.
+    """
 
     def __init__(
         self,
@@ -126,6 +129,7 @@ class GeneratedBench:
         workers: int = 0,
     ) -> None:
         self.out, self.experiment, self.device = out, experiment, device
+        self.sources: Mapping[str, str] = {}
         self.encoder_name = quick_encoder()
         layouts: dict[Path, TokenLayout] = {}
         for every in rates:

@@ -151,10 +151,11 @@ def _encoded(
         raise DataError(f"tokens at {layout.fps:g} a second cannot be cut from videos of {fps:g} frames a second")
     frames_BTHWC = frames_BTCHW[:, stride // 2 :: stride].permute(0, 1, 3, 4, 2)
     sequences: dict[int, Tensor] = {}
+    window = layout.window_cells * layout.frames_per_cell
     for offset in layout.offsets:
         parts = [
-            encoded_tokens(encoder, frames_BTHWC[:, begin : begin + layout.window_cells], layout.grid)
-            for begin in range(offset, frames_BTHWC.shape[1], layout.window_cells)
+            encoded_tokens(encoder, frames_BTHWC[:, begin : begin + window], layout.grid)
+            for begin in range(offset * layout.frames_per_cell, frames_BTHWC.shape[1], window)
         ]
         if parts:
             sequences[offset] = torch.cat(parts, 1)

@@ -71,13 +71,15 @@ class SeedSpread:
         return cls(float(np.sqrt(squares / freedom)), freedom)
 
 
-def interval(errors_SV: Errors, spread: SeedSpread | None = None) -> tuple[float, float, float]:
+def interval(
+    errors_SV: Errors, spread: SeedSpread | None = None, sources_V: Sequence[str] | None = None
+) -> tuple[float, float, float]:
     """MAE over all seeds and its 95 % interval over seeds and videos. spread: from seed to seed; None: by these
-    seeds."""
+    seeds. sources_V: where each video is from, for an interval over sources."""
     seeds, spread = len(errors_SV), spread or SeedSpread.over([errors_SV])
     value = float(errors_SV.mean())
     by_seed = (spread.deviation**2 / seeds, float(spread.freedom)) if spread else (0.0, 1.0)
-    half = _half_width(by_seed, _over_videos(errors_SV.mean(0)))
+    half = _half_width(by_seed, _over_videos(errors_SV.mean(0), sources_V))
     return value, value - half, value + half
 
 
@@ -88,11 +90,12 @@ def compare(
     paper: float | None,
     spread: SeedSpread | None = None,
     paired: bool = False,
+    sources_V: Sequence[str] | None = None,
 ) -> Difference:
     """A row against the reference on the same videos. paper: the published difference of the two in MAE.
 
     spread: of MAE from seed to seed, where rows are of one kind; None: by the seeds of these two. paired: both are
-    evaluations of the same runs, seed by seed.
+    evaluations of the same runs, seed by seed. sources_V: where each video is from.
     The paper's order is confirmed where our interval lies on its side of 0, contradicted where on the other,
     undecided where it holds 0, where nothing is known of how seeds differ, or where the paper sees no difference.
     """
@@ -107,15 +110,21 @@ def compare(
         by_seed = _welch(row_SV, reference_SV)
     if by_seed is None:
         return Difference(value, -math.inf, math.inf, "undecided")
-    half = _half_width(by_seed, _over_videos(row_SV.mean(0) - reference_SV.mean(0)))
+    half = _half_width(by_seed, _over_videos(row_SV.mean(0) - reference_SV.mean(0), sources_V))
     verdict: Verdict = "undecided"
     if paper and abs(value) > half:
         verdict = "confirmed" if (value > 0) == (paper > 0) else "contradicted"
     return Difference(value, value - half, value + half, verdict)
 
 
-def _over_videos(errors_V: Errors) -> float:
-    """Variance of a mean over videos; what one of them adds is bounded, and they are hundreds."""
+def _over_videos(errors_V: Errors, sources_V: Sequence[str] | None = None) -> float:
+    """Variance of a mean over videos; what one of them adds is bounded, and they are hundreds. With their sources:
+    videos of one source stray together, and sources are what is drawn."""
+    if sources_V:
+        _, place_V = np.unique(list(sources_V), return_inverse=True)
+        strayed_G = np.bincount(place_V, errors_V - errors_V.mean())
+        groups = len(strayed_G)
+        return float((strayed_G**2).sum() / len(errors_V) ** 2 * groups / max(groups - 1, 1))
     return float(errors_V.var(ddof=1) / len(errors_V)) if len(errors_V) > 1 else 0.0
 
 
@@ -254,7 +263,8 @@ def _ours(table: Table, row: TableRow, found: Sequence[Measured | Unavailable | 
             values += [()] * len(group.columns)
             videos.append("–" if outcome is None else NOT_RUN)
             measured.append(None)
-    source = ours if any(measured) else f"{ours}, {NOT_RUN}"
+    trained = dict.fromkeys(one.training for one in measured if one is not None and one.training)
+    source = "; ".join([ours, *trained]) if any(measured) else f"{ours}, {NOT_RUN}"
     return Row(row.labels, source, tuple(values), " · ".join(videos), tuple(measured))
 
 

@@ -79,11 +79,13 @@ FindModel = Callable[[NamedModel, EvalSpec], "tuple[EvaluatedModel, Dataset, str
 
 @dataclass(frozen=True)
 class Measured:
-    """values: column → its value for each seed. coverage: of every seed the same. rows: predictions of each seed."""
+    """values: column → its value for each seed. coverage: of every seed the same. rows: predictions of each seed.
+    training: how long and on which tokens, of how many seeds; empty for a model that trains nothing."""
 
     values: Mapping[str, Sequence[float]]
     coverage: Coverage
     rows: tuple[tuple[Prediction, ...], ...]
+    training: str = ""
 
 
 def stored_source(tokens: Path) -> FindSource:
@@ -174,7 +176,18 @@ class TableRunner:
             column: [self._value(column, evaluation.rows, folder) for evaluation, folder in found]
             for column in columns
         }
-        return Measured(values, found[0][0].coverage, tuple(evaluation.rows for evaluation, _ in found))
+        rows = tuple(evaluation.rows for evaluation, _ in found)
+        return Measured(values, found[0][0].coverage, rows, self.training(cells.recipe) if cells.recipe else "")
+
+    def training(self, recipe: Recipe) -> str:
+        """`300 epochs, 6×6 tokens, 1 seed`: a short run must not look like a full one."""
+        source = self.find_source(recipe, recipe.dataset)
+        assert isinstance(source, Source)  # it was measured
+        layout = source.store.layout
+        train = self.plan_run(recipe, layout, self.seeds[0]).train
+        long = f"{train.epochs} epochs" if train.steps is None else f"{train.steps} steps"
+        seeds = f"{len(self.seeds)} seed" + "s" * (len(self.seeds) > 1)
+        return f"{long}, {layout.grid[0]}×{layout.grid[1]} tokens, {seeds}"
 
     def runs(self, tables: Sequence[Table]) -> Iterator[tuple[Recipe, int]]:
         """Every run that some tables need and that is not trained yet, each once; a seed's before the next seed's."""

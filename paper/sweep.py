@@ -1,6 +1,6 @@
-"""Rivals and ablations on generated repetitions, many small runs side by side on one GPU.
+"""Rivals and ablations on generated repetitions or on real clips, many small runs side by side on one GPU.
 
-    python -m paper.sweep --out DIR [--minutes 18] [--workers 12] [--seeds 3] [--tiny]
+    python -m paper.sweep --out DIR [--minutes 18] [--workers 12] [--seeds 3] [--tiny] [--clips TABLE]
                                            [--rivals | --ablations] [--head rate] [--lr 6e-4] [--held-out 900]
     python -m paper.sweep --out DIR --report
 
@@ -10,7 +10,8 @@ seeds, and of Tables 3a to 3g, L, L', windows and sampling seed by seed, with th
 gets four small files: plan.json, runs.jsonl (a line for every run, at once), tables.md (anew every two minutes) and
 what was printed. Called again with the same DIR and --work it goes on. No run is begun that
 would not end within the minutes. --rivals: that table alone; --ablations: all but that one, with --head rate also
-without 3e and 3g, which are about the map. --report: only print the tables of a DIR.
+without 3e and 3g, which are about the map. --clips: on the real clips of a table of sets (see `paper/real.py`), with
+two tables more: what clips teach, and the paper's Table 4. --report: only print the tables of a DIR.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from escounts.research.training.recipes import Recipe
 from escounts.system.atomic_files import write_text
 from paper.generated import FULL_EXPERIMENT, GeneratedBench, GeneratedExperiment
 from paper.generated import RATES as SAMPLED
+from paper.real import TABLE_CLIPS, RealBench, RealExperiment, keep_decoders, real_experiment
 from paper.runs import Source, TableRunner
 from paper.sweep_runs import RATES, Job, Results, Which, chosen_rates, jobs_of, report, tables, trials, untrained_rows
 from paper.tables import TABLE_RIVALS
@@ -66,7 +68,9 @@ TRIES = 2
 
 def main() -> None:
     options = arguments()
-    experiment = tiny(FULL_EXPERIMENT) if options.tiny else FULL_EXPERIMENT
+    experiment: GeneratedExperiment = real_experiment(options.clips) if options.clips else FULL_EXPERIMENT
+    if options.tiny:
+        experiment = tiny(experiment)
     if options.held_out:
         experiment = replace(experiment, what=replace(experiment.what, test=options.held_out))
     if options.report:
@@ -79,17 +83,41 @@ def main() -> None:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cuda":
         start_mps(options.work)
-    every = (OWN_EVERY,) if options.rivals else SAMPLED
-    bench = GeneratedBench(options.work, experiment, rates=every, device=device, workers=options.workers)
+    every = (OWN_EVERY,) if options.rivals or options.clips else SAMPLED
+    bench = bench_of(options.work, experiment, rates=every, device=device, workers=options.workers)
     say(began, f"{len(bench.dataset.videos)} videos drawn and encoded on {device}")
     context = multiprocessing.get_context("spawn")
     told = (options.work, experiment, every, device, options.memory / options.workers)
     with context.Pool(options.workers, start_worker, told) as pool:
         plan = planned(options, pool, experiment, deadline, began)
+        if options.clips:
+            plan["videos"] = [len(bench.dataset.split(part)) for part in ("train", "test")]
         if "untrained" not in plan and not options.ablations:
             plan["untrained"] = untrained_rows(bench)
-        work_through(options, pool, planned_experiment(experiment, plan), plan, deadline, began)
+        experiment = planned_experiment(experiment, plan)
+        work_through(options, pool, experiment, plan, deadline, began)
+    if options.clips:
+        bench.experiment = experiment
+        results, wanted = Results(options.out), which(options)
+        rates, _ = chosen_rates(results, plan["batch"], wanted)
+        for table in tables(rates, wanted):
+            if table.name == TABLE_CLIPS.name:
+                keep_decoders(
+                    bench, table, lambda recipe, seed: error_of(results, recipe, seed), options.out / "kept"
+                )
     print((options.out / "tables.md").read_text(), flush=True)
+
+
+def error_of(results: Results, recipe: Recipe, seed: int) -> float | None:
+    found = results.of(Job(recipe, seed, ()))
+    return None if found is None else found["val_mae"]
+
+
+def bench_of(work: Path, experiment: GeneratedExperiment, **options: Any) -> GeneratedBench:
+    """The videos with their tokens; in a worker they are there already."""
+    kind: Any = RealBench if isinstance(experiment, RealExperiment) else GeneratedBench
+    bench: GeneratedBench = kind(work, experiment, **options)
+    return bench
 
 
 def arguments() -> argparse.Namespace:
@@ -103,6 +131,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, help="of every run (default: as many as the minutes allow)")
     parser.add_argument("--batch", type=int, help="videos of a step (default: measured)")
+    parser.add_argument("--clips", type=Path, help="a table of sets beside its clips, such as pool_labels.csv")
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--rivals", action="store_true", help="the rivals' table alone")
     only.add_argument("--ablations", action="store_true", help="the ablations alone, of the head that is asked for")
@@ -173,7 +202,7 @@ def start_worker(work: Path, experiment: GeneratedExperiment, every: Sequence[in
     try:
         if device == "cuda":
             torch.cuda.set_per_process_memory_fraction(room)
-        _worker["bench"] = GeneratedBench(work, experiment, rates=every, device=device)
+        _worker["bench"] = bench_of(work, experiment, rates=every, device=device)
         _worker["caches"] = {}
         with_tokens(OWN_EVERY)
     except Exception as error:  # a pool starts workers anew for ever if one does not start
@@ -238,6 +267,7 @@ def work_on(experiment: GeneratedExperiment, job: Job) -> dict[str, Any]:
         rows = next(iter(found.values())).rows
         return about | {
             "truth": [row.count for row in rows],
+            "sources": [_worker["bench"].sources.get(row.name, row.name) for row in rows],
             "counted": {label: [round(row.predicted, 4) for row in one.rows] for label, one in found.items()},
             "coverage": next(iter(found.values())).coverage.short,
             "val_mae": done.get("val_mae"),
@@ -367,7 +397,9 @@ def text_of(
 
 def which(options: argparse.Namespace) -> Which:
     only: Literal["rivals", "ablations"] | None = "rivals" if options.rivals else None
-    return Which(options.seeds, "ablations" if options.ablations else only, options.head, options.lr)
+    return Which(
+        options.seeds, "ablations" if options.ablations else only, options.head, options.lr, bool(options.clips)
+    )
 
 
 def say(began: float, text: str) -> None:

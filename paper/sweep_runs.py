@@ -21,6 +21,7 @@ from escounts.system.arrays import Array
 from paper.ablations import ABLATIONS
 from paper.entries import Cells, Table, TableRow
 from paper.generated import GeneratedBench, GeneratedExperiment
+from paper.real import TABLE_CLIPS, TABLE_SHOTS
 from paper.rendering import SeedSpread, compare, interval
 from paper.rivals import RivalRecipe
 from paper.runs import Measured
@@ -47,11 +48,14 @@ class Which:
     only: Literal["rivals", "ablations"] | None = None
     head: Literal["density", "rate"] = "density"
     lr: float | None = None
+    real: bool = False
 
     def wants(self, table: Table) -> bool:
         """Whether a table is run."""
         if table is TABLE_RIVALS:
             return self.only != "ablations"
+        if self.real and (table.about_map or table.name == "sampling"):
+            return False  # the density head decides nothing with three seeds; clips are encoded at one rate
         return self.only is None or (self.only == "ablations" and (self.head == "density" or not table.about_map))
 
 
@@ -172,7 +176,8 @@ def tables(rates: Mapping[str, float], which: Which) -> list[Table]:
 
         return replace(table, rows=tuple(TableRow(row.labels, tuple(map(rated, row.cells))) for row in table.rows))
 
-    return [changed(table) for table in (TABLE_RIVALS, *ABLATIONS) if which.wants(table)]
+    every = (TABLE_RIVALS, *((TABLE_CLIPS, TABLE_SHOTS) if which.real else ()), *ABLATIONS)
+    return [changed(table) for table in every if which.wants(table)]
 
 
 def runs_of(made: Sequence[Table]) -> dict[Recipe, dict[EvalSpec, None]]:
@@ -185,10 +190,11 @@ def runs_of(made: Sequence[Table]) -> dict[Recipe, dict[EvalSpec, None]]:
 
 
 def jobs_of(made: Sequence[Table], seeds: int) -> Iterator[Job]:
-    """Every run once, the most telling first: rivals with every seed, then a seed of all ablations before the next
-    seed; of those the reference, then what costs most in the paper, which is the likeliest to be told apart."""
+    """Every run once, the most telling first: rivals (and what clips teach) with every seed, then a seed of all
+    ablations before the next seed; of those the reference, then what costs most in the paper, which is the likeliest
+    to be told apart."""
     specs = runs_of(made)
-    rivals = runs_of([table for table in made if table.name == TABLE_RIVALS.name])
+    rivals = runs_of([table for table in made if table.name in (TABLE_RIVALS.name, TABLE_CLIPS.name)])
     others = (recipe for recipe in specs if recipe not in rivals)
     by_cost = sorted(others, key=lambda recipe: -paper_cost(recipe, made))
     for recipes in (rivals, by_cost):
@@ -238,17 +244,18 @@ def report(
 ) -> str:
     """Every table with intervals and the paper's order. about: machine, minutes, versions."""
     what, train = experiment.what, experiment.scale.train
+    trained, held = plan.get("videos") or (what.train, what.test)
     rates, errors = chosen_rates(results, train.batch_size, which)
     steps = train.steps or 0
-    chosen = f"{rates}, chosen by the error on {what.valid} validation videos {errors}" if errors else f"{which.lr}"
+    chosen = f"{rates}, chosen by the error on validation videos {errors}" if errors else f"{which.lr}"
     lines = [
-        f"{what.train} generated videos to train on, {what.test} held out, {steps} steps of {train.batch_size} "
-        f"videos ({steps * train.batch_size / what.train:.0f} epochs), up to {which.seeds} seeds; learning rates "
-        f"{chosen}; {about}.",
+        f"{trained} {'real clips' if which.real else 'generated videos'} to train on, {held} held out, {steps} steps "
+        f"of {train.batch_size} videos ({steps * train.batch_size / trained:.0f} epochs), up to {which.seeds} seeds; "
+        f"learning rates {chosen}; {about}.",
         "",
     ]
     made = tables(rates, which)
-    ablations = [table for table in made if table.name != TABLE_RIVALS.name]
+    ablations = [table for table in made if table.name not in (TABLE_RIVALS.name, TABLE_CLIPS.name)]
     for table in made:
         spread = spread_of(results, ablations, table, which.seeds) if table in ablations else None
         lines += table_lines(results, table, which.seeds, spread)
@@ -270,6 +277,12 @@ def spread_of(results: Results, ablations: Sequence[Table], table: Table, seeds:
         errors = [relative(one, EvalSpec()) for one in found if one is not None]
         rows += [np.stack(errors)] if errors else []
     return SeedSpread.over(rows)
+
+
+def sources_of(found: Mapping[str, Any]) -> list[str] | None:
+    """Where each video that `relative` has a term of is from."""
+    given = found.get("sources")
+    return given and [source for source, truth in zip(given, found["truth"], strict=True) if truth > 0]
 
 
 def relative(found: Mapping[str, Any], spec: EvalSpec) -> Array:
@@ -296,7 +309,7 @@ def table_lines(results: Results, table: Table, seeds: int, spread: SeedSpread |
         cells = row.cells[0]
         assert cells.recipe is not None
         found = {seed: results.of(Job(cells.recipe, seed, (cells.spec,))) for seed in range(seeds)}
-        there = {seed: one for seed, one in found.items() if one is not None}
+        there = {seed: one for seed, one in found.items() if one is not None and one["counted"][cells.spec.label]}
         label, theirs = " ".join(row.labels), paper[row.labels]
         if not there:
             lines.append(f"| {label} | 0 | not run | | | | | | | {theirs or ''} | |")
@@ -304,7 +317,8 @@ def table_lines(results: Results, table: Table, seeds: int, spread: SeedSpread |
         truth = np.array(next(iter(there.values()))["truth"], float)
         counted = {seed: np.array(one["counted"][cells.spec.label]) for seed, one in there.items()}
         mine = errors[row.labels] = {seed: relative(one, cells.spec) for seed, one in there.items()}
-        value, low, high = interval(np.stack(list(mine.values())), spread)
+        sources = sources_of(next(iter(there.values())))
+        value, low, high = interval(np.stack(list(mine.values())), spread, sources)
         apart = stdev([mae(truth, c) for c in counted.values()]) if len(counted) > 1 else 0.0
         against = "reference" if row.labels == reference else ""
         if not against and errors.get(reference):
@@ -315,7 +329,7 @@ def table_lines(results: Results, table: Table, seeds: int, spread: SeedSpread |
             ours, other = (
                 np.stack([one[seed] for seed in (both if paired else one)]) for one in (mine, errors[reference])
             )
-            against = str(compare(ours, other, paper=by, spread=spread, paired=paired))
+            against = str(compare(ours, other, paper=by, spread=spread, paired=paired, sources_V=sources))
             against = against if by is not None else against.split(":")[0]
         figures = [mean(metric(truth, c) for c in counted.values()) for metric in (obo, obz, rmse)]
         first = next(iter(there.values()))

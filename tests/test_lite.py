@@ -174,3 +174,13 @@ def test_the_plain_sample_is_counted_surely(lite: Counter) -> None:
     first, *others = result.hypotheses
     assert first.unit == "cycle" and first.p > 0.95  # nothing in it alternates
     assert 1 - 2 * RULES.listed_from < first.p + sum(one.p for one in others) < 1.001  # less is not named
+
+
+def test_one_picture_per_second_is_not_sure_and_says_what_could_be_seen(lite: Counter) -> None:
+    size = lite.model.network.encoder.spec.size  # type: ignore[attr-defined]
+    images = [frame.image for frame in Video(SAMPLE).frames(size=(size, size), rate=30.0, end=12.0)]
+    held = [images[index // 30 * 30] for index in range(len(images))]
+    decision = lite.model.encode_images(held).estimate().decision  # type: ignore[attr-defined]
+    words = "different pictures per second: 1; a motion faster than 0.3 repetitions per second is not seen"
+    assert decision.unsure and words in decision.reasons
+    assert not lite.model.encode_images(images).estimate().decision.unsure  # type: ignore[attr-defined]

@@ -43,7 +43,7 @@ class Told:
     def encode_exemplar(self, start: float, end: float, **_: object) -> tuple[float, float]:
         return start, end
 
-    def estimate(self, exemplars: Sequence[object] = (), **_: object) -> Estimate:
+    def estimate(self, exemplars: Sequence[object] = (), **options: object) -> Estimate:
         return self._estimate
 
 
@@ -75,6 +75,17 @@ def test_a_unit_that_the_model_left_out_is_still_the_first_hypothesis(movie: Pat
 def test_a_unit_beside_assumed_repetitions_is_not_called_the_models_fault(movie: Path) -> None:
     with pytest.raises(EscountsError, match=r"unit 'side' and assume_repeats.*give one of them"):
         counter().count(movie, unit="side", assume_repeats=True)
+
+
+def test_assuming_repetitions_changes_no_count_that_is_not_zero(movie: Path) -> None:
+    class Assuming(Told):
+        """Twice as many where it is told that it repeats."""
+
+        def estimate(self, exemplars: Sequence[object] = (), **options: object) -> Estimate:
+            return estimate(0.55, Hypothesis(8, "cycle", 1.0)) if options.get("assume_repeats") else self._estimate
+
+    assert Counter(Assuming(estimate(0.55, CYCLE))).count(movie, assume_repeats=True).count == 4
+    assert Counter(Assuming(estimate(0.55, NONE, CYCLE))).count(movie, assume_repeats=True).count == 8
 
 
 def test_an_exemplar_across_a_cut_is_said_even_where_the_count_is_sure(movie: Path) -> None:

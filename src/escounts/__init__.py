@@ -10,9 +10,9 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from escounts.decision.sets import RepetitionSet
 from escounts.errors import EscountsError
 from escounts.results import CountResult, DensityMap, ExemplarSpan, Hypothesis, Repetition
-from escounts.sets import RepetitionSet
 
 if TYPE_CHECKING:
     from escounts.batching.batch import batch

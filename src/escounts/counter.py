@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import escounts
 from escounts.counting.protocols import CountingModel, EncodedExemplar, Encoding, Progress
+from escounts.decision.sets import into_sets
 from escounts.errors import EscountsError, ExemplarError, VideoError
 from escounts.exemplars import check_exemplar, exemplar_list, parse_exemplar
 from escounts.models import catalogue
 from escounts.results import CountResult, Estimate, ExemplarSpan, Unit
-from escounts.sets import into_sets
 from escounts.system.arguments import checked, flag, optional, seconds, text
 from escounts.video.regions import Region
 from escounts.video.regions import region as region_of
@@ -185,9 +185,9 @@ class EncodedVideo:
             )
         began = time.perf_counter()
         encoded, spans = self._exemplars(exemplars, progress)
-        estimate = self.encoding.estimate(
-            encoded, start=start, end=end, assume_repeats=assume_repeats, progress=progress
-        )
+        estimate = self.encoding.estimate(encoded, start=start, end=end, progress=progress)
+        if assume_repeats and estimate.decision.count == 0:  # a count that is there needs no assumption
+            estimate = self.encoding.estimate(encoded, start=start, end=end, assume_repeats=True, progress=progress)
         result = self._result(estimate, spans, (first, last))
         if unit != "auto" and result.count > 0:
             result = self._in_unit(result, unit, assume_repeats)

@@ -16,16 +16,16 @@ import numpy as np
 from escounts.decision.decide import ConfidenceKind as ConfidenceKind
 from escounts.decision.decide import Decision, is_unsure
 from escounts.decision.decide import DensityKind as DensityKind
+from escounts.decision.sets import RepetitionSet, Stretch, regrouped
 from escounts.decision.spans import align, spans_from_peaks, spans_from_rate
+from escounts.decision.tracks import Track
 from escounts.decision.units import Hypothesis as Hypothesis
 from escounts.decision.units import Unit as Unit
 from escounts.decision.units import factor, in_other_unit, whole, without_unit_doubt
 from escounts.errors import EscountsError, OutputError
-from escounts.sets import RepetitionSet, Stretch, regrouped
 from escounts.system.arguments import checked, one_of, refused, text
 from escounts.system.arguments import spans as span_list
 from escounts.system.arrays import Array, Array32
-from escounts.tracks import Track
 
 Phase = Literal["arbitrary", "exemplar", "corrected"]
 """Where repetitions begin: somewhere, the same point of the motion in each; where a marked exemplar does; where a

@@ -273,8 +273,11 @@ def test_downloads(page: Page, sample: Path, name: str, magic: bytes) -> None:
     expect(page.locator("#download-state")).to_contain_text("is ready")
 
 
-def test_deleting_asks_and_forgets(page: Page, client: Client, sample: Path) -> None:
+def test_deleting_asks_and_forgets_and_can_be_taken_back(page: Page, client: Client, sample: Path) -> None:
     choose(page, sample)
+    (video,) = client.get("/api/videos").json()
+    client.put(f"/api/videos/{video['id']}/labels", json={"spans": [{"start": 2, "end": 4}], "action": "squat"})
+    page.reload()
     expect(page.locator("img.there")).to_be_visible()  # a picture still on its way would be missed, and logged
     expect(page.locator(".tl-film i").first).to_be_attached()
     page.click("#delete-video")
@@ -285,6 +288,11 @@ def test_deleting_asks_and_forgets(page: Page, client: Client, sample: Path) -> 
     expect(page.locator("#welcome")).to_be_visible()
     expect(page.locator("#videos")).to_contain_text("Nothing here yet")
     assert client.get("/api/videos").json() == []
+    page.click("#trash-open")
+    expect(page.locator("#trash li").first).to_contain_text("1 labelled repetition")
+    page.locator("#trash button").first.click()
+    expect(page.locator("#labels-state")).to_have_text("Saved: 1")
+    assert [(one["id"], one["labelled_count"]) for one in client.get("/api/videos").json()] == [(video["id"], 1)]
 
 
 def test_the_past_survives_a_kill_of_the_server(browser: Browser, sample: Path, tmp_path: Path) -> None:

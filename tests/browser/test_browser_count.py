@@ -145,13 +145,15 @@ def test_spans_are_clicked_and_keys_move(page: Page, sample: Path) -> None:
 
 @pytest.mark.parametrize(("unsure", "confidence"), [(False, 0.93), (True, 0.21)])
 def test_how_sure_it_is(page: Page, sample: Path, unsure: bool, confidence: float) -> None:
-    answer_with(page, confidence_kind="probability", confidence=confidence, unsure=unsure)
+    answer_with(page, confidence_kind="probability", confidence=confidence, unsure=unsure, reasons=["three units"])
     choose(page, sample)
     expect(page.locator("#confidence-text")).to_contain_text(f"{round(confidence * 100)} % sure")
     expect(page.get_by_role("meter", name="Confidence")).to_have_attribute("aria-valuenow", f"{confidence:.2f}")
     assert page.locator("#unsure").is_visible() is unsure
     if unsure:
-        expect(page.locator("#unsure")).to_contain_text("Not sure. Look at it, or mark one repetition and recount.")
+        expect(page.locator("#unsure")).to_contain_text(
+            "Not sure. Three units. Look at it, or mark one repetition and recount."
+        )
 
 
 def test_an_example_of_most_of_the_video_is_said_to_be_the_reason(page: Page, sample: Path) -> None:

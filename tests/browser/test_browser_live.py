@@ -54,6 +54,15 @@ def count(page: Page) -> int:
     return int(page.inner_text("#live-count"))
 
 
+LISTEN = """() => {
+  window.spoken = [];
+  window.beeps = 0;
+  speechSynthesis.speak = (what) => spoken.push(what.text);
+  const { start } = OscillatorNode.prototype;
+  OscillatorNode.prototype.start = function () { beeps += 1; start.call(this); };
+}"""
+
+
 def test_the_number_rises_while_the_camera_runs(moving: Browser, counting: tuple[str, Service]) -> None:
     with opened(moving, counting[0]) as page:
         page.click("#record")
@@ -61,6 +70,9 @@ def test_the_number_rises_while_the_camera_runs(moving: Browser, counting: tuple
         assert page.is_hidden("#live-tally") and page.is_hidden("#live-mark")
         page.click("#camera-start")
         expect(page.locator("#live-tally")).to_be_visible()
+        expect(page.locator("#live-sound")).to_have_value("off")
+        page.evaluate(LISTEN)
+        page.select_option("#live-sound", "speak")
         seen = [count(page)]
 
         def risen() -> bool:
@@ -70,6 +82,14 @@ def test_the_number_rises_while_the_camera_runs(moving: Browser, counting: tuple
 
         eventually(risen, PATIENCE / 1000, 0.2)
         assert seen == sorted(seen) and seen[0] == 0, "it rises while it runs, and never goes back"
+        said = [int(number) for number in page.evaluate("spoken")]
+        assert said and set(said) >= set(seen[-1:]) and said == sorted(set(said)), (
+            "each number that came is said once"
+        )
+        page.select_option("#live-sound", "beep")
+        eventually(lambda: page.evaluate("beeps > 0"), PATIENCE / 1000, 0.2)
+        assert [int(number) for number in page.evaluate("spoken")][: len(said)] == said
+        page.select_option("#live-sound", "off")
         assert page.is_visible("#camera-stop"), "it is still running"
         assert page.locator("#live-curve path").get_attribute("d"), "the density so far is drawn"
         assert page.locator("#live-curve rect.repetition").count() >= 2

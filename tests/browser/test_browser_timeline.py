@@ -176,7 +176,7 @@ def test_the_curve_is_the_one_that_was_computed(page: Page, client: Client, samp
     (video,) = client.get("/api/videos").json()
     result = client.job(video["job"]["id"])["result"]
     density = result["density"]
-    drawn = page.locator(".tl-curve path").get_attribute("d")
+    drawn = page.locator(".tl-curve path:first-child").get_attribute("d")
     assert drawn is not None
     points = [tuple(map(float, pair)) for pair in re.findall(r"L([\d.]+) ([\d.]+)", drawn)][1:-2]
     peak = max(density["values"])

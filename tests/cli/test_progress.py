@@ -40,6 +40,16 @@ def test_time_left_ignores_videos_done_before(capsys: pytest.CaptureFixture[str]
     ]
 
 
+def test_time_left_ignores_the_training_before_the_first_video(
+    capsys: pytest.CaptureFixture[str], clock: SimpleNamespace
+) -> None:
+    """A run of four minutes once said 2.4 h: the first of 40 videos was taken to have lasted as long as training."""
+    with display.table_display() as (_, report):
+        for clock.now, done in ((200.0, 1), (260.0, 2)):
+            report(done, 40, "x")
+    assert capsys.readouterr().err.splitlines() == ["1/40 videos  x", "2/40 videos, about 38 min left  x"]
+
+
 @pytest.mark.parametrize("terminal", [False, True])
 def test_names_with_brackets_and_bad_bytes_are_shown(
     terminal: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -199,6 +199,7 @@ def test_the_generators_choices_are_options(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    from escounts.research.training.synthetic_run import RECIPE
     from escounts.synthetic import GeneratorConfig
 
     asked: list[GeneratorConfig] = []
@@ -210,7 +211,7 @@ def test_the_generators_choices_are_options(
     choices = ("clips=0.48", "period=3,60", "subframes=2")
     outcome = escounts(*train, *(word for choice in choices for word in ("--generator", choice)))
     assert outcome.code == 0, outcome.err
-    assert asked == [GeneratorConfig(clips=0.48, period=(3.0, 60.0), subframes=2)]
+    assert asked == [replace(RECIPE, clips=0.48, period=(3.0, 60.0), subframes=2)]
     for choice, said in {
         "clip=1": "the generator has no 'clip'; it has clips",
         "clips": "'clips': write NAME=VALUE",

@@ -1,6 +1,6 @@
 """The default model's estimation: views, windows, exemplars, ranges. Random weights: arithmetic, not accuracy."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from escounts.counter import Counter
 from escounts.counting import multi_rate as seconds
 from escounts.counting import views
 from escounts.counting.multi_rate import MultiRateModel
-from escounts.counting.multi_rate_encoding import MultiRateEncoding, MultiRateExemplar
+from escounts.counting.multi_rate_encoding import MultiRateEncoding
 from escounts.counting.pool import InferencePool
 from escounts.counting.views import BASE_RATE, CHUNK, View, ViewEncoder, WindowStore
 from escounts.decision.evidence import Evidence, wants_faster
@@ -325,21 +325,6 @@ def test_a_model_that_speaks_of_the_whole_video_gives_hypotheses() -> None:
     nothing = speaks.encode_images(moving_square(240)).estimate()
     assert nothing.density.count == 0 and nothing.decision.count == 0
     assert nothing.decision.hypotheses[0].p > 0.5 and nothing.decision.hypotheses[1].count >= 1
-
-
-def test_a_short_exemplar_between_two_units_is_put_to_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.manual_seed(0)
-    tiny = MultiRateModel("tiny", Network(LITE_TINY), views=(View(1),), fast_views=())
-    encoding = tiny.encode_images(moving_square(240))
-    frames = np.ones(240, np.float32)
-
-    def evidence(exemplars: Sequence[MultiRateExemplar] = (), **_: object) -> list[Evidence]:
-        return [Evidence(30.0, frames * np.float32((139 if exemplars else 94) / 240), frames, frames)]
-
-    monkeypatch.setattr(encoding, "evidence", evidence)
-    short, long = encoding.encode_exemplar(1.0, 1.3), encoding.encode_exemplar(1.0, 1.6)
-    assert encoding.estimate([short]).density.count == pytest.approx(188, rel=1e-3)
-    assert encoding.estimate([long]).density.count == pytest.approx(139, rel=1e-3)
 
 
 def test_no_repetitions_where_only_the_codec_changes_the_picture(model: MultiRateModel) -> None:

@@ -19,7 +19,11 @@ from escounts.counting.views import TokenFile
 from escounts.errors import ExemplarError, ModelError
 from escounts.nn.decoder import DecoderConfig
 from escounts.nn.encoders.interface import EncoderSpec
-from escounts.nn.network import Network, NetworkConfig
+from escounts.nn.network import LITE_DECODER, Network, NetworkConfig
+from escounts.nn.similarity import SimilarityConfig
+from escounts.research.datasets.annotations import VideoAnnotation
+from escounts.research.datasets.encoding import encode_video, layout_for
+from escounts.research.training.predictions import decode_tokens
 from escounts.video.files import Frame, Video
 
 av = pytest.importorskip("av")
@@ -288,3 +292,21 @@ def test_two_hours_are_encoded_in_bounded_memory() -> None:
     assert peak < 250e6
     part = encoding.estimate(start=3600.0, end=3660.0).density
     assert part.start == pytest.approx(3600.0, abs=part.step) and np.isfinite(part.values).all()
+
+
+@pytest.mark.parametrize("shots", [0, 1])
+def test_an_encoder_with_a_rate_counts_as_its_stored_tokens_do(shots: int, video: Video) -> None:
+    """A decoder learns from tokens averaged to its grid, with exemplars cut from them; counting shows it the same."""
+    torch.manual_seed(0)
+    decoder = replace(LITE_DECODER, in_channels=96, channels=16, heads=2, similarity=SimilarityConfig(lags=16))
+    network = Network(NetworkConfig("patches", {}, decoder)).eval()
+    layout = layout_for(network.encoder.spec, "", pool=decoder.grid)
+    marked = VideoAnnotation("bar", "bar.mp4", None, 1, ((1.5, 3.0),), None, None, "test")
+    tokens = encode_video(video.path, marked, network.encoder, layout)
+    given = [(tokens.exemplars[0], 1.5 / tokens.step)] * shots
+    expected = decode_tokens(network.decoder, tokens, layout, given)
+    encoding = PaperWindowModel("patches", network).encode(video)
+    estimate = encoding.estimate([encoding.encode_exemplar(1.5, 3.0)] * shots)
+    assert estimate.density.kind == "rate" and estimate.density.step == tokens.step == 0.1
+    np.testing.assert_allclose(estimate.density.values, expected, atol=2e-3)
+    assert np.abs(expected).sum() > 0.01

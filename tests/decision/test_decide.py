@@ -1,11 +1,12 @@
 """Choice between views, features of an estimate, calibration."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from escounts.decision.decide import Asked, Certainty, choose_views, decide, p_alternates, p_repeats
+from escounts.decision.decide import Asked, Certainty, Footage, choose_views, decide, p_alternates, p_repeats
 from escounts.decision.evidence import Evidence, choice_features, features, repeats_features
 from escounts.decision.rules import CHOICE, FEATURES, REPEATS, Calibration
 from escounts.decision.units import without_unit_doubt
@@ -299,7 +300,7 @@ def test_whatever_lowers_a_confidence_leaves_its_reason() -> None:
 def test_two_live_units_are_a_reason_and_a_unit_that_a_person_gives_takes_it_away() -> None:
     sides = replace(SURE, repeats=(5.0, 0.0, 0.0, 0.0), alternates=(2.0, 0.0))
     decision = decide([saying(3.0, 2.0, sure=0.9)], sides, base_rate=30.0)
-    assert decision.unsure and decision.reasons == ("two units are likely: 8 as cycles, 16 as sides",)
+    assert decision.unsure and decision.reasons == ("two units are possible: 8 as cycles (0.56), 16 as sides (0.44)",)
     confidence, reasons = without_unit_doubt(
         decision.confidence, decision.details, decision.reasons, decision.hypotheses
     )
@@ -320,3 +321,68 @@ def test_an_answer_that_is_not_sure_says_why(views: list[Evidence], words: str) 
     never = Calibration(weights=(-3.0, *(0.0,) * 8))
     decision = decide(views, never, base_rate=30.0, start=10.0)
     assert decision.unsure and words in " ".join(decision.reasons)
+
+
+def footage(*, moving: bool = True, pictures: float = 30.0, frames: int = 300) -> Footage:
+    return Footage(np.full(frames, moving), pictures)
+
+
+@pytest.mark.parametrize(("alternates", "sure"), [(0.12, False), (0.08, True)])
+def test_a_motion_that_alternates_with_more_than_a_tenth_is_not_sure(alternates: float, sure: bool) -> None:
+    logit = math.log(alternates / (1 - alternates))
+    sides = replace(SURE, repeats=(5.0, 0.0, 0.0, 0.0), alternates=(logit, 0.0))
+    decision = decide([saying(3.0, sure=0.9)], sides, base_rate=30.0)
+    named = [one.unit for one in decision.hypotheses if one.live]
+    assert decision.unsure != sure and ("side" in named) != sure and decision.count == 8
+
+
+def test_a_motion_that_happens_once_is_beside_nothing_and_not_sure() -> None:
+    once = replace(SURE, repeats=(5.0, 0.0, 0.0, 0.0))
+    views = [saying(3.0, count=1.0, sure=0.9)]
+    decision = decide(views, once, base_rate=30.0, footage=footage())
+    assert decision.count == 0 and [one.count for one in decision.hypotheses[:2]] == [0, 1]
+    assert decision.unsure and decision.reasons == ("something moves; a motion that happens once looks no different",)
+    still = decide(views, once, base_rate=30.0, footage=footage(moving=False))
+    assert still.count == 0 and not still.unsure, "a photograph repeats nothing, surely"
+
+
+@pytest.mark.parametrize(
+    ("pictures", "marked", "sure"), [(2, 0.0, False), (15, 0.0, True), (2, 1.0, False), (2, 2.0, True)]
+)
+def test_with_few_pictures_per_second_nobody_is_sure_and_the_fastest_motion_is_named(
+    pictures: float, marked: float, sure: bool
+) -> None:
+    """Three pictures show a repetition: two per second show one of 1.5 s."""
+    view = [opinion(10, 8, 0.9)]
+    asked = Asked(exemplars=1, marked=(30 * marked,), without=view) if marked else None
+    decision = decide(view, SURE, base_rate=30.0, asked=asked, footage=footage(pictures=pictures))
+    assert decision.unsure != sure
+    if not sure:
+        words = "different pictures per second: 2; a motion faster than 0.7 repetitions per second is not seen"
+        assert decision.reasons == (words,)
+
+
+def test_a_stretch_that_moves_and_is_not_counted_lowers_the_certainty_of_the_whole() -> None:
+    """Ten seconds with eight repetitions, and ten in which the gate is half open and nothing is counted."""
+    clear, vague = opinion(10, 8, 0.9), replace(opinion(10, 0.0, 0.5))
+    joined = Evidence(
+        10, *(np.r_[getattr(clear, name), getattr(vague, name)] for name in ("density", "gate", "sharpness"))
+    )
+    doubtful = replace(SURE, nothing_weights=(0.0, 0.0, 3.0, *(0.0,) * 6))  # sure of nothing where gates are shut
+    both = decide([joined], doubtful, base_rate=30.0, footage=footage(frames=600), start=5.0)
+    assert not decide([clear], doubtful, base_rate=30.0, footage=footage()).unsure
+    assert both.count == 8 and both.unsure
+    assert both.reasons == ("from 15.0 to 25.0 s something moves and nothing is counted",)
+    shut = replace(joined, gate=np.where(np.arange(600) < 300, joined.gate, 0).astype(np.float32))
+    assert not decide([shut], doubtful, base_rate=30.0, footage=footage(frames=600)).unsure, (
+        "surely nothing repeats there"
+    )
+    still = Footage(np.arange(600) < 300, 30.0)
+    assert not decide([joined], doubtful, base_rate=30.0, footage=still).unsure, "nothing moves there"
+
+
+def test_a_range_that_a_person_gives_cuts_no_repetition_off() -> None:
+    """4.6 repetitions at an even rate: a video that begins and ends within them holds four, a marked set five."""
+    views = [saying(3.0, count=4.6, sure=0.9)]
+    video, marked = (decide(views, SURE, base_rate=30.0, asked=Asked(ranged=ranged)) for ranged in (False, True))
+    assert (video.count, marked.count) == (4, 5) and marked.rest == 1.0

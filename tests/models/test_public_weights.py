@@ -33,6 +33,7 @@ from escounts.models.conversion import add, convert
 from escounts.nn.decoder import Decoder, DecoderConfig
 from escounts.nn.encoders.registry import build_encoder
 from escounts.nn.network import Network, NetworkConfig
+from escounts.system.extras import install_command
 
 FRAMES = 12
 ENCODER_FILES = {
@@ -185,6 +186,15 @@ def test_listing_says_what_can_be_fetched_and_its_licence() -> None:
     assert "(empty)" in said and "VIT_B_16x4_MAE_PT.pyth" in said and "non-commercial" in said
 
 
+def test_listing_marks_the_file_that_was_added_and_no_other(tmp_path: Path) -> None:
+    add(public_files.swin3d_authors_pth(tmp_path))
+    add(public_files.released_decoder_pyth(tmp_path))
+    said = command("weights", "list")
+    assert "swin_tiny_patch244_window877_kinetics400_1k.pth (added)" in said
+    assert "repcount_trained.pyth (added)" in said
+    assert said.count("(added)") == 2
+
+
 def test_models_that_lack_weights_say_which_file_and_command() -> None:
     with pytest.raises(ModelError) as refused:
         load("escounts-repcount", device="cpu")
@@ -282,7 +292,7 @@ def test_without_a_network_the_files_to_fetch_are_named(
     said = refusal(monkeypatch, capsys, "weights", "add", "MCG-NJU/videomae-base")
     assert "model.safetensors" in said and "escounts weights add FOLDER" in said
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    assert "[hub]" in refusal(monkeypatch, capsys, "weights", "add", "MCG-NJU/videomae-base")
+    assert install_command("hub") in refusal(monkeypatch, capsys, "weights", "add", "MCG-NJU/videomae-base")
 
 
 def test_the_store_lists_whole_files_only_and_sweeps_old_partial_ones(store: Path, tmp_path: Path) -> None:

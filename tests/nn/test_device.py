@@ -1,8 +1,14 @@
 """On which device and in which precision counting runs, and which parts of it stay in float32."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 from click.testing import CliRunner
+from movies import bouncing, write_movie
 
 from escounts.cli import app
 from escounts.counting.pool import InferencePool
@@ -20,6 +26,18 @@ from escounts.nn.device import (
 )
 
 CPU = torch.device("cpu")
+FORKED = """
+import os, signal, sys
+import torch, escounts
+torch.set_num_threads(2)
+counter = escounts.load("lite", device="cpu")
+first = counter.count(sys.argv[1]).count
+child = os.fork()
+if child == 0:
+    signal.alarm(120)  # it waited for ever for threads that are not in it
+    os._exit(0 if counter.count(sys.argv[1]).count == first == 4 else 1)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -32,6 +50,14 @@ def _capabilities(monkeypatch: pytest.MonkeyPatch, **flags: bool) -> None:
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: flags, raising=False)
     cpu_has_bf16.cache_clear()
     monkeypatch.setattr(module, "cpu_has_bf16", cpu_has_bf16.__wrapped__)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_process_that_is_forked_after_a_count_counts(tmp_path: Path) -> None:
+    """As a DataLoader's worker is."""
+    video = write_movie(tmp_path / "a.mp4", bouncing(4, 4.0))
+    done = subprocess.run([sys.executable, "-c", FORKED, str(video)], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, (done.returncode, done.stderr)
 
 
 def test_a_cpu_without_units_counts_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -103,7 +103,7 @@ def test_text_says_how_many_when_and_how_sure(result: CountResult, nothing: Coun
     assert "4 repetitions, confidence 0.83 (model spectral, 0.2 s)" in text
     alternating = replace(result, unit="cycle", hypotheses=(Hypothesis(4, "cycle", 0.6), Hypothesis(8, "side", 0.4)))
     assert "4 repetitions (8 if left and right each count), confidence" in headline(alternating)
-    unlikely = replace(alternating, hypotheses=(Hypothesis(4, "cycle", 0.9), Hypothesis(8, "side", 0.1)))
+    unlikely = replace(alternating, hypotheses=(Hypothesis(4, "cycle", 0.96), Hypothesis(8, "side", 0.04)))
     assert "4 repetitions, confidence" in headline(unlikely), "a unit that is hardly possible is not spoken of"
     other_way = replace(alternating, unit="side", count=8)
     assert "8 repetitions (4 if left and right count as one)" in headline(other_way)
@@ -147,6 +147,17 @@ def test_a_model_that_cannot_say_how_sure_it_is_says_so_once(result: CountResult
         assert text.count("agreement 0.83") == text.count("not a probability") == 1 and "not sure" not in text
     unsure = replace(result, unsure=True)
     assert "confidence 0.83, not sure: look at it" in headline(unsure) and "probability" not in headline(unsure)
+
+
+def test_why_an_answer_is_not_sure_stands_in_text_picture_and_report(result: CountResult, tmp_path: Path) -> None:
+    why = "the views disagree: 4.0 and 9.0"
+    unsure = replace(result, unsure=True, reasons=(why,))
+    assert f"\n  why: {why}\n" in describe(unsure)
+    FORMATS["html"].write(unsure, tmp_path / "r.html", video=None)
+    assert f"<dt>Not sure because</dt><dd>{why}</dd>" in (tmp_path / "r.html").read_text()
+    assert why in [text.get_text() for text in draw(Figure(), unsure, None).texts]
+    assert from_dict(to_dict(unsure)).reasons == (why,)
+    assert why not in describe(unsure.corrected([(0.0, 1.0)])), "a person has answered"
 
 
 @pytest.mark.parametrize("kind", ["html", "png"])

@@ -33,7 +33,9 @@ def found(job: Any, error: float, *, off: float = 0.0) -> dict[str, Any]:
 
 
 def asked(**options: Any) -> Namespace:
-    return Namespace(**({"rivals": False, "ablations": False, "seeds": 3, "head": "density", "lr": None} | options))
+    return Namespace(
+        **({"rivals": False, "ablations": False, "seeds": 3, "head": "density", "lr": None, "clips": None} | options)
+    )
 
 
 def test_a_line_that_was_cut_short_is_run_again_and_the_rest_is_kept(runs: ModuleType, tmp_path: Path) -> None:

@@ -180,6 +180,8 @@ def test_a_table_trains_what_is_missing_once_and_shows_the_spread(tmp_path: Path
     paper, mine = filled.texts()
     assert paper == ["ours", "paper", "1.000", "", "0.500", "0.500", "", ""]
     assert "±" in mine[2]
+    grid = "×".join(map(str, made.layout.grid))
+    assert mine[1] == f"ours; 2 steps, {grid} tokens, 2 seeds", "a short run says that it is short"
     assert mine[-2:] == ["", "1/1 · not run"], "a cell that was not measured stays empty"
     assert any("toy test: 1 of 1 videos scored" in note for note in filled.notes)
     assert any("gone is not here" in note for note in filled.notes)

@@ -283,3 +283,28 @@ def test_labels_that_were_saved_meanwhile_are_not_replaced_unseen(client: Client
         assert refused.status_code == 409 and "saved meanwhile" in refused.json()["detail"]
     assert client.get(address).json()["spans"] == spans
     assert client.put(address, json={"spans": []}).json()["revision"] == known + 2, "who does not ask replaces"
+
+
+def test_a_deleted_video_is_restored_with_its_labels(
+    client: Client, service: Service, clips: dict[int, Path]
+) -> None:
+    video = client.send_video(clips[5], "back.mp4")
+    address = f"/api/videos/{video['id']}"
+    client.start_count(video["id"], wait=30)
+    spans = [{"start": 0.5, "end": 1.5}]
+    client.put(f"{address}/labels", json={"spans": spans, "action": "squat"})
+    assert client.post(f"/api/trash/{video['id']}/restore").status_code == 404, "it was not deleted"
+    client.delete(address)
+    assert client.get(address).status_code == 404
+    (deleted,) = [one for one in client.get("/api/trash").json() if one["id"] == video["id"]]
+    assert (deleted["name"], deleted["labelled_count"]) == ("back.mp4", 1)
+    assert client.post(f"/api/trash/{video['id']}/restore").status_code == 201
+    assert client.get(f"{address}/file").content == clips[5].read_bytes()
+    assert client.get(f"{address}/labels").json()["spans"] == spans
+    assert f"{video['id']}.mp4,0.500,1.500,squat" in (service.settings.videos / "labels.csv").read_text()
+    assert video["id"] not in {one["id"] for one in client.get("/api/trash").json()}
+    assert client.start_count(video["id"], wait=30)["count"] == 5
+    client.delete(address)
+    (entry,) = service.settings.trash.glob(f"*-{video['id']}")
+    (entry / "record.json").write_text('{"video": {}}')
+    assert client.post(f"/api/trash/{video['id']}/restore").status_code == 404, "a record that cannot be read"

@@ -22,9 +22,10 @@ from escounts.errors import VideoError
 from escounts.results import DensityMap
 from escounts.serve import live_api
 from escounts.serve.app import Service
-from escounts.serve.live_worker import jpeg_reader, shown_density
+from escounts.serve.live_worker import MAX_PIXELS, shown_density
 from escounts.serve.settings import Refused, WorkerOptions
 from escounts.system.processes import Line
+from escounts.video.files import jpeg_reader
 
 BYTES = {"Content-Type": "application/octet-stream"}
 
@@ -190,7 +191,7 @@ def test_a_session_may_last_so_long(tmp_path: Path) -> None:
 
 
 def test_what_is_not_a_picture_is_refused_by_name() -> None:
-    read = jpeg_reader(32)
+    read = jpeg_reader(32, max_pixels=MAX_PIXELS)
     picture = np.full((48, 64, 3), 200, np.uint8)
     assert read(0.5, jpeg(picture)).image.shape == (32, 32, 3)
     for wrong in (b"not a picture", jpeg(picture)[:40], jpeg(np.zeros((1200, 1800, 3), np.uint8))):

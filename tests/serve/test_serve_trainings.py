@@ -66,7 +66,7 @@ def ended(client: Client, training: str) -> dict[str, Any]:
 
 
 def test_from_labels_to_a_model_that_counts(teaching: tuple[Client, Service], halves: dict[str, int]) -> None:
-    client, _ = teaching
+    client, service = teaching
     with client.stream("GET", "/api/events") as stream:
         lines = stream.iter_lines()
         next(lines)
@@ -91,6 +91,10 @@ def test_from_labels_to_a_model_that_counts(teaching: tuple[Client, Service], ha
     assert report["after"]["error"] < report["before"]["error"]
     (model,) = [model for model in client.get("/api/models").json() if model["own"]]
     assert (model["name"], model["training"], model["default"]) == ("my-halves", done["id"], False)
+    assert [path.name for path in service.settings.models.iterdir()] == ["my-halves.safetensors"]
+    assert not store.stored(), "nothing outside the data folder, unless it is asked for"
+    shared = client.post("/api/trainings", json={"name": "my-halves", "shared": True})
+    assert shared.status_code == 422 and "in the data folder" in shared.json()["detail"]
     video, label = next(iter(halves.items()))
     job = client.start_count(video, model="my-halves", wait=30)
     job = client.ended(job["id"])
@@ -116,7 +120,8 @@ def test_what_is_ended_leaves_nothing_behind(
     after = ended(client, training)
     assert after["state"] == ("cancelled" if end == "cancel" else "failed")
     assert after["error"] == (None if end == "cancel" else "its process died (SIGKILL: out of memory, or killed)")
-    assert not [path for path in store.store_folder().glob("*") if "short" in path.name or training in path.name]
+    kept = [*service.settings.models.glob("*"), *store.store_folder().glob("*")]
+    assert not [path for path in kept if "short" in path.name or training in path.name]
     assert client.post("/api/trainings", json={"name": "short"}).status_code == 202, "the next one may begin"
     second = client.get("/api/trainings").json()[0]["id"]
     client.post(f"/api/trainings/{second}/cancel")

@@ -132,6 +132,18 @@ def test_transparent_pixels_are_black(tmp_path: Path) -> None:
         assert frame.image[:, :16].min() == 255 and frame.image[:, 16:].max() == 0
 
 
+def test_an_animated_avif_is_its_animation_and_not_the_still_before_it(tmp_path: Path) -> None:
+    path = write_movie(tmp_path / "loop.avif", levels(12, step=20), rate=10, codec="libsvtav1")
+    video = Video(path)
+    assert len(list(video.frames())) == 12 and video.info.duration == pytest.approx(1.2)
+
+
+def test_an_animated_webp_is_named(tmp_path: Path) -> None:
+    path = write_movie(tmp_path / "loop.webp", levels(12, step=20), rate=10, codec="libwebp_anim")
+    with pytest.raises(VideoError, match="an animated WebP, which FFmpeg does not read; convert it to GIF or MP4"):
+        Video(path)
+
+
 def test_animated_gif(tmp_path: Path) -> None:
     path = write_movie(tmp_path / "loop.gif", levels(12, step=20), rate=10, codec="gif", pixel_format="rgb8")
     video = Video(path)

@@ -41,7 +41,7 @@ device_option = click.option(
 )
 model_option = click.option("--model", default="default", show_default=True, help="A name of `escounts models`.")
 assume_repeats_option = click.option(
-    "--assume-repeats", is_flag=True, help="Never answer that there are no repetitions."
+    "--assume-repeats", is_flag=True, help='Count even where the answer would be "no repetitions".'
 )
 
 

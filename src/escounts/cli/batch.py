@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 import escounts
+from escounts.batching.tasks import Settings
 from escounts.cli import assume_repeats_option, device_option, model_option, sandbox_option
 from escounts.cli.display import counting_display
 from escounts.cli.numbers import COUNT, NONE_OR_MORE, SECONDS
@@ -68,8 +69,6 @@ def batch_command(
         name = "--readers stands" if readers else "--nvdec stands"
         raise click.UsageError(f"{name} in the place of --jobs, on this machine; leave out --jobs and --ray")
     catalogue.find(counting["model"])  # an unknown name is known before any process starts
-    from escounts.batching.tasks import Settings  # noqa: PLC0415 - the extra [batch]; help needs none of it
-
     settings = Settings(**counting)
     how: dict[str, Any] = {
         "jobs": jobs,

@@ -214,7 +214,7 @@ def _counting(what: str, progress: Progress) -> Count:
 
     def report(done: int, total: int, name: str) -> None:
         nonlocal last
-        if done < task.completed:  # the next row of a table begins again at 1
+        if done < task.completed or not task.completed:  # a row of a table begins at 1, often long after the display
             progress.reset(task.id)
         progress.update(task.id, completed=done, total=total, description=printable(name))
         now = time.monotonic()
@@ -233,6 +233,8 @@ def _training(progress: Progress) -> Report:
     def report(step: int, total: int, figures: dict[str, float]) -> None:
         shown.update({name: figures[name] for name in FIGURES if name in figures})
         line = "  ".join(f"{name.removeprefix('val_')} {value:.3f}" for name, value in shown.items())
+        if step < task.completed or not task.completed:  # the next run
+            progress.reset(task.id)
         progress.update(task.id, completed=step, total=total, description=line)
         if not screen.is_terminal and any(name.startswith("val_") for name in figures):
             screen.print(f"step {step}/{total}  {line}", highlight=False)

@@ -115,10 +115,12 @@ def list_(as_json: bool) -> None:
         click.echo(f"    licence: {entry.licence}")
     if not kept:
         click.echo("  (empty)")
-    here = {entry.name for entry in kept}
+    # By encoder and licence: one encoder may have several public files, and any of them another name in the store.
+    here = {(entry.kind, entry.encoder, entry.licence) for entry in kept}
     click.echo("can be added:")
     for source in (*ENCODER_SOURCES, RELEASED_DECODER):
-        mark = " (added)" if source.encoder in here and source is not RELEASED_DECODER else ""
+        kind = "decoder" if source is RELEASED_DECODER else "encoder"
+        mark = " (added)" if (kind, source.encoder, source.licence) in here else ""
         click.echo(f"  {source.file}{mark}: {source.encoder}, {source.origin}")
         click.echo(f"    licence: {source.licence}")
 
@@ -148,7 +150,7 @@ def export_command(model: str, format_: str, out: Path, force: bool) -> None:
 def doctor_command() -> int:
     """Check this machine. Exit code 1 when something that counting needs is missing."""
     bad = 0
-    for check in (_versions, _device, _decoders, _reads_video, _models, _extras, _sandbox, _space):
+    for check in (_versions, _device, _decoders, _models, _extras, _sandbox, _space):
         for good, text in _safely(check):
             mark = {True: "ok  ", False: "BAD ", None: "note"}[good]
             click.echo(f"{mark}  {text}")
@@ -185,6 +187,7 @@ def _device() -> Iterator[Finding]:
 
 
 def _decoders() -> Iterator[Finding]:
+    """Which there are; then a tiny moving video is written and read back."""
     import av  # noqa: PLC0415 - PyAV may be what is broken here, and that is a finding
 
     missing = [name for name in DECODERS if name not in av.codecs_available]
@@ -193,12 +196,6 @@ def _decoders() -> Iterator[Finding]:
     encoder = "libx264" if "libx264" in av.codecs_available else "mpeg4"
     there = ", ".join(name for name in DECODERS if name not in missing)
     yield True, f"decoders: {there}; counted mp4 is encoded with {encoder}"
-
-
-def _reads_video() -> Iterator[Finding]:
-    """Write a tiny moving video and read it back."""
-    import av  # noqa: PLC0415 - PyAV may be what is broken here, and that is a finding
-
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "check.mp4"
         with av.open(str(path), "w") as container:
@@ -233,16 +230,10 @@ def _extras() -> Iterator[Finding]:
         yield True, f"extras: {', '.join(there)}"
 
 
-SANDBOXED = (
-    "sandbox: `serve`, and what is given --sandbox, opens videos without network, other programs or processes, and "
-    "reads no files but videos, weights and libraries; it writes to one folder"
-)
-
-
 def _sandbox() -> Iterator[Finding]:
     missing = missing_protections()
     if not missing:
-        yield True, SANDBOXED
+        yield True, "sandbox: what is confined has no network and reads only videos, weights and libraries"
     for what, why in missing.items():
         yield None, f"sandbox: videos are opened without protection of {what}: {why}"
 

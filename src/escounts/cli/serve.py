@@ -16,6 +16,7 @@ import click
 
 from escounts.cli.numbers import COUNT, Number, size
 from escounts.errors import EscountsError
+from escounts.serve import data_folder
 from escounts.serve.settings import Settings
 from escounts.system.atomic_files import lock_folder
 from escounts.system.extras import install_command
@@ -118,12 +119,12 @@ def serve(settings: Settings, *, rebuild: bool = False) -> None:
     try:
         import uvicorn  # noqa: PLC0415 - the extra [serve]
 
-        from escounts.serve import data_folder  # noqa: PLC0415 - the extra [serve]
         from escounts.serve.app import create_app  # noqa: PLC0415 - the extra [serve]
         from escounts.serve.limits import server_config  # noqa: PLC0415 - the extra [serve]
     except ImportError as error:
         raise EscountsError(f"serve needs more packages ({error.name}): {install_command('serve')}") from error
 
+    settings = dataclasses.replace(settings, model=settings.loadable(settings.model))
     if not settings.loopback and settings.token is None:
         settings = dataclasses.replace(settings, token=secrets.token_urlsafe(24))
     folder = data_folder.DataFolder(settings)

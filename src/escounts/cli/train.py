@@ -31,6 +31,7 @@ def train_command() -> None:
 
 
 train_command.add_command(train_synthetic.synthetic)
+train_command.add_command(train_synthetic.calibrate)
 train_command.add_command(train_synthetic.mean)
 
 

@@ -1,4 +1,4 @@
-"""`escounts train synthetic` and `train mean`: the default model's recipe, from pixels, on generated repetitions."""
+"""`escounts train synthetic`, `calibrate` and `mean`: the default model's recipe, from pixels."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from escounts.research.training.synthetic_run import (
     SMOKE,
     SyntheticRun,
     calibrate_checkpoint,
+    calibrate_on_labels,
     calibration_videos,
     clip_files,
     may_repeat,
@@ -242,6 +243,21 @@ def mean(
         fitted = calibrate_checkpoint(out, generator, videos, device=choose_device(device), progress=progress)
     click.echo(fitted.to_json())
     click.echo(f"wrote {out}")
+
+
+@click.command("calibrate")
+@click.argument("checkpoint", type=EXISTING_FILE)
+@click.option(
+    "--labels", type=EXISTING_FILE, required=True, help="Table of labelled clips, as for `train synthetic`."
+)
+@click.option("--split", default="val", show_default=True, help="Its clips: none that the weights were trained on.")
+@click.option("--device", default="auto", show_default=True)
+def calibrate(checkpoint: Path, labels: Path, split: str, device: str) -> None:
+    """Fit gate, choice of views, "no repetitions", unit and confidence on labelled clips, and write them into the
+    checkpoint."""
+    with counting_display("clips") as progress:
+        fitted = calibrate_on_labels(checkpoint, labels, split=split, device=choose_device(device), progress=progress)
+    click.echo(fitted.to_json())
 
 
 def _footage(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from escounts.counting.places import WHOLE, FrameFeatures, Places, find_places
 from escounts.counting.protocols import Progress
 from escounts.counting.views import BASE_RATE
-from escounts.tracks import together, track_of
+from escounts.decision.tracks import together, track_of
 from escounts.video.files import Video
 from escounts.video.in_memory import held_in_memory
 from escounts.video.lag_maps import RATE, SIDE

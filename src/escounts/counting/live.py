@@ -102,7 +102,10 @@ class LiveEncoding(MultiRateEncoding):
         self._asked = list(self.model.views)
         if self._fast and wants_faster(self.evidence(), BASE_RATE):
             self._asked = list(dict.fromkeys([*self._asked, *self._fast]))
-        return self.estimate(exemplars, assume_repeats=assume_repeats)
+        estimate = self.estimate(exemplars)
+        if assume_repeats and estimate.decision.count == 0:
+            estimate = self.estimate(exemplars, assume_repeats=True)
+        return estimate
 
     def forget(self, seconds: float) -> None:
         """Drop the oldest seconds: the encoding begins later."""

@@ -93,7 +93,9 @@ class MultiRateModel:
                     report(min(index / BASE_RATE, whole), whole)
                 yield image
 
-        encoding = MultiRateEncoding(self, read, start=start, video=(video.info.path.resolve(), video.info.region))
+        ranged = start > 0 or (end is not None and end < video.info.duration)
+        identity = (video.info.path.resolve(), video.info.region)
+        encoding = MultiRateEncoding(self, read, start=start, video=identity, ranged=ranged)
         self.encode_views(encoding, progress=progress)
         images.forget()
         if encoding.frames == 0:

@@ -31,7 +31,7 @@ from escounts.counting.views import (
     on_base_frames,
 )
 from escounts.counting.windows import Stitcher, triangle
-from escounts.decision.decide import Asked, decide
+from escounts.decision.decide import Asked, Footage, decide
 from escounts.decision.evidence import Evidence
 from escounts.decision.rules import RULES
 from escounts.errors import ExemplarError
@@ -68,7 +68,8 @@ class MultiRateEncoding:
     """One video's projected windows at every view that has been encoded.
 
     read: gives the base rate's images from the first on, as often as it is called, and reports to the progress it
-    is given. video: equal for two stretches of one video; None: no other encoding is of the same.
+    is given. video: equal for two stretches of one video; None: no other encoding is of the same. ranged:
+    a person chose where it begins or ends.
     """
 
     def __init__(
@@ -78,10 +79,12 @@ class MultiRateEncoding:
         *,
         start: float,
         video: object = None,
+        ranged: bool = False,
     ) -> None:
         decoder = model.network.decoder.config
         self.model, self.start, self._read = model, start, read
         self.video = object() if video is None else video
+        self._ranged = ranged
         encoder = model.network.encoder
         assert isinstance(encoder, LiteEncoder)
         self.store = WindowStore(decoder.grid, decoder.channels, encoder.look_width)
@@ -180,9 +183,17 @@ class MultiRateEncoding:
             marked=tuple(one.seconds * BASE_RATE for one in exemplars if self._same_video(one)),
             without=self.evidence(first=first, last=last) if exemplars else (),
             assume_repeats=assume_repeats,
+            ranged=self._ranged or first > 0 or last < self.frames,
         )
         begin = self.start + first / BASE_RATE
-        decision = decide(evidence, self.model.calibration, base_rate=BASE_RATE, asked=asked, start=begin)
+        decision = decide(
+            evidence,
+            self.model.calibration,
+            base_rate=BASE_RATE,
+            asked=asked,
+            footage=Footage(self.meter.moving(first, last), self.meter.pictures),
+            start=begin,
+        )
         cuts = dict((EXEMPLAR_CUT, round(cut, 2)) for one in exemplars for cut in one.cuts)
         decision = replace(decision, details={**decision.details, **cuts})
         view = self._select_views(exemplars)[decision.view]
@@ -265,8 +276,7 @@ class MultiRateEncoding:
     def _select_views(self, exemplars: Sequence[MultiRateExemplar]) -> list[View]:
         """Views to ask: those encoded for it, or the one that suits the exemplars."""
         if not exemplars:
-            views = [view for view in self._asked if self.windows[view]]
-            return [v for v in views if max(w.cells for w in self.windows[v]) >= RULES.shortest_view] or views[-1:]
+            return [view for view in self._asked if self.windows[view]]
         fitting = [view for view in self._all_views() if all(view in exemplar.tokens for exemplar in exemplars)]
         if not fitting:
             raise ExemplarError("the exemplars were encoded at other rates; encode both with the same setting")

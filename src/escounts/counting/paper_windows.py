@@ -2,7 +2,7 @@
 
 A window (64 raw frames) gives T' cells of tokens; the windows one after another are one sequence, and so are
 those that start 1/K, 2/K … of a window later (section 3.3). Each window is encoded once and kept; an exemplar
-is a window of its own.
+is a window of its own. An encoder that samples at a rate (`fps`) is read at it; an exemplar is cells of the sequence.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from escounts.errors import ExemplarError, VideoError
 from escounts.nn.decoder import ExemplarKeysValues, Projected, check_tokens
 from escounts.nn.device import precision, to_device
 from escounts.nn.encoders.interface import Encoder
-from escounts.nn.network import Network
-from escounts.results import DensityMap, Estimate
+from escounts.nn.network import Network, exemplar_cells
+from escounts.results import DensityKind, DensityMap, Estimate
 from escounts.system.arrays import Array, Array32, BoolArray, Image
 from escounts.video.files import Video
 
@@ -159,7 +159,8 @@ class PaperWindowModel:
         size = self.spec.read_size(video.info.width, video.info.height)
 
         def images() -> Iterator[Image]:
-            for frame in video.frames(size=size, start=start, end=end, every=self.spec.every):
+            pace = {"rate": self.spec.fps} if self.spec.fps else {"every": self.spec.every}
+            for frame in video.frames(size=size, start=start, end=end, **pace):
                 encoding.times.append(frame.time)
                 if progress is not None and len(encoding.times) % 64 == 1:
                     progress(frame.time - start, max(whole, frame.time - start))
@@ -195,10 +196,11 @@ class PaperWindowModel:
     def _launched(self, pending: Sequence[tuple[int, list[Tensor]]]) -> tuple[list[tuple[int, int]], Download]:
         """Have windows encoded, each a shift and its frames (S, S, 3): for each its shift and how many of its cells
         are the video's, and the cells."""
-        length = self.spec.window_frames
+        # An encoder that samples at a rate takes windows of any length.
+        length = max(len(each) for _, each in pending) if self.spec.fps else self.spec.window_frames
         frames = torch.stack([torch.stack([*each, *[each[-1]] * (length - len(each))]) for _, each in pending])
         tokens_BTHWC = self._encoded(frames, [len(each) for _, each in pending])
-        projected_BTHWC = self.network.decoder.project(tokens_BTHWC).tokens_BTHWC
+        projected_BTHWC = self.network.decoder.project_pooled(tokens_BTHWC)
         cut = [(shift, -(-len(each) // self.spec.frames_per_cell)) for shift, each in pending]
         return cut, download(projected_BTHWC)
 
@@ -255,21 +257,28 @@ class PaperWindowEncoding:
     def finish(self) -> None:
         """All frames are in: from now on their pace is known, and where the encoded stretch ends."""
         spec, sampled = self.model.spec, len(self.times)
-        pace = spec.every / self.video.info.fps
-        if sampled > 1:
+        pace = 1 / spec.fps if spec.fps else spec.every / self.video.info.fps
+        if sampled > 1 and not spec.fps:
             pace = (self.times[-1] - self.times[0]) / (sampled - 1)
         self.step = pace * spec.window_frames / spec.cells
         self.end = self.times[-1] + pace
 
     @torch.inference_mode()
     def encode_exemplar(self, start: float, end: float, *, progress: Progress | None = None) -> PaperWindowExemplar:
-        """The exemplar between two times: frames spread evenly over it, encoded as one window.
+        """The exemplar between two times: frames spread evenly over it as one window, or cells that are there.
 
         It is read in one go: progress is told nothing.
         """
         spec = self.model.spec
         if end <= start:
             raise ExemplarError(f"exemplar {start:g}-{end:g} s is empty; its end must come after its start")
+        if spec.fps is not None:
+            whole = self.sequences[0]
+            begin, stop = (start - self.start) / self.step, (end - self.start) / self.step
+            cells = torch.from_numpy(exemplar_cells(begin, stop, whole.cells, spec.exemplar_frames))
+            first = int(cells[0])
+            read_THWC = whole.read(first, int(cells[-1]) + 1, self.model.device)
+            return PaperWindowExemplar(read_THWC[(cells - first).to(read_THWC.device)], end - start, self.path)
         size = spec.read_size(self.video.info.width, self.video.info.height)
         frames = self.video.frames(size=size, start=start, end=end, rate=spec.exemplar_frames / (end - start))
         images = [spec.cut(frame.image) for frame in frames][: spec.exemplar_frames]
@@ -307,8 +316,9 @@ class PaperWindowEncoding:
         spread = float(np.std(counts))
         details = {"calibrated": 0.0, "shifts": float(len(counts)), "shift_spread": spread}
         confidence = 1 / (1 + spread) if len(counts) > 1 else 0.5
-        density_map = DensityMap(density, self.start + first * self.step, self.step, "peaks")
-        return Estimate(density_map, decide_by_map(density, "peaks", Certainty(confidence), details=details))
+        kind: DensityKind = "rate" if self.model.network.decoder.config.head.kind == "rate" else "peaks"
+        density_map = DensityMap(density, self.start + first * self.step, self.step, kind)
+        return Estimate(density_map, decide_by_map(density, kind, Certainty(confidence), details=details))
 
     def _decode(
         self, shift: int, keys_values: ExemplarKeysValues, first: int, last: int, assume_repeats: bool
@@ -321,8 +331,10 @@ class PaperWindowEncoding:
             if begin + offset >= last or stop + offset <= first:
                 continue
             tokens_1THWC = sequence.read(begin, stop, self.model.device)[None]
+            decoder = self.model.network.decoder
             with precision(self.model.device):
-                output = self.model.network.decoder.decode(Projected(tokens_1THWC, None), keys_values)
+                similarity_1TC = None if decoder.similarity is None else decoder.similarity(tokens_1THWC)
+                output = decoder.decode(Projected(tokens_1THWC, similarity_1TC), keys_values)
             rate_BT = output.rate_BT if assume_repeats else None
             values_BT = output.density_BT if rate_BT is None else rate_BT
             stitched.add(values_BT[0].float().cpu().numpy(), begin + offset - first, weights=ramp(stop - begin))

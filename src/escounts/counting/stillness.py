@@ -70,12 +70,17 @@ class MotionMeter:
         )
         self._seen -= frames
 
+    @property
+    def pictures(self) -> float:
+        """Different pictures per second, in the second that has most: a still part of a video does not count."""
+        if self._seen < BASE_RATE:
+            return self._new * BASE_RATE / max(1, self._seen)
+        return float(max(self._most, self._new))
+
     def divisor(self) -> int:
         """Base frames per frame of a view that misses no picture: 2 where a video of 15 frames per second is read at
-        30. By the second in which most is new, so that a still part of a video does not count."""
-        whole = self._seen >= BASE_RATE
-        rate = max(self._most, self._new) if whole else self._new * BASE_RATE / max(1, self._seen)
-        return int(min(SLOWEST, max(1, BASE_RATE // (SAME_RATE * max(1, rate)))))
+        30."""
+        return int(min(SLOWEST, max(1, BASE_RATE // (SAME_RATE * max(1, self.pictures)))))
 
     def moving(self, first: int, last: int) -> BoolArray:
         """Of frames first..last, whether something moves near each."""

@@ -27,21 +27,20 @@ from escounts.decision.evidence import (
     main_view,
     repeats_features,
 )
-from escounts.decision.reasons import why_vague
+from escounts.decision.reasons import runs, why_vague
 from escounts.decision.rules import FEATURES, RULES, Calibration, CountingRules
 from escounts.decision.units import (
     UNIT_GIVEN,
     Hypothesis,
     Unit,
     factor,
-    in_marked_unit,
     possible_counts,
     rest_factor,
     unit_certainty,
     unit_reason,
     whole,
 )
-from escounts.system.arrays import Array32
+from escounts.system.arrays import Array32, BoolArray
 
 ConfidenceKind = Literal["probability", "agreement"]
 """What a confidence is: the calibrated probability that the count is within one of the truth, or how well a model's
@@ -49,6 +48,7 @@ own looks at the video agree, which says nothing of the truth."""
 DensityKind = Literal["peaks", "rate"]
 
 UNCALIBRATED = "this model's confidence was never compared with true counts"
+ONCE_OR_NEVER = "something moves; a motion that happens once looks no different"
 
 
 @dataclass(frozen=True)
@@ -76,12 +76,27 @@ class Asked:
         marked: base frames that each exemplar of this video lasts.
         without: what the views say without the exemplars.
         assume_repeats: the video is taken to repeat.
+        ranged: where the counted stretch begins or ends: at a border between repetitions, so that none is cut off.
     """
 
     exemplars: int = 0
     marked: tuple[float, ...] = ()
     without: Sequence[Evidence] = ()
     assume_repeats: bool = False
+    ranged: bool = False
+
+
+@dataclass(frozen=True)
+class Footage:
+    """What the pictures show without a network.
+
+    Args:
+        moving: of each frame, whether something moves near it.
+        pictures: different ones per second.
+    """
+
+    moving: BoolArray
+    pictures: float
 
 
 @dataclass(frozen=True)
@@ -90,7 +105,8 @@ class Decision:
 
     count, unit: the answer. counted, density_unit: the same in the unit that the density counts. density: repetitions
     per frame, in density_unit; rest: what its sum is multiplied by where the video cuts repetitions off. view: the
-    view that speaks, by its place. reasons: why it is not sure; none where it is.
+    view that speaks, by its place. features: the vector FEATURES behind the confidence. reasons: why it is not sure;
+    none where it is.
     """
 
     count: int
@@ -106,6 +122,7 @@ class Decision:
     hypotheses: tuple[Hypothesis, ...] = ()
     details: Mapping[str, float] = field(default_factory=dict)
     view: int = 0
+    features: tuple[float, ...] = ()
 
     @property
     def useful_density(self) -> Array32:
@@ -121,6 +138,7 @@ def decide(
     *,
     base_rate: float,
     asked: Asked | None = None,
+    footage: Footage | None = None,
     start: float = 0.0,
     rules: CountingRules = RULES,
 ) -> Decision:
@@ -131,6 +149,7 @@ def decide(
         calibration: the model's.
         base_rate: frames per second of the evidence.
         asked: exemplars and assumptions.
+        footage: what moves, and how many pictures there are; None where nobody looked.
         start: seconds of the video at the first frame, for reasons.
         rules: the constants.
     """
@@ -139,39 +158,47 @@ def decide(
     density, chosen = choose_views(views, base_rate, calibration, repeats=given, rules=rules)
     zero_shot_count: float | None = None
     caps: list[tuple[float, str]] = []
-    units: tuple[Hypothesis, ...] = ()
+    gaps: list[tuple[float, str]] = []
     if asked.exemplars:
         alone, _ = choose_views(asked.without, base_rate, calibration, repeats=asked.assume_repeats, rules=rules)
         zero_shot_count = float(alone.sum())
-        short = len(asked.marked) == asked.exemplars and max(asked.marked) < rules.short_exemplar * base_rate
-        if short:
-            density, p, units = in_marked_unit(density, asked.without, zero_shot_count, asked.marked, rules)
-            caps.append((p, _short_mark_reason(units, max(asked.marked) / base_rate)))
         share = max(asked.marked, default=0.0) / max(len(density), 1)
         if share > rules.long_exemplar and abs(float(density.sum()) - zero_shot_count) > 1:
-            caps.append((rules.unchecked, _long_mark_reason(share, zero_shot_count)))
+            other = whole(zero_shot_count)
+            why = f"the exemplar is {share:.0%} of what was counted, and without it the count is {other}"
+            caps.append((rules.unchecked, why))
     values = features(views, density, chosen, base_rate, zero_shot_count=zero_shot_count, rules=rules)
     weights = calibration.nothing_weights if is_zero(density) else calibration.weights
     certainty = Certainty(logistic(float(np.dot(weights, values))))
     details = dict(zip(FEATURES[1:], (round(float(v), 4) for v in values[1:]), strict=True))
     below = calibration.unsure_below
+    doubtful = below - rules.just_under
     if certainty.value < below:
-        for reason in why_vague(views, density, chosen, base_rate, start=start, without=zero_shot_count):
+        vague = why_vague(views, density, chosen, base_rate, start=start, without=zero_shot_count)
+        for reason in vague or (_share_right(certainty),):
             certainty = certainty.at_most(certainty.value, reason)
-    hypotheses, unit = units, units[0].unit if units else None
-    if units:
-        details[UNIT_GIVEN] = round(certainty.value, 4)
-    elif not given and calibration.repeats:
-        hypotheses, unit = _hypotheses(views, density, base_rate, calibration, rules), "cycle"
-        details[UNIT_GIVEN] = round(certainty.value, 4)
-        if not is_zero(density) and unit_certainty(hypotheses, rules) < 1:
-            caps.append((unit_certainty(hypotheses, rules), unit_reason(hypotheses)))
-    for most, reason in caps:
+    if footage is not None and footage.moving.any():
+        caps += _few_pictures(footage.pictures, [frames / base_rate for frames in asked.marked], rules)
+        details["pictures"] = round(footage.pictures, 1)
+        if not given and is_zero(density):
+            caps.append((rules.once_or_never, ONCE_OR_NEVER))
+        elif not given:
+            gaps = _unanswered(views, density, footage.moving, calibration, base_rate, start, rules)
+    for most, reason in [*((min(most, doubtful), reason) for most, reason in caps), *gaps]:
         certainty = certainty.at_most(most, reason)
+    rest = 1.0 if asked.ranged else rest_factor(density, rules)
+    hypotheses: tuple[Hypothesis, ...] = ()
+    unit: Unit | None = None
+    if not given and calibration.repeats:
+        details[UNIT_GIVEN] = round(certainty.value, 4)
+        hypotheses = _hypotheses(views, density, base_rate, calibration, rules, ranged=asked.ranged)
+        unit = "cycle"
+        if not is_zero(density) and (most := unit_certainty(hypotheses, rules)) < 1:
+            certainty = certainty.at_most(min(most, doubtful), unit_reason(hypotheses))
     kind: ConfidenceKind = "probability" if calibration.calibrated else "agreement"
     return _answer(
         density,
-        "rate",
+        rest,
         certainty,
         kind,
         below,
@@ -179,6 +206,7 @@ def decide(
         hypotheses=hypotheses,
         details=details,
         view=main_view(chosen),
+        features=tuple(values.tolist()),
     )
 
 
@@ -196,7 +224,7 @@ def decide_by_map(
     """The answer of a model that has a density map, its own confidence, and perhaps its own hypotheses."""
     return _answer(
         density,
-        kind,
+        rest_factor(density) if kind == "rate" else 1.0,
         certainty,
         confidence_kind,
         below,
@@ -208,7 +236,7 @@ def decide_by_map(
 
 def _answer(
     density: Array32,
-    density_kind: DensityKind,
+    rest: float,
     certainty: Certainty,
     kind: ConfidenceKind,
     below: float,
@@ -217,9 +245,9 @@ def _answer(
     hypotheses: tuple[Hypothesis, ...],
     details: Mapping[str, float],
     view: int = 0,
+    features: tuple[float, ...] = (),
 ) -> Decision:
     """The count is that of the first hypothesis; without hypotheses, the density's sum in whole repetitions."""
-    rest = rest_factor(density) if density_kind == "rate" else 1.0
     total = float((density * np.float32(rest)).sum(dtype=np.float64))
     held = [one.count for one in hypotheses if one.unit == density_unit]
     counted = held[0] if held else whole(total)
@@ -233,7 +261,7 @@ def _answer(
     if kind != "probability":
         reasons = (UNCALIBRATED,)
     elif unsure and not reasons:
-        reasons = (f"of such answers {certainty.value:.0%} are within one of the truth",)
+        reasons = (_share_right(certainty),)
     return Decision(
         count=count,
         unit=unit,
@@ -248,6 +276,7 @@ def _answer(
         hypotheses=hypotheses,
         details=details,
         view=view,
+        features=features,
     )
 
 
@@ -311,7 +340,13 @@ def logistic(logit: float) -> float:
 
 
 def _hypotheses(
-    views: Sequence[Evidence], density: Array32, base_rate: float, calibration: Calibration, rules: CountingRules
+    views: Sequence[Evidence],
+    density: Array32,
+    base_rate: float,
+    calibration: Calibration,
+    rules: CountingRules,
+    *,
+    ranged: bool,
 ) -> tuple[Hypothesis, ...]:
     """What else may be true, where nobody said what a repetition is."""
     repeats = p_repeats(views, base_rate, calibration, rules)
@@ -321,17 +356,44 @@ def _hypotheses(
     else:
         repeats = max(repeats, 0.5)
     alternates = p_alternates(views, calibration)
-    total = float(density.sum())
-    return possible_counts(
-        total, repeats=repeats, alternates=alternates, rest=rest_factor(density, rules), rules=rules
-    )
+    rest = 1.0 if ranged else rest_factor(density, rules)
+    return possible_counts(float(density.sum()), repeats=repeats, alternates=alternates, rest=rest, rules=rules)
 
 
-def _short_mark_reason(units: Sequence[Hypothesis], seconds: float) -> str:
-    if units:
-        return unit_reason(units)
-    return f"the exemplar lasts {seconds:.2f} s, and one frame more or less may mean another unit"
+def _share_right(certainty: Certainty) -> str:
+    return f"of such answers {certainty.value:.0%} are within one of the truth"
 
 
-def _long_mark_reason(share: float, without: float) -> str:
-    return f"the exemplar is {share:.0%} of what was counted, and without it the count is {whole(without)}"
+def _few_pictures(pictures: float, marked: Sequence[float], rules: CountingRules) -> list[tuple[float, str]]:
+    """Whether the pictures are too few for the marked repetitions (seconds each), or for what people bring."""
+    enough = min(marked) * pictures >= rules.seen_cells if marked else pictures >= rules.pictures_wanted
+    if enough:
+        return []
+    fastest = pictures / rules.seen_cells
+    shown = f"different pictures per second: {pictures:.0f}"
+    return [
+        (rules.too_few_pictures, f"{shown}; a motion faster than {fastest:.1f} repetitions per second is not seen")
+    ]
+
+
+def _unanswered(
+    views: Sequence[Evidence],
+    density: Array32,
+    moving: BoolArray,
+    calibration: Calibration,
+    base_rate: float,
+    start: float,
+    rules: CountingRules,
+) -> list[tuple[float, str]]:
+    """Long stretches in which something moves and nothing is counted, and how sure that is of each by itself."""
+    found = []
+    quiet = (density < rules.silent * np.percentile(density[density > 0], 90)) & moving
+    for first, last in runs(quiet):
+        if last - first >= rules.unanswered_seconds * base_rate:
+            parts = [view.part(first, last) for view in views]
+            _, chosen = choose_views(parts, base_rate, calibration, rules=rules)
+            values = features(parts, np.zeros(last - first, np.float32), chosen, base_rate, rules=rules)
+            nothing = logistic(float(np.dot(calibration.nothing_weights, values)))
+            begin, end = start + first / base_rate, start + last / base_rate
+            found.append((nothing, f"from {begin:.1f} to {end:.1f} s something moves and nothing is counted"))
+    return found

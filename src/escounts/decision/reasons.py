@@ -47,8 +47,8 @@ def why_vague(
     if _differ(furthest, main.count()):
         low, high = sorted((main.count(), furthest))
         reasons.append(f"the views disagree: {low:.1f} and {high:.1f}")
-    low, high = HALF_OPEN
-    first, last = longest_run((main.gate > low) & (main.gate < high))
+    half_open = (main.gate > HALF_OPEN[0]) & (main.gate < HALF_OPEN[1])
+    first, last = max(runs(half_open), key=lambda run: run[1] - run[0], default=(0, 0))
     if last - first >= HALF_OPEN_SECONDS * base_rate:
         gate = float(main.gate[first:last].mean())
         begin, end = start + first / base_rate, start + last / base_rate
@@ -63,11 +63,7 @@ def _differ(one: float, other: float) -> bool:
     return abs(one - other) > max(1.0, APART * max(one, other))
 
 
-def longest_run(true: BoolArray) -> tuple[int, int]:
-    """First and last (exclusive) place of the longest stretch that is true; (0, 0) where none is."""
+def runs(true: BoolArray) -> list[tuple[int, int]]:
+    """First and last (exclusive) place of every stretch that is true."""
     change = np.flatnonzero(np.diff(np.concatenate([[False], true, [False]]).astype(int)))
-    runs = change.reshape(-1, 2)
-    if not len(runs):
-        return 0, 0
-    first, last = runs[np.argmax(runs[:, 1] - runs[:, 0])].tolist()
-    return first, last
+    return [(first, last) for first, last in change.reshape(-1, 2).tolist()]

@@ -10,10 +10,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from escounts.decision.evidence import Evidence
 from escounts.decision.rules import RULES, CountingRules
 from escounts.decision.spans import is_cut_off
-from escounts.system.arrays import Array32
 
 Unit = Literal["cycle", "side"]
 """What one repetition is: a full cycle, or one side of a motion that alternates (left, right). A cycle has two."""
@@ -97,8 +95,8 @@ def possible_counts(
 
     cycles: the density's sum. repeats: probability that there is a repetition at all; alternates: that the motion has
     two sides, if there is one; rest: what the sum is multiplied by for a cycle that both ends of the video cut off,
-    of which a side may be whole. "No repetitions" comes first only where it is the likelier; otherwise the count
-    with the least expected relative error does.
+    of which a side may be whole. "No repetitions" comes first only where it is the likelier; otherwise cycles do: at
+    most half of the people who count an alternating motion count sides.
     """
     side = rules.sides_share * alternates * repeats
     found = [
@@ -107,87 +105,19 @@ def possible_counts(
         Hypothesis(0, None, round(1 - repeats, 4)),
     ]
 
-    def expected_error(answer: Hypothesis) -> float:
-        return sum(other.p * abs(answer.count - other.count) / max(1, other.count) for other in found)
-
-    best = found[2] if repeats < 0.5 else min(found[:2], key=expected_error)
+    best = found[2] if repeats < 0.5 else found[0]
     others = sorted((one for one in found if one is not best and one.p >= rules.listed_from), key=lambda one: -one.p)
     return (best, *others)
 
 
 def unit_certainty(hypotheses: Sequence[Hypothesis], rules: CountingRules = RULES) -> float:
-    """The most a confidence can be: 1 where one unit is live, else the share of the first among the live ones."""
+    """The most a confidence can be: 1 where one unit is live, else the share of the first among the live ones, and
+    two_units at most."""
     live = [one.p for one in hypotheses if one.unit is not None and one.p >= rules.live_from]
-    return live[0] / sum(live) if len(live) > 1 else 1.0
-
-
-def marked_units(
-    counted: float, without: float, *, lengths: float, frames: float, certainty: float, rules: CountingRules = RULES
-) -> list[tuple[float, float]]:
-    """Counts with a short exemplar in the units that may be meant, each with its probability, the likeliest first.
-
-    The unit is half, once or twice the count without the exemplar: a mark that is a frame off makes a repetition of
-    six frames a sixth longer, and may make the network count cycles where a side was marked. Neither decides alone. A
-    count that lies between units is put to the one that is meant.
-
-    Args:
-        counted: the count with the exemplar.
-        without: the count without it, which says how often the motion comes, in cycles or sides.
-        lengths: how often the exemplar's length fits into what repeats.
-        frames: that length at 30 a second.
-        certainty: of the count without it.
-        rules: the constants.
-    """
-    if certainty < rules.seen_without or without < rules.few_without or counted <= 0 or lengths <= 0:
-        return [(counted, 1.0)]
-    units = [0.5 * without, without, 2 * without]
-    predicted = min(units, key=lambda unit: abs(math.log(counted / unit)))
-    spread = math.hypot(rules.mark_frames / frames, rules.mark_tempo)
-    away = [math.log(lengths / unit) / spread for unit in units]
-    if min(abs(math.log(lengths / unit)) for unit in units) > math.log(2) / 2:  # a mark of none of them says nothing
-        away = [0.0] * len(units)
-    odds = [
-        math.exp(rules.mark_vote * (unit == predicted) - far**2 / 2) for unit, far in zip(units, away, strict=True)
-    ]
-    first, *others = sorted(zip(units, odds, strict=True), key=lambda pair: -pair[1])
-    meant = counted if abs(math.log(counted / first[0])) <= rules.between_units else first[0]
-    total = max(sum(odds), 1e-300)
-    return [(meant, first[1] / total), *((unit, odd / total) for unit, odd in others)]
-
-
-def in_marked_unit(
-    density: Array32,
-    without: Sequence[Evidence],
-    zero_shot_count: float,
-    marked: Sequence[float],
-    rules: CountingRules = RULES,
-) -> tuple[Array32, float, tuple[Hypothesis, ...]]:
-    """A density that short exemplars asked for in the unit that is meant, how probable that is, and both units where
-    a second one is live: the larger count is then of sides.
-
-    without: what the views say without them, and zero_shot_count: their count. marked: frames that each mark lasts.
-    """
-    best = max(without, key=lambda view: view.certainty())
-    frames, counted = float(np.exp(np.mean(np.log(marked)))), max(float(density.sum()), 1e-6)
-    lengths = float(best.gate.sum()) / frames
-    possible = marked_units(
-        counted, zero_shot_count, lengths=lengths, frames=frames, certainty=best.certainty(), rules=rules
-    )
-    (meant, p), (other, also) = [*possible, (counted, 0.0)][:2]
-    density = density * np.float32(meant / counted)
-    if also < rules.live_from:
-        return density, p, ()
-    rest = rest_factor(density, rules)
-    names: tuple[Unit, Unit] = ("side", "cycle") if meant > other else ("cycle", "side")
-    counts = (whole(rest * float(density.sum()), 1), whole(other, 1))
-    return (
-        density,
-        p,
-        tuple(Hypothesis(*one) for one in zip(counts, names, (round(p, 4), round(also, 4)), strict=True)),
-    )
+    return min(rules.two_units, live[0] / sum(live)) if len(live) > 1 else 1.0
 
 
 def unit_reason(hypotheses: Sequence[Hypothesis]) -> str:
-    """`two units are likely: 4 as cycles, 8 as sides`, in this order whichever is first."""
+    """`two units are possible: 4 as cycles (0.93), 8 as sides (0.06)`, in this order whichever is first."""
     named = sorted((one for one in hypotheses if one.unit is not None), key=lambda one: str(one.unit))
-    return "two units are likely: " + ", ".join(f"{one.count} as {one.unit}s" for one in named)
+    return "two units are possible: " + ", ".join(f"{one.count} as {one.unit}s ({one.p:.2f})" for one in named)

@@ -166,7 +166,7 @@ def build_model(checkpoint: Path, device: str) -> CountingModel:
     place = choose_device(device)
     with one_core():
         network, metadata = _network(weights, place)
-    if network.encoder.spec.fps is not None:
+    if isinstance(network.encoder, LiteEncoder):
         with building(weights.path):
             calibration = Calibration.from_json(metadata["calibration"]) if "calibration" in metadata else None
         return MultiRateModel(weights.name, network, device=place, calibration=calibration)

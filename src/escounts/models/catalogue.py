@@ -272,13 +272,18 @@ TAUGHT = "taught"
 """Entry of a checkpoint's metadata that holds the report of what it was taught."""
 
 
-def own_model_path(name: str, *, replace_old: bool = False) -> Path:
+def own_model_path(name: str, *, replace_old: bool = False, folder: Path | None = None) -> Path:
     """Where a model of the user's own lies by name; a name that is taken raises a ModelError.
 
-    replace_old: a model that was taught before may be written over; one that came otherwise never is.
+    replace_old: a model that was taught before may be written over; one that came otherwise never is. folder: of
+    models that lie beside the store, the store's own when None.
     """
     path = store.stored_path(name)
-    reserved = {"default", *(entry.name for entry in entries())} - {kept.name for kept in store.stored()}
+    reserved = {"default", *(entry.name for entry in entries())}
+    if folder is None:
+        reserved -= {kept.name for kept in store.stored()}
+    else:
+        path = folder / path.name
     if name in reserved:
         raise ModelError(f"{name!r} is a model of its own already; choose another name")
     if path.exists() and not is_own_model(path):

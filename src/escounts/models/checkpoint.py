@@ -224,10 +224,11 @@ def save_decoder(
     *,
     encoder: str,
     metadata: Mapping[str, str] | None = None,
+    dtype: torch.dtype | None = None,
 ) -> str:
     """Save a decoder that was trained on the tokens of a frozen encoder; the encoder's weights stay apart."""
     config = {"encoder": encoder, "decoder": to_plain(decoder.config)}
-    return write_checkpoint(path, decoder.state_dict(), config=config, metadata=metadata)
+    return write_checkpoint(path, decoder.state_dict(), config=config, metadata=metadata, dtype=dtype)
 
 
 def load_decoder(path: Path | str, device: torch.device | str = "cpu") -> tuple[Decoder, str, dict[str, str]]:

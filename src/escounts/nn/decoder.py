@@ -194,6 +194,11 @@ class Decoder(nn.Module):
         similarity_BTC = None if self.similarity is None else self.similarity(x, valid_BT)
         return Projected(pool_grid(x, self.config.grid), similarity_BTC)
 
+    def project_pooled(self, tokens_BTHWC: Tensor) -> Tensor:
+        """Encoder tokens of any grid -> decoder channels on the decoder's grid; averaged first, as in a store."""
+        self._check_shape(tokens_BTHWC, "BTHWC")
+        return self._embed(pool_grid(tokens_BTHWC, self.config.grid))
+
     def project_exemplars(self, tokens_BSTHWC: Tensor) -> Tensor:
         """Encoder tokens of exemplars -> decoder channels, BSTHWC; pooled if the config says so."""
         self._check_shape(tokens_BSTHWC, "BSTHWC")

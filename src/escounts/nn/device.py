@@ -24,6 +24,10 @@ Precision = Literal["auto", "float32", "bf16"]
 PRECISION_VARIABLE = "ESCOUNTS_PRECISION"
 """In the environment: one of them, for counting."""
 
+if hasattr(os, "register_at_fork"):  # not on Windows
+    # OpenMP's other threads are not in a forked process, which would wait for them for ever once it counts.
+    os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
+
 
 def choose_device(name: str = "auto") -> torch.device:
     """ "auto" takes a CUDA GPU where there is one; "cpu", "cuda", "cuda:1" and "mps" are taken at their word."""

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from escounts.decision.sets import RepetitionSet, into_sets
+from escounts.decision.tracks import Track
 from escounts.errors import OutputError
 from escounts.results import CountResult, DensityMap, ExemplarSpan, Hypothesis, MachineCount, Repetition
-from escounts.sets import RepetitionSet, into_sets
 from escounts.system.atomic_files import printable, write_text
-from escounts.tracks import Track
 
 SCHEMA = "escounts.result"
 VERSION = "1.2"

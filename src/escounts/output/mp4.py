@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from fractions import Fraction
+from importlib.util import find_spec
 from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
@@ -56,10 +57,8 @@ def write(
     """
     if video is None:
         raise OutputError(f"{path}: mp4 needs the video itself")
-    try:
-        from PIL import Image as _pillow  # noqa: F401, PLC0415 - the extra [plot]
-    except ImportError as error:
-        raise OutputError(f"{path}: mp4 needs pillow; install it with: {install_command('plot')}") from error
+    if find_spec("PIL") is None:
+        raise OutputError(f"{path}: mp4 needs pillow; install it with: {install_command('plot')}")
     source = Video(video)
     scale = min(1.0, LONGEST_SIDE / max(source.info.width, source.info.height))
     width, height = even_size(source.info.width * scale, source.info.height * scale)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from escounts.decision.sets import RepetitionSet
 from escounts.output.text import clock
-from escounts.sets import RepetitionSet
 
 MUCH = 0.1
 """Share by which the last set's tempo differs from the first's of the same motion before it is spoken of."""

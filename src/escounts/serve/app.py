@@ -25,7 +25,7 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from escounts.errors import EscountsError, OutputError, one_line
-from escounts.serve import job_api, label_api, live_api, training_api, video_api
+from escounts.serve import job_api, label_api, live_api, training_api, trash_api, video_api
 from escounts.serve.data_folder import DISK_RESERVE, DataFolder
 from escounts.serve.database import Database, VideoRow
 from escounts.serve.jobs import JobRunner
@@ -228,6 +228,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_exception_handler(sqlite3.Error, _unwritable)
     app.add_exception_handler(ClientDisconnect, _gone)
     app.include_router(video_api.router)
+    app.include_router(trash_api.router)
     app.include_router(job_api.router)
     app.include_router(label_api.router)
     app.include_router(training_api.router)

@@ -29,7 +29,7 @@ from escounts.system.atomic_files import write_text
 log = logging.getLogger(__name__)
 MARKER = "escounts-data.json"
 MARK = {"format": "escounts serve data folder", "version": 1}
-OWN_NAMES = frozenset({MARKER, "lock", "videos", "renders", "trash", "lost+found"})
+OWN_NAMES = frozenset({MARKER, "lock", "videos", "renders", "models", "trash", "lost+found"})
 UPLOAD = re.compile(r"[0-9a-f]{32}(\.[a-z0-9]{1,5})?")
 TORN = re.compile(r"\.[0-9a-f]{32}\..*\.partial|[0-9a-f]{32}(\.[a-z0-9]{1,5})?\.part")
 """What a kill leaves of an upload or a drawing; ".part" was its ending in the first version."""
@@ -65,7 +65,7 @@ class DataFolder:
     def prepare(self) -> None:
         """Make the folders, readable by their owner only, and mark the folder as ours."""
         settings = self.settings
-        for folder in (settings.data, settings.videos, settings.renders, settings.trash):
+        for folder in (settings.data, settings.videos, settings.renders, settings.models, settings.trash):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not (settings.data / MARKER).exists():
             write_text(settings.data / MARKER, json.dumps(MARK) + "\n")
@@ -176,7 +176,8 @@ class DataFolder:
         """Nothing but our own empty folders and the lock of a start that went no further."""
         settings = self.settings
         strange = [path for path in _entries(settings.data) if path.name not in OWN_NAMES]
-        inside = [path for folder in (settings.videos, settings.renders, settings.trash) for path in _entries(folder)]
+        folders = (settings.videos, settings.renders, settings.models, settings.trash)
+        inside = [path for folder in folders for path in _entries(folder)]
         return not strange and not inside
 
 

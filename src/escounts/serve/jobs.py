@@ -372,7 +372,7 @@ class JobRunner:
             end=request["end"],
             region=request.get("region"),
             assume_repeats=request["assume_repeats"],
-            model=request.get("model"),
+            model=request.get("model") and self._settings.loadable(request["model"]),
         )
 
     def _announce(self, job_id: str) -> None:

@@ -12,6 +12,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, HTTPException
 from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 
+from escounts.counting.density import pseudo_spans
 from escounts.errors import OutputError
 from escounts.research.datasets.annotation_formats import (
     FORMATS,
@@ -192,8 +193,6 @@ def import_labels(service: Services, request: LabelImport) -> ImportedLabels:
 
 def _spread(count: int, duration: float) -> tuple[tuple[float, float], ...]:
     """Repetitions where only their number is known, as `escounts train folder` takes them: evenly over the video."""
-    from escounts.counting.density import pseudo_spans  # noqa: PLC0415 - numpy: the server starts without it
-
     return tuple(pseudo_spans(count, 0.0, duration))
 
 

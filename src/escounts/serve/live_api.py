@@ -115,7 +115,7 @@ class LiveSessions:
                 raise Refused(f"{len(active)} live counts are running already; try again later", 429)
             for done in [key for key, session in self._sessions.items() if session.over.is_set()][:-KEPT]:
                 del self._sessions[done]
-            session = self._start(client, model or self._settings.model, assume_repeats)
+            session = self._start(client, self._settings.loadable(model or self._settings.model), assume_repeats)
             self._sessions[session.id] = session
         threading.Thread(target=self._follow, args=(session,), name="live", daemon=True).start()
         return session

@@ -9,18 +9,17 @@ import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import escounts
-from escounts.errors import EscountsError, VideoError
+from escounts.errors import EscountsError
 from escounts.serve.settings import WorkerOptions, explain, limit_memory
 from escounts.system.processes import Line
 
 if TYPE_CHECKING:
     from escounts.live import LiveEvent, Watch
     from escounts.results import DensityMap
-    from escounts.video.files import Frame
     from escounts.video.streams import PushedFrames
 
 SHOWN = 30.0
@@ -50,6 +49,7 @@ class _Session:
     def __init__(self, line: Line, options: WorkerOptions, assume_repeats: bool) -> None:
         import torch  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
 
+        from escounts.video.files import jpeg_reader  # noqa: PLC0415 - as below
         from escounts.video.streams import PushedFrames  # noqa: PLC0415 - here alone: the server's process never opens a picture
 
         if options.threads is not None:
@@ -61,7 +61,7 @@ class _Session:
         if not torch.cuda.is_available():
             limit_memory(options.memory)
         network: Any = getattr(counter.model, "network", None)
-        self._read_jpeg = jpeg_reader(network.encoder.spec.size)
+        self._read_jpeg = jpeg_reader(network.encoder.spec.size, max_pixels=MAX_PIXELS)
         self._spans: dict[str, deque[LiveEvent]] = {kind: deque() for kind in ("repetition", "gap", "exemplar")}
         self._problem: str | None = None
         line.report("ready", counter.model.name)
@@ -116,29 +116,6 @@ class _Session:
             "density": shown_density(self._watch.density),
             **stretches,
         }
-
-
-def jpeg_reader(size: int) -> Callable[[float, bytes], Frame]:
-    """From a time in seconds and a JPEG picture to the frame as the model wants it; VideoError for anything else."""
-    import av  # noqa: PLC0415 - here alone: the server's process never opens a picture
-
-    from escounts.video.files import Frame, FrameConverter  # noqa: PLC0415 - here alone: the server's process never opens a picture
-
-    codec: Any = av.CodecContext.create("mjpeg", "r")
-    codec.thread_count = 1
-    codec.options = {"max_pixels": str(MAX_PIXELS)}
-    convert = FrameConverter((size, size), 0)
-
-    def read(seconds: float, data: bytes) -> Frame:
-        try:
-            pictures = codec.decode(av.Packet(data))
-        except (av.error.FFmpegError, ValueError) as error:
-            raise VideoError(f"the frame at {seconds:.2f} s is not a JPEG picture that can be read") from error
-        if len(pictures) != 1:
-            raise VideoError(f"the frame at {seconds:.2f} s holds {len(pictures)} pictures; send one JPEG each")
-        return Frame(seconds, convert(pictures[0]))
-
-    return read
 
 
 def shown_density(density: DensityMap | None) -> dict[str, Any]:

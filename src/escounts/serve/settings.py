@@ -96,15 +96,25 @@ class Settings:
         """Folder of what was removed, kept for `trash_days`."""
         return self.data / "trash"
 
+    @property
+    def models(self) -> Path:
+        """Folder of the models that were taught here."""
+        return self.data / "models"
+
+    def loadable(self, model: str) -> str:
+        """What `load` takes for a model's name: the path of one that was taught here, else the name."""
+        path = self.models / f"{model}.safetensors"
+        return str(path) if path.is_file() else model
+
     def confined(self, scratch: Path, videos: Iterable[Path | str], model: str | None = None) -> Sandbox | None:
         """What a process that opens these files, or any in these folders, is confined to; None: to nothing.
 
         scratch: the only folder it may write to. model: the one that it loads, the service's
-        when None; it may read the others of the store, too.
+        when None; it may read the others of the store, too, and those that were taught here.
         """
         if not self.sandbox:
             return None
-        return Sandbox((*map(str, videos), *weight_places(model or self.model)), (str(scratch),))
+        return Sandbox((*map(str, videos), *weight_places(model or self.model), str(self.models)), (str(scratch),))
 
 
 @dataclass(frozen=True)

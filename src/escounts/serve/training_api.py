@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, HTTPException
@@ -16,7 +17,7 @@ from escounts.models import catalogue, store
 from escounts.models.catalogue import is_own_model, own_model_path
 from escounts.serve.database import TrainingRow
 from escounts.serve.schemas import GUARDED, PROBLEMS, USUAL_PROBLEMS, Identifier, Services, Strict, Text, need_video
-from escounts.serve.settings import WorkerOptions
+from escounts.serve.settings import Settings, WorkerOptions
 from escounts.serve.trainings import Report, TrainingTask
 
 router = APIRouter(prefix="/api", tags=["teaching"], responses=USUAL_PROBLEMS)
@@ -28,12 +29,14 @@ TrainingId = Annotated[str, InPath(pattern=r"^[0-9a-f]{32}$")]
 
 
 class TrainingRequest(Strict):
-    """Learn from the labelled videos: those of an action, those named, or all. replace: a model taught before."""
+    """Learn from the labelled videos: those of an action, those named, or all. replace: a model taught before.
+    shared: keep it where the command line finds it by name, too, and not in the data folder."""
 
     name: ModelName
     action: Annotated[Text, Field(max_length=80)] | None = None
     videos: Annotated[list[Identifier], Field(max_length=500)] | None = None
     replace: bool = False
+    shared: bool = False
 
 
 class Training(BaseModel):
@@ -70,8 +73,13 @@ def start_training(service: Services, request: TrainingRequest) -> Training:
         raise HTTPException(
             422, f"{len(chosen)} labelled videos; label at least {FEWEST} of one action, ten are better"
         )
-    target = own_model_path(request.name, replace_old=request.replace)
     settings = service.settings
+    if request.shared and request.name in _taught(settings):
+        raise HTTPException(
+            422, f"there is a model called {request.name!r} already, in the data folder; delete it first"
+        )
+    folder = None if request.shared else settings.models
+    target = own_model_path(request.name, replace_old=request.replace, folder=folder)
     row = TrainingRow(
         secrets.token_hex(16), request.name, "running", json.dumps([v.id for v, _ in chosen]), time.time()
     )
@@ -106,7 +114,8 @@ def models(service: Services) -> list[Model]:
     """The models that can count here; `model` of POST /api/jobs takes their names."""
     made = {row.name: row.id for row in reversed(service.database.trainings()) if row.state == "done"}
     default = catalogue.find(service.settings.model).name
-    own = {kept.name for kept in store.stored() if is_own_model(kept.path)}
+    here = [catalogue.find(str(path)) for path in _taught(service.settings).values()]
+    own = {kept.name for kept in store.stored() if is_own_model(kept.path)} | {entry.name for entry in here}
     return [
         Model(
             name=entry.name,
@@ -115,7 +124,7 @@ def models(service: Services) -> list[Model]:
             default=entry.name == default,
             training=made.get(entry.name) if entry.name in own else None,
         )
-        for entry in catalogue.entries()
+        for entry in {entry.name: entry for entry in [*catalogue.entries(), *here]}.values()
         if entry.state() == "ready"
     ]
 
@@ -123,10 +132,10 @@ def models(service: Services) -> list[Model]:
 @router.delete("/models/{name}", status_code=204, dependencies=GUARDED, responses=BUSY)
 def delete_model(service: Services, name: Annotated[str, InPath(max_length=80)]) -> None:
     """Delete a model that was taught; all others stay."""
-    if name == service.settings.model:
+    if name == catalogue.find(service.settings.model).name:
         raise HTTPException(409, f"{name} is what this server counts with; start it with another --model first")
     try:
-        path = store.stored_path(name)
+        path = _taught(service.settings).get(name) or store.stored_path(name)
     except ModelError as error:
         raise HTTPException(404, str(error)) from error
     if not is_own_model(path):
@@ -152,7 +161,9 @@ def training_event(service: Services, event: dict[str, Any]) -> dict[str, Any]:
 
 def other_model(service: Services, name: str) -> str | None:
     """The name, checked: of a model that is here; None for the one that the workers have loaded."""
-    ready = {entry.name for entry in catalogue.entries() if entry.state() == "ready"}
+    ready = {entry.name for entry in catalogue.entries() if entry.state() == "ready"} | _taught(
+        service.settings
+    ).keys()
     if name not in ready:
         raise HTTPException(422, f"there is no model {name!r} here; there are {', '.join(sorted(ready))}")
     return None if name == catalogue.find(service.settings.model).name else name
@@ -170,6 +181,11 @@ def _chosen(service: Services, request: TrainingRequest) -> list[tuple[Any, tupl
         and (request.videos is None or label.video in request.videos)
         and (request.action is None or label.action == request.action)
     ]
+
+
+def _taught(settings: Settings) -> dict[str, Path]:
+    """The models that were taught here and lie in the data folder, by name."""
+    return {path.stem: path for path in sorted(settings.models.glob("*.safetensors")) if is_own_model(path)}
 
 
 def _initial(model: str) -> str:

@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 import escounts
 from escounts.errors import EscountsError
-from escounts.models.store import stored_path
+from escounts.models.catalogue import find
 from escounts.output import FORMATS
 from escounts.output.json import from_dict, to_dict
 from escounts.results import CountResult
@@ -36,8 +36,8 @@ REPORT_SECONDS = 0.15
 class CountTask:
     """Count a video. exemplars: (start, end, source or None for the same video), seconds.
 
-    model: its name, None for the one that the worker was started with. region: the box of the counted video's picture
-    that alone is looked at, None for all of it.
+    model: its name or path, None for the one that the worker was started with. region: the box of the counted video's
+    picture that alone is looked at, None for all of it.
     """
 
     id: str
@@ -50,10 +50,10 @@ class CountTask:
     model: str | None = None
 
     def encoding(self, source: Source) -> str:
-        """What a worker calls a video's encoding, `id@model#region`: without the worker's own model and the whole
-        picture."""
-        name = source.id if self.model is None else f"{source.id}@{self.model}"
-        return name if self.region is None or source != self.source else f"{name}#{self.region}"
+        """What a worker calls a video's encoding, `id#region@model`: without the whole picture and the worker's own
+        model."""
+        name = source.id if self.region is None or source != self.source else f"{source.id}#{self.region}"
+        return name if self.model is None else f"{name}@{self.model}"
 
     @property
     def videos(self) -> frozenset[str]:
@@ -210,8 +210,8 @@ class Worker:
         """The counter of a model, loaded when it is first asked for, and again when its file has changed since."""
         if model is None:
             return self._counter
-        path = stored_path(model)
-        changed = path.stat().st_mtime_ns if path.exists() else 0
+        path = find(model).checkpoint
+        changed = path.stat().st_mtime_ns if path is not None and path.exists() else 0
         with self._loading:
             if self._others.get(model, (None, -1))[1] != changed:
                 self._others.pop(model, None)
@@ -309,7 +309,7 @@ class EncodingCache:
     def forget_model(self, model: str) -> None:
         """Drop the encodings that a model other than the worker's made."""
         with self._lock:
-            for name in [name for name in self._entries if name.partition("@")[2].partition("#")[0] == model]:
+            for name in [name for name in self._entries if name.partition("@")[2] == model]:
                 del self._entries[name]
 
     def clear(self) -> None:

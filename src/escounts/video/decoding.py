@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -151,6 +151,8 @@ class FileSource:
     def _first_two(self, container: Any, stream: Any) -> tuple[Any, Any]:
         decoded = pictures(container, stream)
         first, second = next(decoded, None), next(decoded, None)
+        if first is None and _animated_webp(self.path):
+            raise VideoError(f"{self.path}: an animated WebP, which FFmpeg does not read; convert it to GIF or MP4")
         if first is None and not stream.codec_context.width:
             raise VideoError(f"{self.path}: no usable picture size: none, or more than {MAX_PIXELS:,} pixels")
         if first is None:
@@ -314,12 +316,20 @@ def pictures(container: Any, stream: Any) -> Iterator[Any]:
 
 
 def picture_stream(path: Path | str, container: Any) -> Any:
-    """The first stream that is a moving picture: cover art of a song is none."""
+    """The first stream that is a moving picture: a song's cover is none, nor is the still of an animated AVIF."""
     streams = [s for s in container.streams.video if not int(s.disposition) & _ATTACHED_PICTURE]
     if streams:
-        return streams[0]
+        return next((stream for stream in streams if stream.frames != 1), streams[0])
     sound = len(container.streams.audio) > 0
     raise VideoError(f"{path}: " + ("sound only, no picture to count in" if sound else "no video stream in it"))
+
+
+def _animated_webp(path: Path) -> bool:
+    """By its header: the first chunk says that there is an animation."""
+    with suppress(OSError), path.open("rb") as file:
+        head = file.read(21).ljust(21, b"\0")
+        return head[:4] == b"RIFF" and head[8:16] == b"WEBPVP8X" and bool(head[20] & 2)
+    return False
 
 
 def frame_rate(stream: Any) -> float:

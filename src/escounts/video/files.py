@@ -18,6 +18,7 @@ from av.video.reformatter import Interpolation, VideoReformatter
 from escounts.errors import VideoError
 from escounts.system.arguments import checked, number, optional, path, whole
 from escounts.system.arrays import Image
+from escounts.system.atomic_files import file_state
 from escounts.video import VIDEO_SUFFIXES
 from escounts.video.decoding import (
     DEFAULT_RATE,
@@ -96,6 +97,7 @@ class Video:
         self.path = Path(path)
         self._max_duration, self._threads = max_duration, threads
         folder = _is_folder(self.path)
+        self._state = None if folder else file_state(self.path)
         self._use(ImageFolder(self.path, rate=image_rate) if folder else self._file(threads))
 
     def _use(self, source: Source) -> None:
@@ -160,9 +162,14 @@ class Video:
         convert = FrameConverter(size, self.info.rotation, threads=self._threads)
         convert.crop = self.cropper()
         raw = self._checked(self._raw(start, convert.coded), end)
-        if rate is not None:
-            return sampled(raw, convert, start, end, rate)
-        return _recorded(raw, convert, start, end, every or 1)
+        frames = sampled(raw, convert, start, end, rate) if rate is not None else None
+        return self._unchanged(frames or _recorded(raw, convert, start, end, every or 1))
+
+    def _unchanged(self, frames: Iterator[Frame]) -> Iterator[Frame]:
+        """The same frames; a file that somebody wrote to meanwhile is an error once they are all read."""
+        yield from frames
+        if self._state is not None and _state(self.path) != self._state:
+            raise VideoError(f"{self.path}: it was changed while it was read; count it again when nobody writes it")
 
     def cropper(self) -> Cropper | None:
         """Cuts out of a decoded picture what is looked at; None where that is all of it."""
@@ -289,6 +296,14 @@ def has_alpha(pixel_format: Any) -> bool:
     return pixel_format.name == "pal8" or any(component.is_alpha for component in pixel_format.components)
 
 
+def _state(path: Path) -> list[int] | None:
+    """See `file_state`; None where there is no file any more."""
+    try:
+        return file_state(path)
+    except OSError:
+        return None
+
+
 def _is_folder(path: Path) -> bool:
     """True for a folder, False for a file; anything else (a pipe, a device, a loop of links) is a VideoError."""
     try:
@@ -325,3 +340,23 @@ def video_files(folder: Path) -> list[Path]:
         if not videos and len(image_files(here)) > 1:
             found.append(here)
     return found
+
+
+def jpeg_reader(size: int, *, max_pixels: int) -> Callable[[float, bytes], Frame]:
+    """From a time in seconds and a JPEG picture to the frame as the model wants it; VideoError for anything else, and
+    for more pixels than `max_pixels`."""
+    codec: Any = av.CodecContext.create("mjpeg", "r")
+    codec.thread_count = 1
+    codec.options = {"max_pixels": str(max_pixels)}
+    convert = FrameConverter((size, size), 0)
+
+    def read(seconds: float, data: bytes) -> Frame:
+        try:
+            pictures = codec.decode(av.Packet(data))
+        except (av.error.FFmpegError, ValueError) as error:
+            raise VideoError(f"the frame at {seconds:.2f} s is not a JPEG picture that can be read") from error
+        if len(pictures) != 1:
+            raise VideoError(f"the frame at {seconds:.2f} s holds {len(pictures)} pictures; send one JPEG each")
+        return Frame(seconds, convert(pictures[0]))
+
+    return read

@@ -73,7 +73,7 @@ class VideoInMemory(Video):
 
     def _hold(self, source: PicturesInMemory) -> None:
         self.path = Path(NAME)
-        self._max_duration = self._threads = None
+        self._max_duration = self._threads = self._state = None
         self._use(source)
 
 

@@ -23,6 +23,7 @@ from escounts.models.checkpoint import save_decoder
 from escounts.nn.decoder import PAPER, Decoder
 from escounts.research.datasets.encoding_plan import plan_encoding
 from escounts.research.datasets.registry import load_dataset
+from escounts.research.datasets.stores import load_labels
 from escounts.research.evaluation import by_name
 from escounts.research.evaluation.by_name import evaluate_named
 from escounts.research.evaluation.evaluate import evaluate_model
@@ -249,6 +250,9 @@ def test_open_set_and_benchmark_share_their_tokens(tmp_path: Path) -> None:
             str(tmp_path / "m.safetensors"), data, tokens=tmp_path / "tokens", out=tmp_path / data
         )
         assert found.coverage.short == f"{videos}/{videos}"
+    (tmp_path / "tokens" / "repcount-patches" / "labels-repcount-open.json").unlink()
+    with pytest.raises(DataError, match="make them with: escounts encode repcount-open --root FOLDER"):
+        load_labels(tmp_path / "tokens" / "repcount-patches", "repcount-open")
     with pytest.raises(DataError, match="no labels of ucfrep"):
         evaluate_named(str(tmp_path / "m.safetensors"), "ucfrep", tokens=tmp_path / "tokens")
 

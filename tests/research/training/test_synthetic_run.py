@@ -8,8 +8,10 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from movies import write_movie
 
 from escounts.decision.rules import Calibration
 from escounts.errors import DataError, ModelError
@@ -17,7 +19,14 @@ from escounts.models.checkpoint import load_network, read_checkpoint, save_netwo
 from escounts.nn.heads import RateHeadConfig
 from escounts.nn.network import LITE_TINY, Network
 from escounts.research.training import synthetic_run
-from escounts.research.training.synthetic_run import SMOKE, UNCALIBRATED, clip_files, mean_of_runs, train_synthetic
+from escounts.research.training.synthetic_run import (
+    SMOKE,
+    UNCALIBRATED,
+    calibrate_on_labels,
+    clip_files,
+    mean_of_runs,
+    train_synthetic,
+)
 from escounts.research.training.token_run import RunMetadata
 from escounts.synthetic import GeneratorConfig
 
@@ -48,6 +57,23 @@ def test_the_last_checkpoint_is_calibrated(tmp_path: Path, monkeypatch: pytest.M
         train_synthetic(replace(SHORT, generator=replace(SHORT.generator, dark=0.5)), out=tmp_path)
     with pytest.raises(DataError, match="is not a run on stored tokens"):
         RunMetadata.read(tmp_path)
+
+
+def test_a_checkpoint_is_calibrated_on_labelled_clips(tmp_path: Path) -> None:
+    rng, rows = np.random.default_rng(0), ["file,split,motion,count,rep_times,alternates,sure"]
+    for clip in range(3):
+        pictures = [np.roll(rng.integers(0, 255, (64, 64, 3), np.uint8), 8 * (n % 10), 0) for n in range(60)]
+        write_movie(tmp_path / f"{clip}.mp4", pictures, rate=15)
+        rows.append(f"{clip}.mp4,val,jump,{clip},{['', '1-2', '0.5-2 2-3.5'][clip]},,sure")
+    rows.append("3.mp4,train,jump,1,1-2,,sure")  # of another split: no such file
+    (tmp_path / "labels.csv").write_text("\n".join(rows) + "\n")
+    torch.manual_seed(0)
+    save_network(tmp_path / "tiny.safetensors", Network(LITE_TINY), metadata={"licence": "MIT"})
+    fitted = calibrate_on_labels(tmp_path / "tiny.safetensors", tmp_path / "labels.csv", split="val")
+    _, _, metadata = read_checkpoint(tmp_path / "tiny.safetensors")
+    assert metadata["calibration_clips"] == "3 of val" and metadata["licence"] == "MIT"
+    assert Calibration.from_json(metadata["calibration"]) == fitted
+    assert fitted.repeats and fitted != UNCALIBRATED
 
 
 def test_clips_for_training_are_permissive_and_not_held_out(tmp_path: Path) -> None:

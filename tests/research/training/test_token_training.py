@@ -21,9 +21,10 @@ from stores import LAYOUT, STEP, store, video
 from escounts.errors import DataError, ModelError
 from escounts.models.checkpoint import load_decoder, read_tensors
 from escounts.nn.decoder import PAPER, Decoder, DecoderConfig
+from escounts.nn.heads import RateHeadConfig
 from escounts.research.datasets.tokens import TokenStore
 from escounts.research.training.batches import ExemplarSampling
-from escounts.research.training.objective import Objective
+from escounts.research.training.objective import Objective, RateObjectiveConfig
 from escounts.research.training.optimisation import TrainConfig
 from escounts.research.training.predictions import predict
 from escounts.research.training.stored_tokens import StoredTokensConfig, StoredTokensTask
@@ -245,3 +246,14 @@ def test_what_cannot_be_trained_is_said(toys: Path, tmp_path: Path) -> None:
         StoredTokensTask(broken, [video("a"), video("b")], ())
     with pytest.raises(DataError, match="not a run on stored tokens"):
         RunMetadata.read(tmp_path)
+
+
+def test_bf16_on_a_cpu_trains_and_validates(toys: Path, tmp_path: Path) -> None:
+    """Validation decodes without autograd: it once met maps in bf16, which numpy does not know."""
+    short = replace(RUN, train=replace(TRAIN, precision="bf16", steps=2, validate_every=1))
+    for head in (SMALL, replace(SMALL, head=RateHeadConfig())):
+        run = replace(short, decoder=head) if head is SMALL else replace(
+            short, decoder=head, tokens=replace(short.tokens, target="rate"), objective=RateObjectiveConfig()
+        )  # fmt: skip
+        figures = train_on_tokens(run, dataset_of(toys), TokenStore(toys), tmp_path / head.head.kind)
+        assert np.isfinite(figures["val_mae"])

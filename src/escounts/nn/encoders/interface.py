@@ -81,7 +81,7 @@ class Encoder(nn.Module):
 
     def normalise(self, frames: Tensor) -> Tensor:
         """Float frames from uint8 RGB (..., 3, H, W) of 0..255, on this encoder's device, in its dtype."""
-        weight = next(self.parameters())
+        weight = next(self.parameters(), torch.empty(0))  # none learnt: float32 on the CPU
         mean = torch.tensor(self.spec.mean, device=weight.device).mul(255.0).view(3, 1, 1)
         inverse = torch.tensor(self.spec.std, device=weight.device).mul(255.0).reciprocal().view(3, 1, 1)
         return ((frames.to(weight.device, torch.float32) - mean) * inverse).to(weight.dtype)

@@ -4,7 +4,7 @@ Two forms, told apart by their columns. One row per repetition: `file, start_s, 
 row per video: `file, count` (and `class`, `split`), when nobody marked the times; repetitions are then an even
 division. Such a row may state `duration_s`, so that the video need not be opened for it, and one marked repetition,
 `exemplar_start_s` and `exemplar_end_s`. A video with no repetition is a row with empty start and end, or count 0.
-`set` is taken for `class` where there is none.
+`set` is taken for `class` where there is none. A table of sets, with `t_start` and `t_end`, is read by `sets.py`.
 
 `synthetic` are generated videos on disk in the form of RepCount, so that the whole chain runs anywhere. They come
 from the project's one generator (`escounts.synthetic`), drawn by code alone; each split has a seed of its own.
@@ -25,7 +25,7 @@ import escounts
 from escounts.counting.density import pseudo_spans
 from escounts.errors import DataError, VideoError
 from escounts.output.text import csv_text
-from escounts.research.datasets import timed
+from escounts.research.datasets import sets, timed
 from escounts.research.datasets.annotation_formats.tables import class_of, file_of, span_of
 from escounts.research.datasets.annotations import (
     MOST_REPETITIONS,
@@ -67,6 +67,8 @@ def load_folder(root: Path, *, duration: Duration | None = None, only: str | Non
     rows = read_rows(path, need=("file",))
     if not rows:
         raise DataError(f"{path} has no rows")
+    if rows[0].keys() >= sets.TIMES:
+        return sets.load_sets(rows, only=only)
     by_time = {"start_s", "end_s"} <= rows[0].keys()
     if not by_time and "count" not in rows[0]:
         raise DataError(f"{path} needs columns start_s and end_s, or count; it has {', '.join(rows[0])}")

@@ -23,7 +23,6 @@ from escounts.research.datasets.annotations import Dataset, Problem, VideoAnnota
 from escounts.research.datasets.registry import DATASETS
 from escounts.system.atomic_files import write_bytes
 
-WITHOUT_WEIGHTS = ("patches",)
 OWN_EVERY = 4
 """Raw frames between sampled ones in the paper."""
 
@@ -94,7 +93,9 @@ def encode_command(dataset: str, encoder: str | None, every: int | None = None) 
 
 
 def _with_weights(name: str) -> Encoder:
-    if name in WITHOUT_WEIGHTS:
+    with torch.device("meta"):  # its parameters without their memory
+        learnt = any(parameter.requires_grad for parameter in build_encoder(name).parameters())
+    if not learnt:
         return build_encoder(name)
     stored = find(name)
     if stored is not None:
@@ -123,7 +124,8 @@ def load_labels(folder: Path, name: str | None = None) -> Dataset:
     path = label_path(folder, name or "*") if name or not written else written[0]
     if not path.exists():
         missing = f"labels of {name}" if name else "labels"
-        raise DataError(f"{folder} has no {missing}; encode the dataset into it, what is there is kept")
+        command = encode_command(name or "DATASET", None)
+        raise DataError(f"{folder} has no {missing}, what is there is kept; make them with: {command}")
     try:
         values = json.loads(path.read_text())
         return Dataset(

@@ -176,7 +176,8 @@ def decode_videos(
     for pieces in alike.values():
         for begin in range(0, len(pieces), VIDEOS_AT_ONCE):
             some = pieces[begin : begin + VIDEOS_AT_ONCE]
-            tokens_BTHWC = torch.stack([piece_THWC for *_, piece_THWC in some]).to(device, dtype)
+            # Each on its own first: under autocast a CPU stacks no float16.
+            tokens_BTHWC = torch.stack([piece_THWC.to(dtype) for *_, piece_THWC in some]).to(device)
             with torch.no_grad():
                 density_BT = head(tokens_BTHWC).density_BT.float().cpu().numpy()
             for (mean, first, _), density_T in zip(some, density_BT, strict=True):
@@ -228,7 +229,7 @@ def exemplar_arguments(
     if not exemplars:
         return {}
     dtype = next(head.parameters()).dtype
-    tokens = torch.stack([tokens for tokens, _ in exemplars])[None].to(device, dtype)
+    tokens = torch.stack([tokens.to(dtype) for tokens, _ in exemplars])[None].to(device)
     cells = torch.tensor([[length for _, length in exemplars]], device=device)
     return {"exemplars_BSTHWC": tokens, "cells_BS": cells}
 

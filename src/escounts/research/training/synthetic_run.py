@@ -25,7 +25,7 @@ from escounts.models.checkpoint import (
 )
 from escounts.nn.encoders.lite import LiteEncoder
 from escounts.nn.network import LITE, LITE_TINY, Network, NetworkConfig
-from escounts.research.training.calibration import Progress, calibrate, collect
+from escounts.research.training.calibration import Progress, Trial, calibrate, collect, collect_labelled
 from escounts.research.training.objective import Objective, RateObjectiveConfig
 from escounts.research.training.optimisation import TrainConfig, synthetic_recipe
 from escounts.research.training.pixels import PixelConfig, PixelTask
@@ -228,10 +228,29 @@ def calibrate_checkpoint(
     """
     model = MultiRateModel(path.stem, load_network(path)[0], device=device, calibration=UNCALIBRATED)
     trials = collect(model, generator, videos, lengths=CALIBRATION_LENGTHS, progress=progress)
+    return _write_calibration(path, trials, {"calibration_videos": str(videos)})
+
+
+def calibrate_on_labels(
+    path: Path,
+    table: Path,
+    *,
+    split: str,
+    device: torch.device | str = "cpu",
+    progress: Progress | None = None,
+) -> Calibration:
+    """Fit the calibration of the network at path on the clips of one split of a label table and write it into the
+    file's metadata."""
+    model = MultiRateModel(path.stem, load_network(path)[0], device=device, calibration=UNCALIBRATED)
+    trials = collect_labelled(model, table, split=split, progress=progress)
+    return _write_calibration(path, trials, {"calibration_clips": f"{len(trials)} of {split}"})
+
+
+def _write_calibration(path: Path, trials: Sequence[Trial], about: Mapping[str, str]) -> Calibration:
     fitted = calibrate(trials, UNCALIBRATED)
     tensors, config, metadata = read_checkpoint(path)
-    metadata |= {"calibration": fitted.to_json(), "calibration_videos": str(videos)}
-    write_checkpoint(path, tensors, config=config, metadata=metadata)
+    kept = {name: value for name, value in metadata.items() if not name.startswith("calibrat")}
+    write_checkpoint(path, tensors, config=config, metadata={**kept, "calibration": fitted.to_json(), **about})
     return fitted
 
 

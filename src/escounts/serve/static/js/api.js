@@ -46,6 +46,8 @@ export const api = {
   videos: () => request("GET", "/api/videos"),
   video: (id) => request("GET", `/api/videos/${id}`),
   deleteVideo: (id) => request("DELETE", `/api/videos/${id}`),
+  trash: () => request("GET", "/api/trash"),
+  restore: (id) => request("POST", `/api/trash/${id}/restore`),
   media: () => request("GET", "/api/media"),
   chooseMedia: (file) => request("POST", "/api/media", { file }),
   count: (video, options = {}) => request("POST", "/api/jobs", { video, model: chosenModel(), ...options }),

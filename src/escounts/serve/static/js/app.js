@@ -8,15 +8,20 @@ import { byId, bytes, toast } from "./format.js";
 import { setUpKeys } from "./keys.js";
 import { Library } from "./library.js";
 import { chooseModel, showModels } from "./models.js";
+import { setUpSound } from "./sound.js";
 import { Stage } from "./stage.js";
 import { Teaching } from "./teach.js";
 import { setUpTransfer } from "./transfer.js";
+import { setUpTrash } from "./trash.js";
 
 const SAMPLE = "sample.mp4";
 
 const library = new Library({
   onOpen: open,
-  onGone: (id) => { if (stage.video?.id === id) leave(); },
+  onGone: (id) => {
+    if (stage.video?.id === id) leave();
+    lookIntoTrash();
+  },
   onNew: open,
 });
 
@@ -30,6 +35,8 @@ const teaching = new Teaching({
   videos: () => [...library.videos.values()],
   onUse: (name) => useModel(name).catch((error) => toast(error.message)),
 });
+
+const lookIntoTrash = setUpTrash((video) => library.count(video).catch((error) => toast(error.message)));
 
 async function useModel(name) {
   chooseModel(name);
@@ -195,6 +202,7 @@ async function begin() {
     },
   });
   setUpCamera((blob, name) => library.add(blob, { name, source: "camera" }));
+  setUpSound();
   setUpMedia((video) => library.count(video).catch((error) => toast(error.message)));
   const limits = await openSession();
   setFormats(limits.titles);
@@ -203,6 +211,7 @@ async function begin() {
   byId("model").textContent = limits.model;
   byId("model-choice").onchange = (event) => useModel(event.target.value).catch((error) => toast(error.message));
   showModels(await api.models());
+  lookIntoTrash();
   let begun = false;
   const onState = (alive) => {
     byId("connection").hidden = alive;

@@ -3,6 +3,7 @@
 import { curvePath } from "./curve.js";
 import { announce, byId, clock, confident, drawn, repetitions } from "./format.js";
 import { LiveCount } from "./live.js";
+import { sound } from "./sound.js";
 
 const KINDS = ["video/webm;codecs=vp9", "video/webm;codecs=vp8", "video/webm", "video/mp4"];
 const SHOWN = 30; // seconds of the curve
@@ -146,6 +147,7 @@ function showCount({ count, open, rate, time, repetitions: spans, gaps, density 
     const words = `${count} ${repetitions(count)}`;
     byId("live-tally").setAttribute("aria-label", `${words} so far`);
     if (count) announce(words);
+    if (count > Number(before)) sound(count);
   }
   const from = Math.max(0, time - SHOWN);
   const stretch = (kind) => ({ start, end }) =>

@@ -2,6 +2,7 @@
 
 const MOST_POINTS = 1600;
 const TOP = 96;
+const ROUND = 0.18; // of a repetition: where a curve of two parts is a cosine
 
 /** density: { start, step, values }. Cells are pooled by their maximum when there are too many to draw. least: what the
  * top stands for at least, so that next to nothing looks like it. */
@@ -20,6 +21,19 @@ export function curvePath(density, duration, least = 0) {
   const left = (start / duration) * 1000;
   const right = ((start + values.length * step) / duration) * 1000;
   return `M${left} 101 L${left} ${points[0][1].toFixed(1)} L${points.map(pair).join(" L")} L${right} ${points.at(-1)[1].toFixed(1)} L${right} 101 Z`;
+}
+
+/** A wave for each repetition, as high as the rate that it stands for. */
+export function wavePath(spans, { step, values }, duration) {
+  const top = peak(values);
+  const x = (time) => ((time / duration) * 1000).toFixed(2);
+  return spans.map((item) => {
+    const [length, middle] = [item.end - item.start, (item.start + item.end) / 2];
+    const height = (100 - TOP * Math.min(step / length / top, 1)).toFixed(1);
+    const [rising, falling] = [x(item.start + ROUND * length), x(item.end - ROUND * length)];
+    const [towards, away] = [x(middle - ROUND * length), x(middle + ROUND * length)];
+    return `M${x(item.start)} 101 C${rising} 101 ${towards} ${height} ${x(middle)} ${height} C${away} ${height} ${falling} 101 ${x(item.end)} 101`;
+  }).join(" ");
 }
 
 /** What the top of a rate stands for, in words; the height of a peak means nothing by itself. */

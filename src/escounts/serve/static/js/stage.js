@@ -7,9 +7,10 @@ import { Editor } from "./editor.js";
 import { announce, byId, clock, confident, repetitions, span, toast } from "./format.js";
 import { Player } from "./player.js";
 import { Prompt } from "./prompt.js";
+import { showSets, showTempo } from "./tempo.js";
 import { Timeline } from "./timeline.js";
 import {
-  showBusy, showDone, showFacts, showUnits, showKept, showNothing, showProblem, showRecounting, showTempo, showTotal,
+  showBusy, showDone, showFacts, showUnits, showKept, showNothing, showProblem, showRecounting, showTotal,
 } from "./verdict.js";
 
 const ACTIVE = new Set(["queued", "running"]);
@@ -37,6 +38,7 @@ export class Stage {
       onRange: (start, end) => this.prompt.setRange(start, end),
       onSpans: (spans, chosen) => this.editor.change(spans, chosen),
       onChoose: (chosen) => this.#chose(chosen),
+      onLeftOut: ({ start, end }) => this.#countLike([...this.prompt.exemplars, { start, end, video: null }]),
     });
     this.player = new Player(byId("player"), {
       onTime: (time) => this.#showTime(time),
@@ -193,7 +195,22 @@ export class Stage {
     if (!this.result) return;
     showTotal(this.editor.spans.length, this.result, this.editor.corrected);
     showFacts(this.editor.spans, this.result, this.editor.corrected);
+    const { sets = [], left_out: leftOut = [] } = this.editor.corrected ? {} : this.result;
+    showSets(sets, (set) => this.#countLike([this.#typical(set)]));
+    this.timeline.setOthers(sets, leftOut);
     showWhoseWord({ saved: this.editor.saved, dirty: this.editor.dirty, count: this.result.count });
+  }
+
+  /** The repetition in the middle of a set, as an exemplar. */
+  #typical({ start, end }) {
+    const inside = this.result.repetitions.filter((item) => item.start >= start - 1e-3 && item.end <= end + 1e-3);
+    const item = inside[Math.floor(inside.length / 2)];
+    return { start: item.start, end: item.end, video: null };
+  }
+
+  #countLike(exemplars) {
+    this.prompt.setExemplars(exemplars);
+    this.prompt.recount();
   }
 
   #showTime(time) {

@@ -58,7 +58,7 @@ export class Teaching {
       ["replace", "Replace it", "danger"], ["", "Keep it", ""],
     ])) === "replace";
     if (taken && !replace) return;
-    const started = await api.train({ name, videos: this.#chosen(), replace });
+    const started = await api.train({ name, videos: this.#chosen(), replace, shared: byId("teach-shared").checked });
     if (this.training?.id !== started.id) this.#show(started); // else the stream was quicker, and knows more
   }
 

@@ -2,9 +2,9 @@
 //
 // It owns no data: it draws what it is given. What the person does comes from gestures.js and arrow keys through
 // the callbacks onScrub(time), onScrubEnd(), onExemplar(start, end), onExemplarMoved(index, start, end),
-// onRange(start, end), onSpans(spans, chosen) and onChoose({ kind, index } or null).
+// onRange(start, end), onSpans(spans, chosen), onLeftOut(span) and onChoose({ kind, index } or null).
 
-import { curvePath, scaleText, ticks } from "./curve.js";
+import { curvePath, scaleText, ticks, wavePath } from "./curve.js";
 import { Filmstrip } from "./filmstrip.js";
 import { clock, drawn, element, span } from "./format.js";
 import { SHORTEST, setUpGestures } from "./gestures.js";
@@ -35,13 +35,15 @@ export class Timeline {
 
   #build(root) {
     this.curve = drawn("path");
-    const svg = drawn("svg", { class: "tl-curve", viewBox: "0 0 1000 100", preserveAspectRatio: "none", "aria-hidden": "true" }, this.curve);
+    this.wave = drawn("path", { class: "tl-wave" });
+    const svg = drawn("svg", { class: "tl-curve", viewBox: "0 0 1000 100", preserveAspectRatio: "none", "aria-hidden": "true" }, this.curve, this.wave);
     this.scale = element("span", { class: "tl-scale", "aria-hidden": "true" });
     this.repsLayer = element("div", { role: "group", "aria-label": "Repetitions" });
     this.exemplarLayer = element("div", { role: "group", "aria-label": "Examples" });
+    this.othersLayer = element("div", { role: "group", "aria-label": "Sets, and what was not counted" });
     this.before = element("div", { class: "tl-outside before" });
     this.after = element("div", { class: "tl-outside after" });
-    this.track = element("div", { class: "tl-track" }, this.repsLayer, svg, this.scale, this.before, this.after, this.exemplarLayer);
+    this.track = element("div", { class: "tl-track" }, this.repsLayer, this.othersLayer, svg, this.scale, this.before, this.after, this.exemplarLayer);
     this.ruler = element("div", { class: "tl-ruler", "aria-hidden": "true" });
     this.handles = ["Count from", "Count to"].map((label, side) => this.#slider(`tl-handle${side ? " end" : ""}`, label, (step, edge) => {
       this.moveRange(side, edge ?? this.range[side] + step);
@@ -74,6 +76,8 @@ export class Timeline {
     this.inner.classList.toggle("unknown", !this.known);
     this.curve.setAttribute("d", density ? curvePath(density, this.duration) : "");
     this.scale.textContent = density ? scaleText(density) : "";
+    this.density = density;
+    if (!density) this.setOthers([], []);
     this.#fit();
     this.setTime(this.time);
   }
@@ -87,6 +91,25 @@ export class Timeline {
   /** Spans while they are being dragged: only their places change. */
   place(spans) {
     spans.forEach((item, index) => this.placeRegion(this.repsLayer.children[index], item.start, item.end));
+    this.#drawWave(spans);
+  }
+
+  /** A line over each of several sets, and the repetitions of other motions, in grey. */
+  setOthers(sets, leftOut) {
+    const motions = [...new Set(sets.map(({ motion }) => motion))];
+    const lines = sets.length < 2 ? [] : sets.map((set) => {
+      const node = element("div", { class: `tl-set motion-${motions.indexOf(set.motion) % 4}` });
+      this.placeRegion(node, set.start, set.end);
+      return node;
+    });
+    const others = leftOut.map((item) => {
+      const title = `Not counted, ${span(item.start, item.end)}: count these too`;
+      const node = element("button", { class: "tl-left-out", type: "button", title, "aria-label": title, onclick: () => this.callbacks.onLeftOut(item) });
+      node.addEventListener("pointerdown", (event) => event.stopPropagation());
+      this.placeRegion(node, item.start, item.end);
+      return node;
+    });
+    this.othersLayer.replaceChildren(...lines, ...others);
   }
 
   setExemplars(exemplars) {
@@ -259,9 +282,15 @@ export class Timeline {
     this.repsLayer.replaceChildren(
       ...this.spans.map((item, index) => this.#region("rep", index, item.start, item.end, String(index + 1))),
     );
+    this.#drawWave(this.spans);
     if (focused >= 0) this.repsLayer.children[chosen >= 0 ? chosen : focused]?.focus();
     this.#labelSpans();
     this.#markTime();
+  }
+
+  /** Under a rate, which is flat, the repetitions that it stands for. */
+  #drawWave(spans) {
+    this.wave.setAttribute("d", this.density?.kind === "rate" ? wavePath(spans, this.density, this.duration) : "");
   }
 
   #labelSpans() {

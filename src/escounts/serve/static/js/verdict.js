@@ -55,9 +55,10 @@ export function showFacts(spans, result, corrected) {
     ...(part ? [["Counted", `${clock(start)}–${clock(end)}`]] : []),
     ["One takes", lengths.length ? `${lengths[Math.floor(lengths.length / 2)].toFixed(2)} s` : "–"],
     ["Begins", BEGINS[corrected ? "corrected" : result.phase] ?? BEGINS.arbitrary],
+    ...(result.region ? [["Looked at", "a box of the picture"]] : []),
     ["Model", result.model],
   ];
-  byId("facts").replaceChildren(...facts.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)]));
+  byId("facts").replaceChildren(...facts.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value))));
 }
 
 /** The big number and what stands behind it: the model's word, or the person's. */
@@ -73,13 +74,24 @@ export function showTotal(count, result, corrected) {
   byId("unsure").hidden = corrected || !(result.unsure || cut !== undefined);
   byId("unsure").replaceChildren(
     element("b", {}, result.unsure ? "Not sure. " : "Look at it. "),
-    known ? "" : "This model cannot say how sure it is. ",
-    known ? (result.reasons ?? []).map((reason) => `${reason[0].toUpperCase()}${reason.slice(1)}. `).join("") : "",
+    known
+      ? (result.reasons ?? []).map((reason) => `${reason[0].toUpperCase()}${reason.slice(1)}. `).join("")
+      : "This model cannot say how sure it is. ",
     cut === undefined
       ? advice(result)
       : `Your example lies across a cut of the film at ${clock(cut)}. Mark one repetition on one side of it.`,
   );
+  showLeftOut(result.left_out ?? []);
   showConfidence(result);
+}
+
+/** What another motion repeats, and is therefore not counted. */
+function showLeftOut(spans) {
+  const one = spans.length === 1;
+  byId("left-out").hidden = spans.length === 0;
+  byId("left-out").textContent = spans.length
+    ? `${spans.length} other ${repetitions(spans.length)} between ${clock(spans[0].start)} and ${clock(spans.at(-1).end)} ${one ? "was" : "were"} not counted: grey below. Click one to count these too.`
+    : "";
 }
 
 function advice({ count, exemplars, range: [first, last] }) {
@@ -122,22 +134,6 @@ export function showUnits(result, chosen, onUnit) {
         { class: "unit", "data-unit": wanted ?? "counted", "aria-pressed": String(wanted === current), onclick: () => onUnit(wanted) },
         element("b", {}, String(total)), ` ${name}`,
       )),
-  );
-}
-
-/** A bar for each repetition, as long as it took: an uneven rhythm is seen at once. */
-export function showTempo(spans) {
-  const lengths = spans.map((item) => item.end - item.start);
-  const longest = Math.max(...lengths, 0.01);
-  byId("tempo").hidden = lengths.length < 2 || lengths.length > 120;
-  byId("tempo-bars").style.gap = `${Math.min(3, 60 / lengths.length)}px`;
-  byId("tempo-bars").setAttribute("aria-label", `Seconds for each repetition: ${lengths.map((l) => l.toFixed(1)).join(", ")}`);
-  byId("tempo-bars").replaceChildren(
-    ...lengths.map((length, index) => {
-      const bar = element("span", { title: `${index + 1}: ${length.toFixed(2)} s` });
-      bar.style.height = `${(length / longest) * 100}%`;
-      return bar;
-    }),
   );
 }
 

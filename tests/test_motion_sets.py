@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from escounts.decision.sets import Stretch, into_sets, regrouped
 from escounts.output.json import from_dict, to_dict
 from escounts.output.sets import in_words, lines
 from escounts.results import CountResult, DensityMap, Repetition
-from escounts.sets import Stretch, into_sets, regrouped
 
 
 def bout(start: float, count: int, length: float = 2.0) -> list[Repetition]:
