@@ -33,7 +33,7 @@ def test_a_box_drawn_on_the_picture_is_counted_alone(page: Page, client: Client,
     assert recount(page) == 8
     job = client.get("/api/videos").json()[0]["job"]
     x, y, width, height = (float(side.rstrip("%")) for side in job["region"].split(","))
-    assert (x, width) == (pytest.approx(50.5, abs=0.5), pytest.approx(49.5, abs=0.6)) and y < 2 and height > 96
+    assert [x, width] == pytest.approx([50.5, 49.5], abs=0.6) and y < 2 and height > 96
     page.fill("#region", "0%, 0%, 50%, 100%")
     page.press("#region", "Enter")
     assert recount(page) == 4
@@ -61,5 +61,6 @@ def test_places_have_their_own_numbers_on_the_picture(page: Page, two_people: Pa
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
     expect(page.locator(".track b")).to_have_text(["2 of 4", "5 of 8"])
+    expect(page.locator("#units")).to_be_hidden()  # each place has its own
     places = page.locator(".track").evaluate_all("nodes => nodes.map((node) => [node.style.left, node.style.width])")
     assert places == [["0%", "50%"], ["50%", "50%"]]

@@ -278,5 +278,8 @@ def test_a_box_of_the_picture_is_counted_alone(client: Client, tmp_path: Path) -
     for wrong in ("1,2,3", "0%,0%,150%,100%", "left"):
         refused = client.post("/api/jobs", json={"video": video, "region": wrong})
         assert refused.status_code == 422 and "percent of the picture" in refused.text
+    for more in ({"exemplars": [{"start": 0, "end": 1}]}, {"unit": "side"}):
+        refused = client.post("/api/jobs", json={"video": video, "each": True, **more})
+        assert refused.status_code == 422 and "each place has its own motion" in refused.text
     outside = client.ended(client.start_count(video, region="150,0,96,64")["id"])
     assert outside["state"] == "failed" and "does not lie in the picture" in outside["error"]

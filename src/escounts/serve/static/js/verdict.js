@@ -126,7 +126,7 @@ export function showUnits(result, chosen, onUnit) {
   const choices = ["cycle", "side"].map((wanted) => [number(wanted), wanted, UNITS[wanted]]);
   if (plain !== null) choices.splice(1, 0, [plain, null, "as counted"]);
   const current = plain === null ? unit : chosen;
-  byId("units").hidden = count === 0;
+  byId("units").hidden = count === 0 || (result.tracks ?? []).length > 1; // each place has its own
   byId("units").replaceChildren(
     ...choices.map(([total, wanted, name]) =>
       element(
