@@ -66,6 +66,8 @@ class CountingRules:
     unchecked: float = 0.5
     """… so that a count unlike the one without it is the mark's word alone: as likely right as wrong."""
 
+    just_under: float = 0.01
+    """A doubt that makes an answer unsure takes its confidence at least this far below the model's threshold."""
     once_or_never: float = 0.85
     """The most a confidence in "no repetitions" can be where something moves. A motion that happens once looks like
     any other movement: of 68 such answers on labelled clips 85 % held none or one."""

@@ -18,6 +18,7 @@ from av.video.reformatter import Interpolation, VideoReformatter
 from escounts.errors import VideoError
 from escounts.system.arguments import checked, number, optional, path, whole
 from escounts.system.arrays import Image
+from escounts.system.atomic_files import file_state
 from escounts.video import VIDEO_SUFFIXES
 from escounts.video.decoding import (
     DEFAULT_RATE,
@@ -83,6 +84,7 @@ class Video:
         self.path = Path(path)
         self._max_duration, self._threads = max_duration, threads
         folder = _is_folder(self.path)
+        self._state = None if folder else file_state(self.path)
         self._source: FileSource | ImageFolder
         if folder:
             self._source = ImageFolder(self.path, rate=image_rate)
@@ -148,9 +150,14 @@ class Video:
         if self.info.region is not None:
             convert.look_at(self.info.region, self._picture)
         raw = self._checked(self._raw(start, convert.coded), end)
-        if rate is not None:
-            return sampled(raw, convert, start, end, rate)
-        return _recorded(raw, convert, start, end, every or 1)
+        frames = sampled(raw, convert, start, end, rate) if rate is not None else None
+        return self._unchanged(frames or _recorded(raw, convert, start, end, every or 1))
+
+    def _unchanged(self, frames: Iterator[Frame]) -> Iterator[Frame]:
+        """The same frames; a file that somebody wrote to meanwhile is an error once they are all read."""
+        yield from frames
+        if self._state is not None and _state(self.path) != self._state:
+            raise VideoError(f"{self.path}: it was changed while it was read; count it again when nobody writes it")
 
     def _file(self, threads: int | None) -> FileSource:
         return FileSource(self.path, threads=threads)
@@ -267,6 +274,14 @@ class FrameConverter:
 
 def _has_alpha(pixel_format: Any) -> bool:
     return pixel_format.name == "pal8" or any(component.is_alpha for component in pixel_format.components)
+
+
+def _state(path: Path) -> list[int] | None:
+    """See `file_state`; None where there is no file any more."""
+    try:
+        return file_state(path)
+    except OSError:
+        return None
 
 
 def _is_folder(path: Path) -> bool:
