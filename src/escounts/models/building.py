@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +79,7 @@ class OnnxEncoder(LiteEncoder):
 
     def __init__(self, config: LiteConfig, run: RunGraph) -> None:
         Encoder.__init__(self, LiteEncoder(config).spec)  # no weights of its own
+        self.config = replace(config, look=0)
         self._run = run
 
     def image_features(self, images_THWC: Tensor, count: int) -> Tensor:
@@ -88,15 +89,9 @@ class OnnxEncoder(LiteEncoder):
             following = torch.cat([following, images_THWC[-1:]])
         return torch.stack([images_THWC[:count], following], 1)
 
-    @property
-    def look_width(self) -> int:
-        """Mean and spread of three colours: the graph gives no features of single frames."""
-        return 6
-
     def look_features(self, features_TCHW: Tensor) -> Tensor:
-        """What each frame looks like, (T, 6), 0..1, of such pairs."""
-        spread_TC, mean_TC = torch.std_mean(features_TCHW[:, 0].float() / 255, (1, 2))
-        return torch.cat([mean_TC, spread_TC], 1)
+        """None: the graph gives no features of single frames."""
+        return torch.zeros(len(features_TCHW), 0)
 
     def window_tokens(self, features_BTCHW: Tensor) -> Tensor:
         """Projected tokens and similarity of windows of such pairs, (B, T, H·W + 1, C)."""
