@@ -21,6 +21,8 @@ const HINTS = {
 };
 
 const UNCOUNTED = "The repetitions appear here once they are counted.";
+const ofOthers = (spans) =>
+  `Grey: ${spans.length} other ${repetitions(spans.length)} between ${clock(spans[0].start)} and ${clock(spans.at(-1).end)}, not counted. Click one to count these too.`;
 const MUCH_ROOM = 1.5; // repetitions: less than that is filled by one
 
 export class Stage {
@@ -198,6 +200,7 @@ export class Stage {
     const { sets = [], left_out: leftOut = [] } = this.editor.corrected ? {} : this.result;
     showSets(sets, (set) => this.#countLike([this.#typical(set)]));
     this.timeline.setOthers(sets, leftOut);
+    this.#hint();
     showWhoseWord({ saved: this.editor.saved, dirty: this.editor.dirty, count: this.result.count });
   }
 
@@ -254,7 +257,8 @@ export class Stage {
   }
 
   #hint() {
-    byId("hint").textContent = this.result ? HINTS[this.timeline.mode] : UNCOUNTED;
+    const { mode, leftOut } = this.timeline;
+    byId("hint").textContent = !this.result ? UNCOUNTED : mode === "watch" && leftOut.length ? ofOthers(leftOut) : HINTS[mode];
   }
 
   /** Of a video that is not counted there is nothing to mark or correct, and what is made of it would be lost. */

@@ -81,17 +81,7 @@ export function showTotal(count, result, corrected) {
       ? advice(result)
       : `Your example lies across a cut of the film at ${clock(cut)}. Mark one repetition on one side of it.`,
   );
-  showLeftOut(result.left_out ?? []);
   showConfidence(result);
-}
-
-/** What another motion repeats, and is therefore not counted. */
-function showLeftOut(spans) {
-  const one = spans.length === 1;
-  byId("left-out").hidden = spans.length === 0;
-  byId("left-out").textContent = spans.length
-    ? `${spans.length} other ${repetitions(spans.length)} between ${clock(spans[0].start)} and ${clock(spans.at(-1).end)} ${one ? "was" : "were"} not counted: grey below. Click one to count these too.`
-    : "";
 }
 
 function advice({ count, exemplars, range: [first, last] }) {
