@@ -67,6 +67,12 @@ export class Prompt {
     this.#showChips();
   }
 
+  countPlace(region) {
+    this.#setEach(false);
+    this.setRegion(region);
+    this.recount();
+  }
+
   #setEach(each) {
     this.each = each;
     byId("each").setAttribute("aria-pressed", String(each));

@@ -65,7 +65,10 @@ export class Stage {
         if (this.video?.id === id) showKept(this.video);
       },
     });
-    this.boxes = new Boxes(byId("player"), (text) => this.prompt.setRegion(text));
+    this.boxes = new Boxes(byId("player"), {
+      onDrawn: (text) => this.prompt.setRegion(text),
+      onPlace: (text) => this.prompt.countPlace(text),
+    });
     this.prompt = new Prompt(this.timeline, {
       onRegion: (text) => this.boxes.showRegion(text),
       onResult: (job) => this.#recounted(job),

@@ -84,7 +84,8 @@ export function showTotal(count, result, corrected) {
   showConfidence(result);
 }
 
-function advice({ count, exemplars, range: [first, last] }) {
+function advice({ count, exemplars, range: [first, last], tracks = [] }) {
+  if (tracks.length > 1) return "Look at it, or click a place's number to count it alone.";
   const most = exemplars.some(({ start, end, video }) => !video && end - start > (last - first) / 2);
   if (most) return "Your example is most of what was counted. Mark one repetition only.";
   if (exemplars.length) return "Look at it, and put the borders right by hand.";
