@@ -31,8 +31,9 @@ from escounts.counting.views import (
     on_base_frames,
 )
 from escounts.counting.windows import Stitcher, triangle
-from escounts.decision.decide import Asked, Footage, decide
+from escounts.decision.decide import Asked, decide
 from escounts.decision.evidence import Evidence
+from escounts.decision.footage import Footage
 from escounts.decision.rules import RULES
 from escounts.errors import ExemplarError
 from escounts.nn.decoder import ExemplarKeysValues
@@ -186,12 +187,13 @@ class MultiRateEncoding:
             ranged=self._ranged or first > 0 or last < self.frames,
         )
         begin = self.start + first / BASE_RATE
+        scenes = tuple(frame - first for frame in self._scenes if first < frame < last)
         decision = decide(
             evidence,
             self.model.calibration,
             base_rate=BASE_RATE,
             asked=asked,
-            footage=Footage(self.meter.moving(first, last), self.meter.pictures),
+            footage=Footage(self.meter.moving(first, last), self.meter.pictures, scenes),
             start=begin,
         )
         cuts = dict((EXEMPLAR_CUT, round(cut, 2)) for one in exemplars for cut in one.cuts)
