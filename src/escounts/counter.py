@@ -198,6 +198,7 @@ class EncodedVideo:
             hypotheses=decision.hypotheses,
             phase="exemplar" if marked else "arbitrary",
             reasons=decision.reasons,
+            left_out=estimate.left_out,
         )
         return result if decision.unit is None else result.converted(decision.unit)
 

@@ -75,6 +75,11 @@ class DensityMap:
         """The real-valued count: the sum of the map."""
         return float(self.values.sum(dtype=np.float64))
 
+    @property
+    def period(self) -> float:
+        """Mean seconds of a repetition where there are any; 0 where there is none."""
+        return self.step * float((self.values > 0).sum()) / self.count if self.count > 0 else 0.0
+
     def __repr__(self) -> str:
         return f"<DensityMap {self.kind}, {len(self.values)} cells of {self.step:.3g} s, sum {self.count:.2f}>"
 
@@ -110,13 +115,15 @@ class Estimate:
 
     density: in the unit that the decision names as density_unit. score_spans: how much speaks for each of some spans
     (start, end in seconds) being a repetition, 0..1; None where the model has no evidence of single repetitions.
-    stretches: where the video shows which motion; empty where it shows one, or the model does not tell motions apart.
+    stretches: where the video shows which motion; empty where the model does not tell motions apart. left_out:
+    repetitions of other motions than the exemplar's.
     """
 
     density: DensityMap
     decision: Decision
     score_spans: Callable[[Sequence[tuple[float, float]]], list[float]] | None = None
     stretches: tuple[Stretch, ...] = ()
+    left_out: tuple[Repetition, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,8 @@ own looks at the video agree, which says nothing of the truth."""
 DensityKind = Literal["peaks", "rate"]
 
 UNCALIBRATED = "this model's confidence was never compared with true counts"
+UNLIKE = "nothing here looks like the reference, so that it may be another motion"
+UNCLEAR = "part of the video looks neither like the marked motion nor clearly unlike it"
 ONCE_OR_NEVER = "something moves; a motion that happens once looks no different"
 
 
@@ -77,6 +79,8 @@ class Asked:
         marked: base frames that each exemplar of this video lasts.
         without: what the views say without the exemplars.
         assume_repeats: the video is taken to repeat.
+        unlike: the exemplars are of another video, and nothing in this one looks like them.
+        unclear: a part of the video looks neither like the marked motion nor clearly unlike it.
         ranged: where the counted stretch begins or ends: at a border between repetitions, so that none is cut off.
     """
 
@@ -84,6 +88,8 @@ class Asked:
     marked: tuple[float, ...] = ()
     without: Sequence[Evidence] = ()
     assume_repeats: bool = False
+    unlike: bool = False
+    unclear: bool = False
     ranged: bool = False
 
 
@@ -155,6 +161,10 @@ def decide(
             other = whole(zero_shot_count)
             why = f"the exemplar is {share:.0%} of what was counted, and without it the count is {other}"
             caps.append((rules.unchecked, why))
+    if asked.unlike:
+        caps.append((rules.unchecked, UNLIKE))
+    if asked.unclear:
+        caps.append((rules.unchecked, UNCLEAR))
     values = features(views, density, chosen, base_rate, zero_shot_count=zero_shot_count, rules=rules)
     weights = calibration.nothing_weights if is_zero(density) else calibration.weights
     certainty = Certainty(logistic(float(np.dot(weights, values))))

@@ -66,6 +66,17 @@ class CountingRules:
     unchecked: float = 0.5
     """… so that a count unlike the one without it is the mark's word alone: as likely right as wrong."""
 
+    look_context: float = 2.5
+    """Seconds that are looked at, at least, to see where a video's look changes."""
+    look_border: float = 11.0
+    """Another motion may begin within a scene where the look changes by this much at once …"""
+    look_border_apart: float = 0.75
+    """… at least so many repetitions from another such place."""
+    look_same: float = 5.7
+    """Parts of a video whose looks are nearer than this show one motion. Repetitions of one set differ by about 1 in
+    each direction; chosen on sets.csv and the labelled pool's validation clips, with the look of `lite`."""
+    look_unclear: tuple[float, float] = (0.6, 1.3)
+    """Shares of look_same between which a part is neither like the mark nor clearly unlike it: not sure."""
     just_under: float = 0.01
     """A doubt that makes an answer unsure takes its confidence at least this far below the model's threshold."""
     once_or_never: float = 0.85

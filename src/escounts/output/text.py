@@ -46,11 +46,11 @@ def describe(result: CountResult, *, width: int = 72, most: int = 12) -> str:
 def headline(result: CountResult) -> str:
     """`squats.mp4: 8 repetitions, confidence 0.93 (model lite, 1.2 s)`."""
     noun = "repetition" if result.count == 1 else "repetitions"
-    what = f"{result.count} {noun}{other_unit(result)}" if result.count else "no repetitions"
+    what = f"{result.count} {noun}{other_unit(result)}" if result.count else nothing(result)
     unsure = f", {doubt(result)}" if doubt(result) else ""
     if unsure and (result.confidence_kind == "probability" or not result.count):
         unsure += f": {_advice(result)}"
-    unsure += across_a_cut(result)
+    unsure += across_a_cut(result) + not_counted(result)
     seconds = result.timings.get("total")
     took = f", {seconds:.1f} s" if seconds is not None else ""
     name = one_line(printable(Path(result.video).name))
@@ -117,6 +117,21 @@ def across_a_cut(result: CountResult) -> str:
     if cut is None or result.machine is not None:
         return ""
     return f"; the film is cut at {clock(cut)}, inside the exemplar: mark one repetition on one side of it"
+
+
+def nothing(result: CountResult) -> str:
+    """`no repetitions`, or that there are some, but of other motions than the exemplar's."""
+    return "the marked motion does not occur here" if result.left_out else "no repetitions"
+
+
+def not_counted(result: CountResult) -> str:
+    """`; 10 other repetitions between 0:21.0 and 0:34.0 were not counted`: those unlike the exemplar; or nothing."""
+    left = result.left_out
+    if not left:
+        return ""
+    number = "1 other repetition" if len(left) == 1 else f"{len(left)} other repetitions"
+    was = "was" if len(left) == 1 else "were"
+    return f"; {number} between {clock(left[0].start)} and {clock(left[-1].end)} {was} not counted"
 
 
 def clock(seconds: float) -> str:
