@@ -19,8 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 import escounts
+from escounts.counting.encoded_exemplar import MultiRateExemplar
 from escounts.counting.multi_rate import MultiRateModel
-from escounts.counting.multi_rate_encoding import MultiRateEncoding, MultiRateExemplar
+from escounts.counting.multi_rate_encoding import MultiRateEncoding
 from escounts.counting.repetition_scores import SCORE_FEATURES, SCORE_WEIGHTS, features
 from escounts.counting.views import BASE_RATE
 from escounts.decision.decide import choose_views

@@ -18,9 +18,9 @@ from typing import Any, Literal
 import numpy as np
 
 from escounts.counter import SHORTEST_EXEMPLAR, Counter, load
+from escounts.counting.encoded_exemplar import MultiRateExemplar
 from escounts.counting.live import LiveEncoding
 from escounts.counting.multi_rate import MultiRateModel
-from escounts.counting.multi_rate_encoding import MultiRateExemplar
 from escounts.counting.running_count import RunningCount
 from escounts.counting.views import BASE_RATE
 from escounts.errors import ExemplarError, ModelError

@@ -1,6 +1,7 @@
 """The default model's estimation: views, windows, exemplars, ranges. Random weights: arithmetic, not accuracy."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,8 @@ from escounts.video.files import Frame, Video
 @pytest.fixture(scope="module")
 def model() -> MultiRateModel:
     torch.manual_seed(0)
-    return MultiRateModel("tiny", Network(LITE_TINY), views=(View(6), View(3), View(1)), fast_views=())
+    looking = replace(LITE_TINY, encoder_options={**LITE_TINY.encoder_options, "look": 8})
+    return MultiRateModel("tiny", Network(looking), views=(View(6), View(3), View(1)), fast_views=())
 
 
 def moving_square(frames: int, period: float = 30.0) -> np.ndarray:
@@ -75,7 +77,7 @@ def test_a_window_waits_for_no_chunk_that_has_just_begun(model: MultiRateModel) 
     network = model.network
     decoder = network.decoder.config
     assert isinstance(network.encoder, LiteEncoder)
-    store = WindowStore(decoder.grid, decoder.channels, network.encoder.look_width)
+    store = WindowStore(decoder.grid, decoder.channels, network.encoder.config.look)
     encoder = ViewEncoder(network, View(1), store, Listed(model.device))
     for image in moving_square(400):
         encoder.push(image)
@@ -93,7 +95,7 @@ def test_windows_encoded_together_are_those_encoded_alone(model: MultiRateModel)
     assert isinstance(network_encoder, LiteEncoder)
     found = []
     for at_once in (1, 3):
-        store = WindowStore(decoder.grid, decoder.channels, network_encoder.look_width)
+        store = WindowStore(decoder.grid, decoder.channels, network_encoder.config.look)
         encoder = ViewEncoder(model.network, View(1), store, InferencePool(model.device))
         encoder._at_once = at_once
         for image in images:

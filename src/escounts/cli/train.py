@@ -128,6 +128,10 @@ _dataset_command("ovr", ("ovr-ego4d", "ovr-kinetics"))
 @click.option("--init", "initial", default="lite", show_default=True, help="A model, a checkpoint, or none.")
 @click.option("--whole-decoder", is_flag=True, help="For hundreds of videos: train the decoder on stored tokens.")
 @click.option("--tokens", type=PATH, help="Where to keep those tokens (default: in the run's folder).")
+@click.option(
+    "--encoder",
+    help="Likewise, a fresh decoder on the frozen tokens of i3d, hf:ORG/NAME, timm:NAME or another encoder.",
+)
 @run_options
 def folder(
     root: Path | None,
@@ -139,6 +143,7 @@ def folder(
     initial: str,
     whole_decoder: bool,
     tokens: Path | None,
+    encoder: str | None,
     **options: Any,
 ) -> None:
     """Teach the model your own action from three to ten labelled videos.
@@ -153,7 +158,8 @@ def folder(
         root = labels.parent
     if root is None:
         raise click.UsageError("give the folder of your videos with --root, or a label file with --labels")
-    if not whole_decoder and initial != "none":
+    long = whole_decoder or initial == "none" or encoder is not None
+    if not long:
         path = out / "best.safetensors" if out is not None else own_model_path(str(name), replace_old=replace_old)
         if out is not None and not (replace_old and is_own_model(path)):
             keep_existing([path], "choose another folder, or write over a model that was taught with --replace")
@@ -161,16 +167,18 @@ def folder(
         return
     if labels is not None or only is not None:
         raise click.UsageError(
-            "--whole-decoder and --init none read ROOT/labels.csv, all of it; make it with `escounts data import`"
+            "--whole-decoder, --encoder and --init none read all of ROOT/labels.csv; `escounts data import` makes it"
         )
     if out is None:
-        raise click.UsageError("--whole-decoder and --init none train for long and need a folder: --out RUN")
+        raise click.UsageError("--whole-decoder, --encoder and --init none train long and need a folder: --out RUN")
 
     with counting_display("videos") as progress, training(options) as how:
-        figures, problems = train_folder(root, out, tokens=tokens, initial=initial, progress=progress, **how)
+        figures, problems = train_folder(
+            root, out, tokens=tokens, initial=initial, encoder=encoder, progress=progress, **how
+        )
     _say_problems(problems)
     say(figures, out)
-    if initial != "none":
+    if initial != "none" or encoder is not None:
         click.echo(f"count with it: escounts count --model {out / 'best.safetensors'} VIDEO")
 
 

@@ -16,8 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from escounts.counting.encoded_exemplar import MultiRateExemplar
 from escounts.counting.multi_rate import MultiRateModel
-from escounts.counting.multi_rate_encoding import MultiRateEncoding, MultiRateExemplar
+from escounts.counting.multi_rate_encoding import MultiRateEncoding
 from escounts.counting.pool import InferencePool
 from escounts.counting.stillness import SLOWEST
 from escounts.counting.views import BASE_RATE, Features, View, ViewEncoder, Window, WindowStore

@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from torch import Tensor
 
+from escounts.counting.encoded_exemplar import MultiRateExemplar
+from escounts.counting.look import Looks, Mark, Motions, read_looks
 from escounts.counting.pool import InferencePool
 from escounts.counting.protocols import Progress
 from escounts.counting.repetition_scores import SpanEvidence, score
@@ -39,7 +40,7 @@ from escounts.nn.decoder import ExemplarKeysValues
 from escounts.nn.encoders.lite import LiteEncoder
 from escounts.nn.heads import ONE_PERIOD, HeadOutput, RateHeadConfig, read_periods
 from escounts.nn.network import exemplar_cells
-from escounts.results import EXEMPLAR_CUT, DensityMap, Estimate
+from escounts.results import EXEMPLAR_CUT, DensityMap, Estimate, Repetition
 from escounts.system.arrays import Array32, Image, IntArray
 
 if TYPE_CHECKING:
@@ -47,21 +48,6 @@ if TYPE_CHECKING:
 
 GPU_BATCH = 16
 """Windows that a GPU decodes at once; of a CPU's cores, each takes one."""
-
-
-@dataclass(frozen=True)
-class MultiRateExemplar:
-    """An exemplar: its tokens at every view where it fits, (16, H, W, C), and how long it lasts in seconds.
-
-    video: what it was cut from; its length counts only there, another video has its own tempo. moves: by more than
-    compression does. cuts: seconds at which the film is cut inside it: its tokens are of one side alone.
-    """
-
-    tokens: dict[View, Tensor]
-    seconds: float
-    video: object
-    moves: bool = True
-    cuts: tuple[float, ...] = ()
 
 
 class MultiRateEncoding:
@@ -87,7 +73,7 @@ class MultiRateEncoding:
         self._ranged = ranged
         encoder = model.network.encoder
         assert isinstance(encoder, LiteEncoder)
-        self.store = WindowStore(decoder.grid, decoder.channels, encoder.look_width)
+        self.store = WindowStore(decoder.grid, decoder.channels, encoder.config.look)
         self.windows: dict[View, list[Window]] = {}
         self.meter = MotionMeter()
         self.frames = 0
@@ -163,7 +149,9 @@ class MultiRateEncoding:
             raise ExemplarError(f"exemplar {start:g}-{end:g} s is too long; mark one repetition only")
         frames = self._frames(start, end)
         cuts = tuple(self.start + frame / BASE_RATE for frame in cuts_within(self._scenes, *frames))
-        return MultiRateExemplar(tokens, end - start, self.video, bool(self.meter.moving(*frames).any()), cuts)
+        moves, looks = bool(self.meter.moving(*frames).any()), self._looks()
+        look = None if looks is None else looks.of(start, end)
+        return MultiRateExemplar(tokens, end - start, self.video, moves, cuts, start, look)
 
     @torch.inference_mode()
     def estimate(
@@ -177,28 +165,73 @@ class MultiRateEncoding:
     ) -> Estimate:
         """The density between two times, on the base rate's grid."""
         first, last = self._frames(start, end)
+        begin = self.start + first / BASE_RATE
         evidence = self.evidence(exemplars, first=first, last=last, assume_repeats=assume_repeats, progress=progress)
+        without = self.evidence(first=first, last=last) if exemplars else []
+        own = [one for one in exemplars if self._same_video(one)]
+        motions = self._motions(own) if own and len(own) == len(exemplars) else None
+        whole_map = DensityMap(evidence[0].density, begin, 1 / BASE_RATE, "rate")
+        shown = np.ones(last - first, dtype=bool) if motions is None else motions.marked(whole_map.times)
         asked = Asked(
             exemplars=len(exemplars),
-            marked=tuple(one.seconds * BASE_RATE for one in exemplars if self._same_video(one)),
-            without=self.evidence(first=first, last=last) if exemplars else (),
+            marked=tuple(one.seconds * BASE_RATE for one in own),
+            without=[view.only(shown) for view in without],
             assume_repeats=assume_repeats,
+            unlike=len(own) < len(exemplars) and self._nothing_like(exemplars),
+            unclear=motions is not None and motions.unclear(whole_map.times, whole_map.values),
             ranged=self._ranged or first > 0 or last < self.frames,
         )
-        begin = self.start + first / BASE_RATE
         decision = decide(
-            evidence,
+            [view.only(shown) for view in evidence],
             self.model.calibration,
             base_rate=BASE_RATE,
             asked=asked,
-            footage=Footage(self.meter.moving(first, last), self.meter.pictures),
+            footage=Footage(self.meter.moving(first, last) & shown, self.meter.pictures),
             start=begin,
         )
         cuts = dict((EXEMPLAR_CUT, round(cut, 2)) for one in exemplars for cut in one.cuts)
         decision = replace(decision, details={**decision.details, **cuts})
         view = self._select_views(exemplars)[decision.view]
-        judge = partial(self._scores, view, evidence[decision.view], first, exemplars)
-        return Estimate(DensityMap(decision.density, begin, 1 / BASE_RATE, "rate"), decision, judge)
+        judge = partial(self._scores, view, evidence[decision.view], first, exemplars, motions)
+        density = DensityMap(decision.density, begin, 1 / BASE_RATE, "rate")
+        if exemplars:
+            other = evidence[decision.view].density * ~shown
+            return Estimate(density, decision, judge, left_out=self._left_out(other, begin, judge))
+        told = self._motions(seconds=density.period)
+        return Estimate(density, decision, judge, () if told is None else told.stretches)
+
+    def _left_out(
+        self, density: Array32, begin: float, judge: Callable[[Sequence[tuple[float, float]]], list[float]]
+    ) -> tuple[Repetition, ...]:
+        """Repetitions of other motions, by their density per base frame, with their scores."""
+        found = DensityMap(density, begin, 1 / BASE_RATE, "rate").repetitions()
+        scores = judge([(one.start, one.end) for one in found])
+        return tuple(replace(one, score=score) for one, score in zip(found, scores, strict=True))
+
+    def _looks(self) -> Looks | None:
+        """What the video looks like, by the slowest view; None where the model keeps no looks."""
+        view, encoder = self.model.views[0], self.model.network.encoder
+        assert isinstance(encoder, LiteEncoder)
+        if not encoder.config.look or not self.windows.get(view):
+            return None
+        values = read_looks(self.store, self.windows[view], view.cells(self.frames))
+        scenes = [begin // view.divisor for begin in self._scenes]
+        return None if values is None else Looks(values, scenes, self.start, view.rate)
+
+    def _nothing_like(self, exemplars: Sequence[MultiRateExemplar]) -> bool:
+        """Whether no part of the video is known to look like any of the exemplars."""
+        motions = [self._motions([one]) for one in exemplars]
+        return not any(told is not None and told.distance.min() < RULES.look_same for told in motions)
+
+    def _motions(self, marked: Sequence[MultiRateExemplar] = (), seconds: float = 0.0) -> Motions | None:
+        """Which parts of the video show which motion; seconds: of a repetition, where none is marked."""
+        looks = self._looks()
+        middles = [one.start + one.seconds / 2 if self._same_video(one) else None for one in marked]
+        marks = [Mark(one.look, at) for one, at in zip(marked, middles, strict=True) if one.look is not None]
+        if looks is None or len(marks) < len(marked):
+            return None
+        gate = np.mean([view.gate for view in self.evidence()], 0)[:: self.model.views[0].divisor]
+        return looks.motions(gate, max([seconds, *(one.seconds for one in marked)]), marks)
 
     def _scores(
         self,
@@ -206,10 +239,18 @@ class MultiRateEncoding:
         evidence: Evidence,
         first: int,
         exemplars: Sequence[MultiRateExemplar],
+        motions: Motions | None,
         spans: Sequence[tuple[float, float]],
     ) -> list[float]:
-        """How much speaks for each of the spans (seconds), by one view's evidence from base frame `first` on."""
-        return score(self.span_evidence(view, evidence, first, exemplars, spans)) if spans else []
+        """How much speaks for each of the spans (seconds), by one view's evidence from base frame `first` on: no more
+        than how alike it is to what is marked."""
+        if not spans:
+            return []
+        scores = score(self.span_evidence(view, evidence, first, exemplars, spans))
+        if motions is None:
+            return scores
+        alike = motions.likeness(np.mean(spans, 1))
+        return [min(own, float(like)) for own, like in zip(scores, alike, strict=True)]
 
     @torch.inference_mode()
     def span_evidence(

@@ -120,6 +120,8 @@ class WindowStore:
     def read_looks(self, window: Window) -> Array32:
         """What each cell of a window looks like, (T, D)."""
         assert window.offset is not None, "a still window has no looks"
+        if self._looks.shape == (0,):  # of a model without a look
+            return np.zeros((window.cells, 0), np.float32)
         looks: Array32 = self._looks.read(window.offset, window.offset + window.cells, torch.device("cpu")).numpy()
         return looks
 

@@ -48,6 +48,9 @@ own looks at the video agree, which says nothing of the truth."""
 DensityKind = Literal["peaks", "rate"]
 
 UNCALIBRATED = "this model's confidence was never compared with true counts"
+UNLIKE = "nothing here looks like the reference, so that it may be another motion"
+UNCLEAR = "part of the video looks neither like the marked motion nor clearly unlike it"
+ONCE_OR_NEVER = "something moves; a motion that happens once looks no different"
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,8 @@ class Asked:
         marked: base frames that each exemplar of this video lasts.
         without: what the views say without the exemplars.
         assume_repeats: the video is taken to repeat.
+        unlike: the exemplars are of another video, and nothing in this one looks like them.
+        unclear: a part of the video looks neither like the marked motion nor clearly unlike it.
         ranged: where the counted stretch begins or ends: at a border between repetitions, so that none is cut off.
     """
 
@@ -82,6 +87,8 @@ class Asked:
     marked: tuple[float, ...] = ()
     without: Sequence[Evidence] = ()
     assume_repeats: bool = False
+    unlike: bool = False
+    unclear: bool = False
     ranged: bool = False
 
 
@@ -157,17 +164,25 @@ def decide(
     density, chosen = choose_views(views, base_rate, calibration, repeats=given, rules=rules)
     zero_shot_count: float | None = None
     caps: list[tuple[float, str]] = []
+    gaps: list[tuple[float, str]] = []
     if asked.exemplars:
         alone, _ = choose_views(asked.without, base_rate, calibration, repeats=asked.assume_repeats, rules=rules)
         zero_shot_count = float(alone.sum())
         share = max(asked.marked, default=0.0) / max(len(density), 1)
         if share > rules.long_exemplar and abs(float(density.sum()) - zero_shot_count) > 1:
-            caps.append((rules.unchecked, _long_mark_reason(share, zero_shot_count)))
+            other = whole(zero_shot_count)
+            why = f"the exemplar is {share:.0%} of what was counted, and without it the count is {other}"
+            caps.append((rules.unchecked, why))
+    if asked.unlike:
+        caps.append((rules.unchecked, UNLIKE))
+    if asked.unclear:
+        caps.append((rules.unchecked, UNCLEAR))
     values = features(views, density, chosen, base_rate, zero_shot_count=zero_shot_count, rules=rules)
     weights = calibration.nothing_weights if is_zero(density) else calibration.weights
     certainty = Certainty(logistic(float(np.dot(weights, values))))
     details = dict(zip(FEATURES[1:], (round(float(v), 4) for v in values[1:]), strict=True))
     below = calibration.unsure_below
+    doubtful = below - rules.just_under
     if certainty.value < below:
         vague = why_vague(views, density, chosen, base_rate, start=start, without=zero_shot_count)
         for reason in vague or (_share_right(certainty),):
@@ -175,9 +190,11 @@ def decide(
     if footage is not None and footage.moving.any():
         caps += _few_pictures(footage.pictures, [frames / base_rate for frames in asked.marked], rules)
         details["pictures"] = round(footage.pictures, 1)
-        if not given:
-            caps += _unanswered(views, density, footage.moving, calibration, base_rate, start, rules)
-    for most, reason in caps:
+        if not given and is_zero(density):
+            caps.append((rules.once_or_never, ONCE_OR_NEVER))
+        elif not given:
+            gaps = _unanswered(views, density, footage.moving, calibration, base_rate, start, rules)
+    for most, reason in [*((min(most, doubtful), reason) for most, reason in caps), *gaps]:
         certainty = certainty.at_most(most, reason)
     rest = 1.0 if asked.ranged else rest_factor(density, rules)
     hypotheses: tuple[Hypothesis, ...] = ()
@@ -186,8 +203,8 @@ def decide(
         details[UNIT_GIVEN] = round(certainty.value, 4)
         hypotheses = _hypotheses(views, density, base_rate, calibration, rules, ranged=asked.ranged)
         unit = "cycle"
-        if not is_zero(density) and unit_certainty(hypotheses, rules) < 1:
-            certainty = certainty.at_most(unit_certainty(hypotheses, rules), unit_reason(hypotheses))
+        if not is_zero(density) and (most := unit_certainty(hypotheses, rules)) < 1:
+            certainty = certainty.at_most(min(most, doubtful), unit_reason(hypotheses))
     kind: ConfidenceKind = "probability" if calibration.calibrated else "agreement"
     return _answer(
         density,
@@ -378,10 +395,7 @@ def _unanswered(
     start: float,
     rules: CountingRules,
 ) -> list[tuple[float, str]]:
-    """What lowers the certainty where something moves and nothing is counted: in all of it, or in a long stretch."""
-    if is_zero(density):
-        reason = "something moves; a motion that happens once looks no different"
-        return [(rules.once_or_never, reason)]
+    """Long stretches in which something moves and nothing is counted, and how sure that is of each by itself."""
     found = []
     quiet = (density < rules.silent * np.percentile(density[density > 0], 90)) & moving
     for first, last in runs(quiet):
@@ -393,7 +407,3 @@ def _unanswered(
             begin, end = start + first / base_rate, start + last / base_rate
             found.append((nothing, f"from {begin:.1f} to {end:.1f} s something moves and nothing is counted"))
     return found
-
-
-def _long_mark_reason(share: float, without: float) -> str:
-    return f"the exemplar is {share:.0%} of what was counted, and without it the count is {whole(without)}"

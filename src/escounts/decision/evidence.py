@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 
 from escounts.decision.rules import RULES, CountingRules
-from escounts.system.arrays import Array, Array32
+from escounts.system.arrays import Array, Array32, BoolArray
 
 UNITS = (0.5, 1.0, 2.0)
 """An exemplar may ask for one side where a full cycle is counted without it, or for both."""
@@ -56,6 +56,10 @@ class Evidence:
             None if self.alternates is None else self.alternates[cut],
             None if self.repeats is None else self.repeats[cut],
         )
+
+    def only(self, frames: BoolArray) -> Evidence:
+        """The same with shut gates at all other frames."""
+        return replace(self, density=self.density * frames, gate=self.gate * frames)
 
     def with_open_edges(
         self, views: Sequence[Evidence], borders: Sequence[int], rules: CountingRules = RULES

@@ -66,6 +66,19 @@ class CountingRules:
     unchecked: float = 0.5
     """… so that a count unlike the one without it is the mark's word alone: as likely right as wrong."""
 
+    look_context: float = 2.5
+    """Seconds that are looked at, at least, to see where a video's look changes."""
+    look_border: float = 11.0
+    """Another motion may begin within a scene where the look changes by this much at once …"""
+    look_border_apart: float = 0.75
+    """… at least so many repetitions from another such place."""
+    look_same: float = 5.7
+    """Parts of a video whose looks are nearer than this show one motion. Repetitions of one set differ by about 1 in
+    each direction; chosen on sets.csv and the labelled pool's validation clips, with the look of `lite`."""
+    look_unclear: tuple[float, float] = (0.6, 1.3)
+    """Shares of look_same between which a part is neither like the mark nor clearly unlike it: not sure."""
+    just_under: float = 0.01
+    """A doubt that makes an answer unsure takes its confidence at least this far below the model's threshold."""
     once_or_never: float = 0.85
     """The most a confidence in "no repetitions" can be where something moves. A motion that happens once looks like
     any other movement: of 68 such answers on labelled clips 85 % held none or one."""
@@ -78,6 +91,20 @@ class CountingRules:
     too_few_pictures: float = 0.5
     """The most a confidence can be where the pictures are too few: clips cut down to one to three per second were
     wrong more often than right."""
+
+    places_beside: float = 0.47
+    """Least gain (0 to 2) by which a line between left and right makes two places of one …"""
+    places_above: float = 0.52
+    """… and between above and below: a person's arms and legs are above one another."""
+    places_further: float = 0.12
+    """A half of the picture takes so much more: there are fewer cells in it, and less is alike by chance."""
+    place_seen: float = 0.5
+    """A cell's weight is its motion to this power, of what the model sees …"""
+    place_pixels: float = 0.25
+    """… and of the pixels."""
+    places_together: float = 0.3
+    """Share of what moves in a video's first third that moves in the same columns in its last; below it, something
+    goes across the picture."""
 
     counted_early: float = 0.1
     """Live: a repetition is counted when all of it but this share is in the estimate …"""

@@ -133,6 +133,8 @@ def _density(axes: Any, result: CountResult) -> None:
         )
     axes.fill_between(density.times, density.values / density.step, color=BLUE, alpha=0.35, linewidth=0)
     axes.plot(density.times, density.values / density.step, color=BLUE, linewidth=1.3)
+    for repetition in result.left_out:
+        axes.axvspan(repetition.start, repetition.end, color=GREY, alpha=0.15, linewidth=0, zorder=0)
     for exemplar in result.exemplars:
         if exemplar.video is None:
             axes.axvspan(exemplar.start, exemplar.end, facecolor="none", edgecolor=ORANGE, linewidth=1.4)

@@ -7,6 +7,7 @@ many windows share it. The window stage takes the still scene out (mean over the
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -34,7 +35,8 @@ _COMMON_SPREAD = 0.3
 class LiteConfig:
     """widths: channels of the four strided stages of the frame stage; residual: extra residual blocks in each
     of stages 2 to 4; channels, dilations: width and temporal dilations of the window stage's blocks; amount: the
-    tokens also say how much moves in their window, which is otherwise scaled away."""
+    tokens also say how much moves in their window, which is otherwise scaled away; look: numbers that say what a
+    frame looks like, 0 for none."""
 
     widths: tuple[int, int, int, int] = (32, 48, 80, 112)
     residual: tuple[int, int, int] = (0, 0, 0)
@@ -43,6 +45,7 @@ class LiteConfig:
     size: int = 128
     window_frames: int = 128
     amount: bool = False
+    look: int = 0
 
 
 class LiteEncoder(Encoder):
@@ -68,7 +71,7 @@ class LiteEncoder(Encoder):
         self.frame_stage = _frame_stage(config)
         self.reduce = nn.Conv2d(config.widths[-1], config.channels, 3, stride=2, padding=1)
         self.amount = nn.Parameter(torch.zeros(config.channels)) if config.amount else None
-        self.look: nn.Module | None = None  # a learnt head on frame features, (T, C, H, W) -> (T, D)
+        self.look = nn.Linear(2 * config.widths[-1], config.look, bias=False) if config.look else None
         self.blocks = nn.ModuleList([WindowBlock(config.channels, d) for d in config.dilations])
 
     def compile_frame_stage(self, backend: str = "inductor") -> None:
@@ -121,18 +124,11 @@ class LiteEncoder(Encoder):
         return x
 
     def look_features(self, features_TCHW: Tensor) -> Tensor:
-        """What each frame looks like, (T, D) float32: place and time are pooled later, the still scene is kept."""
-        if self.look is not None:
-            look_TD: Tensor = self.look(features_TCHW)
-            return look_TD.float()
-        spread_TC, mean_TC = torch.std_mean(features_TCHW.float(), (2, 3))
-        return torch.cat([mean_TC, spread_TC], 1)
-
-    @property
-    def look_width(self) -> int:
-        """D of `look_features`."""
-        width: int = 2 * self.config.widths[-1] if self.look is None else self.look.width  # type: ignore[assignment]
-        return width
+        """What each frame looks like, (T, look) float32: the still scene is kept, the place in the picture is not."""
+        if self.look is None:
+            return features_TCHW.new_zeros((len(features_TCHW), 0), dtype=torch.float32)
+        look_TD: Tensor = self.look(pooled(features_TCHW).to(self.look.weight.dtype))
+        return look_TD.float()
 
     def window_tokens(self, features_BTCHW: Tensor) -> Tensor:
         """Tokens (B, T, H, W, C) of windows of per-frame features; the window's still content is removed."""
@@ -150,6 +146,12 @@ class LiteEncoder(Encoder):
         for block in self.blocks:
             tokens_BTHWC = block(tokens_BTHWC)
         return tokens_BTHWC
+
+
+def pooled(features_TCHW: Tensor) -> Tensor:
+    """Mean and spread over space of every channel, (T, 2 C) float32."""
+    spread_TC, mean_TC = torch.std_mean(features_TCHW.float(), (2, 3))
+    return torch.cat([mean_TC, spread_TC], 1)
 
 
 class WindowBlock(nn.Module):
@@ -217,3 +219,11 @@ def _convolution(inputs: int, outputs: int, kernel: int, *, stride: int) -> list
     # ReLU, not GELU: on a CPU the activation of the first stages costs as much as a convolution.
     conv = nn.Conv2d(inputs, outputs, kernel, stride=stride, padding=kernel // 2)
     return [conv, nn.GroupNorm(8, outputs), nn.ReLU(inplace=True)]
+
+
+def lite(**options: Any) -> LiteEncoder:
+    """The default model's encoder. Options: fields of LiteConfig."""
+    return LiteEncoder(LiteConfig(**options))
+
+
+ENCODERS = {"lite": lite}

@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +22,14 @@ from escounts.decision.rules import Calibration
 from escounts.errors import ModelError
 from escounts.models import store
 from escounts.models.catalogue import DESCRIPTION, how_to_get_encoder
-from escounts.models.checkpoint import building, check_config, load_decoder, load_encoder, load_network
+from escounts.models.checkpoint import check_config, config_errors, load_decoder, load_encoder, load_network
 from escounts.models.store import StoredWeights
 from escounts.nn.decoder import Decoder, DecoderConfig, ExemplarKeysValues, Projected
 from escounts.nn.device import choose_device
 from escounts.nn.encoders.interface import Encoder
 from escounts.nn.encoders.lite import LiteConfig, LiteEncoder
+from escounts.nn.encoders.public import brings_weights
+from escounts.nn.encoders.registry import build_encoder
 from escounts.nn.heads import HeadOutput, RateHeadConfig, read_periods
 from escounts.nn.network import EXEMPLAR_CELLS, Network, NetworkConfig
 from escounts.system.config_codec import tuples
@@ -79,6 +81,7 @@ class OnnxEncoder(LiteEncoder):
 
     def __init__(self, config: LiteConfig, run: RunGraph) -> None:
         Encoder.__init__(self, LiteEncoder(config).spec)  # no weights of its own
+        self.config = replace(config, look=0)
         self._run = run
 
     def image_features(self, images_THWC: Tensor, count: int) -> Tensor:
@@ -88,15 +91,9 @@ class OnnxEncoder(LiteEncoder):
             following = torch.cat([following, images_THWC[-1:]])
         return torch.stack([images_THWC[:count], following], 1)
 
-    @property
-    def look_width(self) -> int:
-        """Mean and spread of three colours: the graph gives no features of single frames."""
-        return 6
-
     def look_features(self, features_TCHW: Tensor) -> Tensor:
-        """What each frame looks like, (T, 6), 0..1, of such pairs."""
-        spread_TC, mean_TC = torch.std_mean(features_TCHW[:, 0].float() / 255, (1, 2))
-        return torch.cat([mean_TC, spread_TC], 1)
+        """None: the graph gives no features of single frames."""
+        return torch.zeros(len(features_TCHW), 0)
 
     def window_tokens(self, features_BTCHW: Tensor) -> Tensor:
         """Projected tokens and similarity of windows of such pairs, (B, T, H·W + 1, C)."""
@@ -167,7 +164,7 @@ def build_model(checkpoint: Path, device: str) -> CountingModel:
     with one_core():
         network, metadata = _network(weights, place)
     if isinstance(network.encoder, LiteEncoder):
-        with building(weights.path):
+        with config_errors(weights.path):
             calibration = Calibration.from_json(metadata["calibration"]) if "calibration" in metadata else None
         return MultiRateModel(weights.name, network, device=place, calibration=calibration)
     released = network.config.decoder.window_padding == "released"
@@ -189,8 +186,10 @@ def _network(weights: StoredWeights, device: torch.device) -> tuple[Network, dic
     if weights.kind == "network":
         return load_network(weights.path, device)
     decoder, name, metadata = load_decoder(weights.path, device)
-    beside = store.find(name)
-    if beside is None:
+    if brings_weights(name):
+        encoder = build_encoder(name).to(device).eval().requires_grad_(False)
+    elif (beside := store.find(name)) is not None:
+        encoder = load_encoder(beside.path, device)
+    else:
         raise ModelError(f"{weights.path} needs the encoder {name}: {how_to_get_encoder(name)}")
-    encoder = load_encoder(beside.path, device)
     return Network(NetworkConfig(name, {}, decoder.config), encoder=encoder, decoder=decoder), metadata

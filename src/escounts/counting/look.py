@@ -1,0 +1,165 @@
+"""Which parts of a video show the motion that an exemplar marks, by what they look like.
+
+A look is the mean of what the encoder says of single frames (`LiteEncoder.look_features`) over a repetition or more,
+so that it does not depend on the phase. A video is parted where the film is cut, and where its look changes by much
+at once. Parts that look alike show one motion: a camera that moves slowly, and a scene that comes back, stay with the
+mark. Distances are in units of how far repetitions of one set differ; the encoder's head is fitted so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+
+from escounts.counting.views import Window, WindowStore
+from escounts.decision.rules import RULES, CountingRules
+from escounts.decision.sets import Stretch
+from escounts.system.arrays import Array, Array32, BoolArray, IntArray
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What a marked repetition looks like, (D,), and the second in its middle; None in another video."""
+
+    look: Array32
+    middle: float | None
+
+
+@dataclass(frozen=True)
+class Motions:
+    """P parts of a video: their borders in seconds (P + 1), which motion each shows (P), the marked one being 0, and
+    how far each looks from the mark (P); infinite without one."""
+
+    borders: Array = field(repr=False)
+    motion: Sequence[int]
+    distance: Array = field(repr=False)
+
+    @property
+    def stretches(self) -> tuple[Stretch, ...]:
+        """The parts."""
+        spans = pairwise(self.borders.tolist())
+        return tuple(Stretch(a, b, motion) for (a, b), motion in zip(spans, self.motion, strict=True))
+
+    def marked(self, seconds: Array) -> BoolArray:
+        """At which of some times the marked motion is shown."""
+        shown: BoolArray = np.array(self.motion)[self._part(seconds)] == 0
+        return shown
+
+    def likeness(self, seconds: Array, rules: CountingRules = RULES) -> Array:
+        """How alike what is shown at some times is to the mark, 0..1; a half where it just is the same motion."""
+        distance: Array = self.distance[self._part(seconds)]
+        return 1 / (1 + (distance / rules.look_same) ** 4)
+
+    def unclear(self, seconds: Array, density: Array32, rules: CountingRules = RULES) -> bool:
+        """Whether a part with a repetition or more is neither like the mark nor clearly unlike it; density: at some
+        times."""
+        inside = np.bincount(self._part(seconds), weights=density, minlength=len(self.motion)) > 0.5
+        low, high = (share * rules.look_same for share in rules.look_unclear)
+        return bool((inside & (self.distance > low) & (self.distance < high)).any())
+
+    def _part(self, seconds: Array) -> IntArray:
+        return np.clip(np.searchsorted(self.borders, seconds, side="right") - 1, 0, len(self.motion) - 1)
+
+
+@dataclass(frozen=True)
+class Looks:
+    """What the cells of a video look like, (T, D), from second `start` on, `rate` per second, and which cells a scene
+    begins with."""
+
+    values_TD: Array32
+    scenes: Sequence[int]
+    start: float
+    rate: float
+
+    def of(self, start: float, end: float) -> Array32:
+        """The look of what lies between two times."""
+        first, last = (round((time - self.start) * self.rate) for time in (start, end))
+        first = min(max(0, first), len(self.values_TD) - 1)
+        look: Array32 = self.values_TD[first : max(first + 1, last)].mean(0)
+        return look
+
+    def motions(
+        self, weight_T: Array, seconds: float, marks: Sequence[Mark] = (), rules: CountingRules = RULES
+    ) -> Motions:
+        """The parts that differ, and which of them show one motion.
+
+        Args:
+            weight_T: how much repeats at each cell; a part's look is what it looks like where it repeats.
+            seconds: how long a repetition lasts.
+            marks: of one motion, which becomes number 0.
+            rules: the constants.
+        """
+        values, length = self.values_TD, round(max(seconds, rules.look_context) * self.rate)
+        borders = _borders(values, sorted({0, *self.scenes, len(values)}), length, rules)
+        weight = weight_T[:, None] + 1e-6  # a part without repetitions has a look, too
+        parts = [
+            (values[a:b] * weight[a:b]).sum(0, dtype=np.float64) / weight[a:b].sum(dtype=np.float64)
+            for a, b in pairwise(borders)
+        ]
+        nodes = np.stack([*parts, *(mark.look for mark in marks)])
+        apart = np.linalg.norm(nodes[:, None] - nodes[None], axis=2)
+        anchors = list(range(len(parts), len(nodes)))
+        apart[np.ix_(anchors, anchors)] = 0.0  # several marks are one motion
+        for place, mark in enumerate(marks, len(parts)):
+            cell = -1 if mark.middle is None else int((mark.middle - self.start) * self.rate)
+            if 0 <= cell < len(values):  # else it lies elsewhere
+                home = int(np.searchsorted(borders, cell, side="right")) - 1
+                apart[place, home] = apart[home, place] = 0.0
+                anchors.append(home)
+        groups = _linked(apart < rules.look_same)
+        order = list(dict.fromkeys([*groups[len(parts) :], *groups[: len(parts)]]))
+        distance = apart[: len(parts), anchors].min(1, initial=np.inf)
+        times = self.start + np.array(borders) / self.rate
+        return Motions(times, [order.index(group) for group in groups[: len(parts)]], distance)
+
+
+def read_looks(store: WindowStore, windows: Sequence[Window], cells: int) -> Array32 | None:
+    """(T, D), of every cell of a view; a still part looks as what came before it. None where all is still."""
+    known = np.zeros(cells, dtype=bool)
+    found: Array32 | None = None
+    for window in windows:
+        if window.offset is None:
+            continue
+        looks = store.read_looks(window)[: max(0, cells - window.start)]
+        if found is None:
+            found = np.zeros((cells, looks.shape[1]), np.float32)
+        found[window.start : window.start + len(looks)] = looks
+        known[window.start : window.start + len(looks)] = True
+    if found is None:
+        return None
+    last = np.maximum.accumulate(np.where(known, np.arange(cells), -1))
+    filled: Array32 = found[np.where(last < 0, int(np.argmax(known)), last)]
+    return filled
+
+
+def _borders(looks_TD: Array32, scenes: Sequence[int], length: int, rules: CountingRules) -> list[int]:
+    """First cells of scenes, and where what comes after differs at once from what came before; and the end."""
+    cells = len(looks_TD)
+    sums = np.concatenate([np.zeros((1, looks_TD.shape[1])), np.cumsum(looks_TD, 0, dtype=np.float64)])
+    at = np.arange(1, cells)
+    begins, ends = np.asarray(scenes[:-1]), np.asarray(scenes[1:])
+    low = np.maximum(at - length, begins[np.searchsorted(begins, at) - 1])
+    high = np.minimum(at + length, ends[np.searchsorted(ends, at, side="right")])
+    before = (sums[at] - sums[low]) / (at - low)[:, None]
+    after = (sums[high] - sums[at]) / (high - at)[:, None]
+    # Less than a repetition shows its phase, not a motion: near a scene's end a change counts for less.
+    share = np.minimum(at - low, high - at) / length
+    change = np.linalg.norm(after - before, axis=1) * np.sqrt(share)
+    found = list(scenes)
+    candidates = np.flatnonzero(change >= rules.look_border)
+    for place in candidates[np.argsort(-change[candidates], kind="stable")]:
+        if min(abs(int(at[place]) - border) for border in found) >= rules.look_border_apart * length:
+            found.append(int(at[place]))
+    return sorted(found)
+
+
+def _linked(near: BoolArray) -> IntArray:
+    """A number for each node, the same for all that are linked over near ones, (N,)."""
+    group: IntArray = np.arange(len(near))
+    for node in range(len(near)):
+        joined = np.unique(group[near[node]])
+        group[np.isin(group, joined)] = joined[0]
+    return group

@@ -1,0 +1,102 @@
+"""Which parts of a video show one motion, by looks of two numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from escounts.counting.look import Looks, Mark, read_looks
+from escounts.counting.views import Window
+from escounts.decision.rules import RULES
+from escounts.system.arrays import Array32
+
+FAR = 3 * RULES.look_same
+RATE = 5.0
+
+
+def looks(*levels: float, cells: int = 50, scenes: Sequence[int] | None = None) -> Looks:
+    """Parts of 10 s each, all at one level, in a scene of their own unless scenes are given; repetitions of 2 s swing
+    around the level."""
+    swing = np.sin(np.arange(cells * len(levels)) * 2 * np.pi / 10)
+    values = np.stack([np.repeat(levels, cells), swing], 1).astype(np.float32)
+    begins = range(0, len(values), cells) if scenes is None else scenes
+    return Looks(values, list(begins), 100.0, RATE)
+
+
+def everywhere(what: Looks) -> Array32:
+    return np.ones(len(what.values_TD), np.float32)
+
+
+def mark(what: Looks, start: float) -> Mark:
+    return Mark(what.of(start, start + 2.0), start + 1.0)
+
+
+def test_scenes_that_look_alike_are_one_motion() -> None:
+    film = looks(0.0, FAR, 0.5, 2 * FAR)
+    motions = film.motions(everywhere(film), 2.0, [mark(film, 104.0)])
+    assert list(motions.motion) == [0, 1, 0, 2]
+    assert motions.borders.tolist() == [100.0, 110.0, 120.0, 130.0, 140.0]
+    assert motions.marked(np.array([99.0, 105.0, 115.0, 125.0, 135.0, 150.0])).tolist() == [
+        True,
+        True,
+        False,
+        True,
+        False,
+        False,
+    ]
+    assert motions.likeness(np.array([105.0, 115.0])).round(2).tolist() == [1.0, 0.01]
+
+
+def test_the_marked_motion_is_number_nought_wherever_it_lies() -> None:
+    film = looks(0.0, FAR)
+    assert list(film.motions(everywhere(film), 2.0, [mark(film, 114.0)]).motion) == [1, 0]
+    assert list(film.motions(everywhere(film), 2.0).motion) == [0, 1]
+    assert [one.motion for one in film.motions(everywhere(film), 2.0).stretches] == [0, 1]
+
+
+def test_two_marks_are_one_motion() -> None:
+    film = looks(0.0, FAR, 2 * FAR)
+    marks = [mark(film, 104.0), mark(film, 124.0)]
+    assert list(film.motions(everywhere(film), 2.0, marks).motion) == [0, 1, 0]
+
+
+def test_within_a_scene_a_sudden_change_parts_and_a_slow_one_does_not() -> None:
+    sudden = looks(0.0, FAR, scenes=[0])
+    motions = sudden.motions(everywhere(sudden), 2.0, [mark(sudden, 104.0)])
+    assert list(motions.motion) == [0, 1]
+    assert motions.borders[1] == pytest.approx(110.0, abs=0.4)
+    slow = Looks(np.linspace([0, 0], [FAR, 0], 300, dtype=np.float32), [0], 0.0, RATE)
+    assert list(slow.motions(everywhere(slow), 2.0, [mark(slow, 4.0)]).motion) == [0]
+
+
+def test_a_part_looks_as_it_does_where_it_repeats() -> None:
+    film = looks(0.0, FAR, scenes=[0])  # one scene: the first half repeats, then somebody walks away
+    film = Looks(np.concatenate([film.values_TD, film.values_TD[:50]]), [0, 100], 100.0, RATE)
+    calm = Looks(film.values_TD.clip(max=RULES.look_same), [0, 100], 100.0, RATE)
+    weight = np.repeat([1.0, 0.0, 1.0], 50)
+    assert list(calm.motions(weight, 2.0, [mark(calm, 104.0)]).motion) == [0, 0]
+
+
+def test_a_mark_of_another_video_may_be_like_nothing() -> None:
+    film = looks(0.0, FAR)
+    far = Mark(np.array([-FAR, 0.0], np.float32), None)
+    motions = film.motions(everywhere(film), 2.0, [far])
+    assert 0 not in motions.motion and motions.distance.min() > RULES.look_same
+
+
+class Store:
+    """Looks of windows: each cell's is its number."""
+
+    def read_looks(self, window: Window) -> Array32:
+        assert window.offset is not None
+        return np.arange(window.start, window.start + window.cells, dtype=np.float32)[:, None]
+
+
+def test_looks_of_overlapping_windows_and_of_a_still_part() -> None:
+    windows = [Window(0, 4, None), Window(4, 8, 0), Window(8, 8, 8), Window(16, 4, None)]
+    found = read_looks(Store(), windows, 18)  # type: ignore[arg-type]
+    assert found is not None
+    assert found[:, 0].tolist() == [4.0] * 4 + [float(cell) for cell in range(4, 16)] + [15.0] * 2
+    assert read_looks(Store(), [Window(0, 4, None)], 4) is None  # type: ignore[arg-type]
