@@ -82,8 +82,8 @@ PROC = (
     *("/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/version", "/proc/uptime", "/proc/loadavg"),
     *("/proc/devices", "/proc/modules", "/proc/filesystems", "/proc/driver", "/proc/sys/vm", "/proc/sys/kernel"),
 )
-"""The same from the kernel's own files, kept open: one that it forgets for want of memory comes back as another file, and
-Landlock's rule was for the first."""
+"""The same from the kernel's own files, kept open: one that it forgets for want of memory comes back as another file,
+and Landlock's rule was for the first."""
 RESOLVING = (
     *("/etc/resolv.conf", "/etc/hosts", "/etc/host.conf", "/etc/nsswitch.conf", "/etc/gai.conf", "/etc/services"),
     *("/etc/ssl/certs", "/etc/pki/tls/certs", "/etc/pki/ca-trust", "/run/systemd/resolve"),
