@@ -190,10 +190,9 @@ def test_the_released_objective_is_an_option(
     ):
         outcome = escounts(*train, *options)
         assert outcome.code == 0, outcome.err
-    assert [run.objective for run in asked] == [DensityObjectiveConfig(), RELEASED_OBJECTIVE, RELEASED_OBJECTIVE] + [
-        DensityObjectiveConfig()
-    ]
-    assert [run.train.betas for run in asked] == [(0.9, 0.999)] + [(0.9, 0.95)] * 3
+    paper, released = DensityObjectiveConfig(), RELEASED_OBJECTIVE
+    assert [run.objective for run in asked] == [paper, released, released, paper]
+    assert [run.train.betas for run in asked] == [(0.9, 0.999), *[(0.9, 0.95)] * 3]
     assert isinstance(asked[3].decoder, DecoderConfig) and asked[3].decoder.window_blocks == 4
     mistake = escounts(*train, "--set", "window_block=4")
     assert mistake.code == 2 and "near are decoder.window_blocks" in mistake.err
