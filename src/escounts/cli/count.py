@@ -116,6 +116,7 @@ def _formats(ctx: click.Context, param: click.Parameter, value: str | None) -> t
               "looked up in each video that is counted.")  # fmt: skip
 @click.option("--sets", is_flag=True, help="Print the sets: counts, rests and tempo.")
 @stretch_options
+@click.option("--each", is_flag=True, help="Find the places of the picture where something repeats, count each.")
 @model_option
 @device_option
 @assume_repeats_option
@@ -148,6 +149,8 @@ def count_command(
     check_range(counting)
     for exemplar in counting["exemplars"]:
         parse_exemplar(exemplar)
+    if counting["each"] and counting["exemplars"]:
+        raise click.UsageError("--each and --exemplar: an exemplar shows one place's motion; count it with --region")
     writes = output is not None or formats is not None
     model = model if Path(model).is_file() else catalogue.find(model).name
     job = Job(

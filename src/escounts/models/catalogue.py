@@ -92,7 +92,7 @@ def build(name: str = "default", device: str = "auto") -> CountingModel:
         from escounts.counting.spectral import Spectral  # noqa: PLC0415 - it reads videos; listing does not
 
         return Spectral()
-    from escounts.models.building import build_model  # noqa: PLC0415 - torch: 2 s that spectral and listing do not need
+    from escounts.models.from_checkpoint import build_model  # noqa: PLC0415 - torch: 2 s that spectral and listing do not need
 
     return build_model(entry.checkpoint, device)
 

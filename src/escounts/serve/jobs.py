@@ -53,7 +53,7 @@ class JobRunner:
         self._locate = locate
         self._maintain = maintain
         self._lock = threading.RLock()
-        self._pool = WorkerPool(settings, told=self._wake)
+        self._pool = WorkerPool(settings, on_message=self._wake)
         self._renders: list[tuple[RenderTask, Future[str]]] = []
         self._rendering: dict[str, Future[str]] = {}
         self._waiters: dict[str, list[Future[JobRow | None]]] = {}

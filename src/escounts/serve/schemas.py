@@ -306,7 +306,7 @@ def header_stated(
 GUARDED = [Depends(header_stated)]
 
 
-def need_video(service: Service, video_id: str) -> VideoRow:
+def video_or_404(service: Service, video_id: str) -> VideoRow:
     row = service.database.video(video_id)
     if row is None:
         raise HTTPException(404, "there is no such video; it may have been deleted or have expired")

@@ -22,7 +22,7 @@ from escounts.decision.rules import Calibration
 from escounts.errors import ModelError
 from escounts.models import store
 from escounts.models.catalogue import DESCRIPTION, how_to_get_encoder
-from escounts.models.checkpoint import building, check_config, load_decoder, load_encoder, load_network
+from escounts.models.checkpoint import check_config, config_errors, load_decoder, load_encoder, load_network
 from escounts.models.store import StoredWeights
 from escounts.nn.decoder import Decoder, DecoderConfig, ExemplarKeysValues, Projected
 from escounts.nn.device import choose_device
@@ -164,7 +164,7 @@ def build_model(checkpoint: Path, device: str) -> CountingModel:
     with one_core():
         network, metadata = _network(weights, place)
     if isinstance(network.encoder, LiteEncoder):
-        with building(weights.path):
+        with config_errors(weights.path):
             calibration = Calibration.from_json(metadata["calibration"]) if "calibration" in metadata else None
         return MultiRateModel(weights.name, network, device=place, calibration=calibration)
     released = network.config.decoder.window_padding == "released"
