@@ -13,11 +13,12 @@ import escounts
 from escounts.counting.multi_rate import MultiRateModel
 from escounts.counting.multi_rate_encoding import MultiRateEncoding
 from escounts.counting.views import BASE_RATE
-from escounts.decision.decide import Asked, Decision, choose_views, decide
+from escounts.decision.decide import Asked, Decision, decide
 from escounts.decision.evidence import (
     Evidence,
     alternates_features,
     choice_features,
+    choose_views,
     is_zero,
     repeats_features,
 )
