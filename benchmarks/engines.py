@@ -37,7 +37,7 @@ from escounts.counting.spectral import RATE, SIDE, Spectral
 from escounts.counting.views import BASE_RATE
 from escounts.errors import EscountsError, ModelError
 from escounts.models import catalogue
-from escounts.models.building import OnnxDecoder, OnnxEncoder, RunGraph, build_model
+from escounts.models.from_checkpoint import OnnxDecoder, OnnxEncoder, RunGraph, build_model
 from escounts.models.onnx_export import DecoderGraph, EncoderGraph, export_onnx
 from escounts.nn.decoder import PAPER
 from escounts.nn.device import bf16_speedup, counting_precision

@@ -33,7 +33,7 @@ from escounts.batching.read_ahead import (
     counter_of_read,
     images_folder,
     reader,
-    reading_told,
+    reading_from_header,
 )
 from escounts.batching.tasks import Settings, Task, find_tasks
 from escounts.system.task_processes import TaskProcess, answers
@@ -86,7 +86,7 @@ Pools = Callable[[int, int, int], list[KeptWorker]]
 @contextmanager
 def _pools(settings: Settings, folder: Path, first: Task) -> Iterator[Pools]:
     """Workers of a mix, of processes that all mixes share: started, and each has had a video."""
-    reading = reading_told(settings.model)
+    reading = reading_from_header(settings.model)
     assert reading is not None
     most = [max(column) for column in zip(*MIXES, strict=True)]
     readers: list[Any] = [TaskProcess(reader, folder, MOST_BYTES) for _ in range(most[0])]

@@ -65,7 +65,7 @@ def test_files_name_the_region(command: partial, video: Path, tmp_path: Path) ->
     done = command("count", "--model", "spectral", video, "--region", LEFT, "-o", tmp_path, "-f", formats)
     assert done.code == 0 and "region 0,0,96,64" in done.out
     assert json.loads((tmp_path / "two.json").read_text())["region"] == "0,0,96,64"
-    assert (tmp_path / "two.csv").read_text().splitlines()[1].endswith('"0,0,96,64"')
+    assert (tmp_path / "two.csv").read_text().splitlines()[1].count('"0,0,96,64"') == 1
     assert "0,0,96,64" in (tmp_path / "two.html").read_text()
     assert frames_at(video, [1.0], height=64, region="0,0,96,64")[0].shape == (64, 96, 3)
     drawn = next(Video(tmp_path / "two.counted.mp4").frames()).image.astype(int)

@@ -21,7 +21,15 @@ from unittest.mock import patch
 
 from escounts.system import processes
 
-IMPORTED = ["torch", "av", "pytest", "httpx", "escounts.counter", "escounts.models.building", "escounts.output"]
+IMPORTED = [
+    "torch",
+    "av",
+    "pytest",
+    "httpx",
+    "escounts.counter",
+    "escounts.models.from_checkpoint",
+    "escounts.output",
+]
 IMPORTED += ["escounts.counting.spectral", "escounts.serve.app"]
 _spawned = processes.spawned
 _context = ForkServerContext()

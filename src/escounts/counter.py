@@ -17,7 +17,7 @@ from escounts.errors import EscountsError, ExemplarError, VideoError
 from escounts.exemplars import check_exemplar, exemplar_list, parse_exemplar
 from escounts.models import catalogue
 from escounts.results import CountResult, Estimate, ExemplarSpan, Unit
-from escounts.system.arguments import checked, optional, seconds, text
+from escounts.system.arguments import checked, flag, optional, seconds, text
 from escounts.video.regions import Region
 from escounts.video.regions import region as region_of
 
@@ -76,7 +76,7 @@ class Counter:
         encoding = self.model.encode(opened, start=start, end=end, progress=progress)
         return EncodedVideo(self, opened, encoding, seconds=time.perf_counter() - began, to_the_end=end is None)
 
-    @checked(exemplars=exemplar_list, region=optional(region_of))
+    @checked(exemplars=exemplar_list, region=optional(region_of), each=flag)
     def count(
         self,
         video: str | os.PathLike[str] | Video,
@@ -88,13 +88,46 @@ class Counter:
         assume_repeats: bool = False,
         unit: WantedUnit = "auto",
         like_set: int | None = None,
+        each: bool = False,
         progress: Progress | None = None,
     ) -> CountResult:
-        """Encode and count in one go. Exemplars are checked first, so a wrong one costs no decoding."""
+        """Encode and count in one go. Exemplars are checked first, so a wrong one costs no decoding.
+
+        each: find the places of the picture where something repeats, and count each by itself (`result.tracks`).
+        """
         opened = _opened(video, region)
+        if each:
+            marked = [*exemplars, *([] if like_set is None else [like_set])]
+            return self._each(opened, marked, start, end, progress, assume_repeats=assume_repeats, unit=unit)
         checked = [_parsed(exemplar, opened.info) for exemplar in exemplars]
         encoded = self.encode(opened, start=start, end=end, progress=progress)
         return encoded.count(checked, assume_repeats=assume_repeats, unit=unit, like_set=like_set)
+
+    def _each(
+        self,
+        video: Video,
+        exemplars: Sequence[Exemplar],
+        start: float,
+        end: float | None,
+        progress: Progress | None,
+        **counting: Any,
+    ) -> CountResult:
+        features = getattr(self.model, "frame_features", None)
+        if features is None:
+            raise EscountsError(
+                f"model {self.model.name!r} does not look for places; count each with region=, or lite"
+            )
+        if exemplars:
+            raise ExemplarError("each and an exemplar: it shows one place's motion; count that place with region=")
+        from escounts.counting.each import count_each  # noqa: PLC0415 - PyAV: a machine that only trains need not have it
+
+        def one(part: Video, report: Progress | None) -> CountResult:
+            return self.encode(part, start=start, end=end, progress=report).count(**counting)
+
+        _check_range(video, start, end)
+        began = time.perf_counter()
+        result = count_each(video, one, features, start=start, end=end, progress=progress)
+        return replace(result, timings={**result.timings, "total": time.perf_counter() - began})
 
     def reference(self, path: Path, start: float, end: float, region: Region | None = None) -> EncodedVideo:
         """The stretch around an exemplar, encoded once and remembered while it is among the last ones used."""
@@ -268,7 +301,7 @@ def load(name: str = "default", *, device: str = "auto") -> Counter:
     return Counter(catalogue.build(name, device))
 
 
-@checked(exemplars=exemplar_list, region=optional(region_of))
+@checked(exemplars=exemplar_list, region=optional(region_of), each=flag)
 def count(
     video: str | os.PathLike[str] | Video,
     *,
@@ -281,6 +314,7 @@ def count(
     assume_repeats: bool = False,
     unit: WantedUnit = "auto",
     like_set: int | None = None,
+    each: bool = False,
     progress: Progress | None = None,
 ) -> CountResult:
     """Count one video. Options are those of `load` and of `Counter.count`; times in seconds.
@@ -299,6 +333,7 @@ def count(
         assume_repeats=assume_repeats,
         unit=unit,
         like_set=like_set,
+        each=each,
         progress=progress,
     )
 

@@ -18,6 +18,7 @@ from escounts.decision.decide import Decision, is_unsure
 from escounts.decision.decide import DensityKind as DensityKind
 from escounts.decision.sets import RepetitionSet, Stretch, regrouped
 from escounts.decision.spans import align, spans_from_peaks, spans_from_rate
+from escounts.decision.tracks import Track
 from escounts.decision.units import Hypothesis as Hypothesis
 from escounts.decision.units import Unit as Unit
 from escounts.decision.units import factor, in_other_unit, whole, without_unit_doubt
@@ -157,7 +158,8 @@ class CountResult:
     doubled or halved.
     machine: where a person corrected the repetitions, what the model had said; density, raw_count and confidence are
     still the model's. sets: the repetitions by motion and pause. left_out: repetitions of other motions than the
-    exemplar's, which are not counted.
+    exemplar's, which are not counted. tracks: where every place of the picture was asked for (`each`), what repeats
+    at each; the count is then all of theirs.
     """
 
     video: str
@@ -184,6 +186,7 @@ class CountResult:
     region: str | None = None
     sets: tuple[RepetitionSet, ...] = ()
     left_out: tuple[Repetition, ...] = ()
+    tracks: tuple[Track, ...] = ()
 
     def __str__(self) -> str:
         """`squats.mp4: 8 repetitions, confidence 0.93`."""
@@ -231,6 +234,7 @@ class CountResult:
             repetitions=repetitions,
             sets=regrouped(self.sets, repetitions),
             left_out=(),
+            tracks=(),
             unsure=False,
             reasons=(),
             duration=max(self.duration, last),
@@ -292,6 +296,8 @@ class CountResult:
         model says. Where the model did not say in which unit it counted, raises EscountsError; or, with assume, takes
         its number for that of the other unit, so that it is doubled or halved, and says so (`without_unit`).
         """
+        if len(self.tracks) > 1:
+            raise EscountsError(f"{self.video}: several places, each with its own motion; count again by {unit}s")
         if self.unit is None and assume:
             return self._assumed(unit)
         if self.unit is None:

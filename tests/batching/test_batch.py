@@ -684,8 +684,8 @@ def test_a_model_that_reads_in_its_own_way_is_counted_without_readers(tmp_path: 
 
 def test_the_header_of_the_weights_says_how_the_model_reads() -> None:
     """Readers begin by it while the model is still being loaded."""
-    assert read_ahead.reading_told("lite") == read_ahead.reading_of(escounts.load("lite", device="cpu").model)
-    assert read_ahead.reading_told("spectral") is None
+    assert read_ahead.reading_from_header("lite") == read_ahead.reading_of(escounts.load("lite", device="cpu").model)
+    assert read_ahead.reading_from_header("spectral") is None
 
 
 def test_images_read_in_another_way_are_read_again(tmp_path: Path) -> None:

@@ -13,14 +13,14 @@ import pytest
 from movies import levels, write_movie
 
 import escounts
-from escounts.batching.batch import Actors, Machine, fitting_actors, machines_of, ray_rows
+from escounts.batching.batch import Actors, Machine, choose_actors, machines_of, ray_rows
 from escounts.batching.rows import ResultFolder
 from escounts.batching.tasks import Settings, Task
 from escounts.errors import EscountsError
 
 
 def fitting(*cores: int, videos: int = 100, jobs: int | None = None) -> tuple[int, int]:
-    found = fitting_actors([Machine(n) for n in cores], videos=videos, jobs=jobs, on_gpu=False, cluster="auto")
+    found = choose_actors([Machine(n) for n in cores], videos=videos, jobs=jobs, on_gpu=False, cluster="auto")
     return found.number, found.threads
 
 
@@ -46,9 +46,9 @@ def test_as_many_as_asked_for_where_they_fit_and_no_more_than_fit() -> None:
 
 def test_on_gpus_one_actor_each_on_the_machine_that_has_it() -> None:
     machines = [Machine(16, 0), Machine(8, 8)]
-    assert fitting_actors(machines, videos=99, jobs=None, on_gpu=True, cluster="auto") == Actors(8, 1)
+    assert choose_actors(machines, videos=99, jobs=None, on_gpu=True, cluster="auto") == Actors(8, 1)
     with pytest.raises(EscountsError, match=r"no machine with a core and a GPU .*16 cores and 0 GPUs"):
-        fitting_actors(machines[:1], videos=99, jobs=None, on_gpu=True, cluster="auto")
+        choose_actors(machines[:1], videos=99, jobs=None, on_gpu=True, cluster="auto")
 
 
 @pytest.mark.parametrize("cores", [(), (0,)])

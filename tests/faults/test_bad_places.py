@@ -76,7 +76,7 @@ def test_a_clock_that_jumps(videos: Path, tmp_path: Path, jump: int) -> None:
 
 def test_too_little_memory_is_one_line(videos: Path, tmp_path: Path) -> None:
     large = write_movie(tmp_path / "large.mp4", bouncing(3, 0.5, size=(3840, 2160), rate=10), rate=10)
-    limit = "import escounts.counter, escounts.models.building, escounts.output\n"
+    limit = "import escounts.counter, escounts.models.from_checkpoint, escounts.output\n"
     limit += "used = int(open('/proc/self/statm').read().split()[0]) * 4096\n"
     limit += "resource.setrlimit(resource.RLIMIT_AS, (used + 30 * 2**20,) * 2)\n"
     done = finish(spawn(*COUNT, large, before=limit), timeout=300)

@@ -19,7 +19,7 @@ from escounts.counting import multi_rate_encoding
 from escounts.counting.multi_rate import MultiRateModel
 from escounts.errors import ModelError
 from escounts.models import catalogue
-from escounts.models.building import build_onnx_model
+from escounts.models.from_checkpoint import build_onnx_model
 from escounts.nn.network import LITE_TINY, Network
 from escounts.serve.training_api import _initial
 

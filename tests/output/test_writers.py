@@ -59,7 +59,7 @@ def movie(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_writer_has_an_ending() -> None:
-    assert set(FORMATS) == {"text", "json", "csv", "srt", "png", "mp4", "html"}
+    assert set(FORMATS) == {"text", "json", "csv", "srt", "png", "mp4", "html", "heat.png"}
 
 
 def test_json_round_trip(result: CountResult, tmp_path: Path) -> None:

@@ -196,7 +196,7 @@ class RayCounter:
 def ray_rows(
     tasks: Sequence[Task], settings: Settings, folder: ResultFolder, *, jobs: int | None, address: str
 ) -> Iterator[Row]:
-    """Rows (id, video, status) as they are written. jobs: actors; when None, as `fitting_actors` says."""
+    """Rows (id, video, status) as they are written. jobs: actors; when None, as `choose_actors` says."""
     import ray.data  # noqa: PLC0415 - the extra [ray]
 
     if not ray.is_initialized():
@@ -211,7 +211,7 @@ def ray_rows(
         return
     on_gpu = settings.device.startswith("cuda")
     machines = machines_of(ray.nodes())  # type: ignore[no-untyped-call]
-    actors = fitting_actors(machines, videos=len(tasks), jobs=jobs, on_gpu=on_gpu, cluster=address)
+    actors = choose_actors(machines, videos=len(tasks), jobs=jobs, on_gpu=on_gpu, cluster=address)
     out = folder.address if is_address(folder.address) else os.path.abspath(folder.address)
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
@@ -260,7 +260,7 @@ def machines_of(nodes: Iterable[Mapping[str, Any]]) -> list[Machine]:
     return [Machine(int(resources.get("CPU", 0)), int(resources.get("GPU", 0))) for resources in alive]
 
 
-def fitting_actors(
+def choose_actors(
     machines: Sequence[Machine], *, videos: int, jobs: int | None, on_gpu: bool, cluster: str
 ) -> Actors:
     """Actors of which each finds a machine. As many as `jobs` asks for, or one per GPU, where they fit; otherwise

@@ -106,7 +106,7 @@ def reading_of(model: CountingModel) -> Reading | None:
     return getattr(model, "reading", None)
 
 
-def reading_told(model: str) -> Reading | None:
+def reading_from_header(model: str) -> Reading | None:
     """The same by the header of the model's weights, at once; None where only the model itself can tell."""
     path = catalogue.find(model).checkpoint
     if path is None or not path.is_file():
@@ -247,7 +247,7 @@ def read_ahead_workers(
         TaskProcess(counter_of_read, settings, threads=1 if on_gpu else None, **options)  # cores: readers'
         for _ in range((ENGINE_COUNTERS if engine_readers else GPU_COUNTERS) if on_gpu else 1)
     ]
-    told = reading_told(settings.model) or counters[0].ask(None)["reading"]
+    told = reading_from_header(settings.model) or counters[0].ask(None)["reading"]
     if told is None:
         counters[0].stop()
         return [CountingProcess(settings, sandbox=sandbox)]

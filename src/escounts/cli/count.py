@@ -19,7 +19,9 @@ from escounts import __version__
 from escounts.cli import assume_repeats_option, collector_paused, device_option, model_option, sandbox_option
 from escounts.cli.count_jobs import (
     Done,
+    Ledger,
     Task,
+    file_identity,
     one_by_one,
     output_names,
     remembered_interrupt,
@@ -37,7 +39,6 @@ from escounts.cli.display import (
     table,
     write_summary,
 )
-from escounts.cli.ledger import Ledger, file_identity
 from escounts.cli.numbers import COUNT
 from escounts.cli.stretch import check_range, stretch_options
 from escounts.errors import EscountsError, OutputError, one_line
@@ -118,6 +119,7 @@ def _formats(ctx: click.Context, param: click.Parameter, value: str | None) -> t
               help="Count like a repetition of the Nth set that --sets prints.")  # fmt: skip
 @click.option("--sets", is_flag=True, help="Print the sets: counts, rests and tempo.")
 @stretch_options
+@click.option("--each", is_flag=True, help="Find the places of the picture where something repeats, count each.")
 @model_option
 @device_option
 @assume_repeats_option
@@ -150,6 +152,8 @@ def count_command(
     check_range(counting)
     for exemplar in counting["exemplars"]:
         parse_exemplar(exemplar)
+    if counting["each"] and counting["exemplars"]:
+        raise click.UsageError("--each and --exemplar: an exemplar shows one place's motion; count it with --region")
     writes = output is not None or formats is not None
     model = model if Path(model).is_file() else catalogue.find(model).name
     job = Job(

@@ -53,6 +53,13 @@ def run_options(function: Callable[..., None]) -> Callable[..., None]:
         click.option("--seed", type=SEED, default=0, show_default=True),
         click.option("--ema", type=Number(above=0, below=1), help="Decay of averaged weights, such as 0.999."),
         click.option("--precision", type=click.Choice(["auto", "float32", "bf16"]), default="auto"),
+        click.option(
+            "--set",
+            "settings",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="Any other field of the recipe, such as window_blocks=4, betas=[0.9,0.95], same_class=false.",
+        ),
         click.option("--device", default="auto", show_default=True),
     ]
     for option in reversed(options):
@@ -128,6 +135,10 @@ _dataset_command("ovr", ("ovr-ego4d", "ovr-kinetics"))
 @click.option("--init", "initial", default="lite", show_default=True, help="A model, a checkpoint, or none.")
 @click.option("--whole-decoder", is_flag=True, help="For hundreds of videos: train the decoder on stored tokens.")
 @click.option("--tokens", type=PATH, help="Where to keep those tokens (default: in the run's folder).")
+@click.option(
+    "--encoder",
+    help="Likewise, a fresh decoder on the frozen tokens of i3d, hf:ORG/NAME, timm:NAME or another encoder.",
+)
 @run_options
 def folder(
     root: Path | None,
@@ -139,6 +150,7 @@ def folder(
     initial: str,
     whole_decoder: bool,
     tokens: Path | None,
+    encoder: str | None,
     **options: Any,
 ) -> None:
     """Teach the model your own action from three to ten labelled videos.
@@ -153,7 +165,8 @@ def folder(
         root = labels.parent
     if root is None:
         raise click.UsageError("give the folder of your videos with --root, or a label file with --labels")
-    if not whole_decoder and initial != "none":
+    long = whole_decoder or initial == "none" or encoder is not None
+    if not long:
         path = out / "best.safetensors" if out is not None else own_model_path(str(name), replace_old=replace_old)
         if out is not None and not (replace_old and is_own_model(path)):
             keep_existing([path], "choose another folder, or write over a model that was taught with --replace")
@@ -161,16 +174,18 @@ def folder(
         return
     if labels is not None or only is not None:
         raise click.UsageError(
-            "--whole-decoder and --init none read ROOT/labels.csv, all of it; make it with `escounts data import`"
+            "--whole-decoder, --encoder and --init none read all of ROOT/labels.csv; `escounts data import` makes it"
         )
     if out is None:
-        raise click.UsageError("--whole-decoder and --init none train for long and need a folder: --out RUN")
+        raise click.UsageError("--whole-decoder, --encoder and --init none train long and need a folder: --out RUN")
 
     with counting_display("videos") as progress, training(options) as how:
-        figures, problems = train_folder(root, out, tokens=tokens, initial=initial, progress=progress, **how)
+        figures, problems = train_folder(
+            root, out, tokens=tokens, initial=initial, encoder=encoder, progress=progress, **how
+        )
     _say_problems(problems)
     say(figures, out)
-    if initial != "none":
+    if initial != "none" or encoder is not None:
         click.echo(f"count with it: escounts count --model {out / 'best.safetensors'} VIDEO")
 
 
@@ -199,6 +214,11 @@ def training(options: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """What the library's training functions take of the common options, with a display of its progress."""
     names = ("epochs", "steps", "batch_size", "lr", "ema", "precision")
     changes = {name: options[name] for name in names if options[name] is not None}
+    pairs = [text.partition("=") for text in options.get("settings", ())]
+    if wrong := [name for name, sign, _ in pairs if not sign]:
+        raise click.BadParameter(f"--set {wrong[0]}: write KEY=VALUE, such as window_blocks=4")
+    if pairs:
+        changes["settings"] = {name: value for name, _, value in pairs}
     with training_display() as report:
         device = str(choose_device(options["device"]))
         yield {"seed": options["seed"], "changes": changes, "device": device, "report": report}

@@ -10,24 +10,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 
 from escounts.counting.multi_rate_encoding import MultiRateEncoding
+from escounts.counting.pool import InferencePool
 from escounts.counting.protocols import Progress
 from escounts.counting.views import BASE_RATE, View
 from escounts.decision.evidence import wants_faster
 from escounts.decision.rules import Calibration
 from escounts.errors import VideoError
 from escounts.nn.device import Precision
+from escounts.nn.encoders.lite import LiteEncoder
 from escounts.nn.heads import VIDEO_OUTPUTS, RateHeadConfig
 from escounts.nn.network import Network
-from escounts.system.arrays import Image
+from escounts.system.arrays import Array32, Image
 
 if TYPE_CHECKING:
     from escounts.video.files import Video
 
 SLOW_VIEWS = (View(6), View(3))
 FAST_VIEWS = (View(1),)
+FRAMES_AT_ONCE = 16
+"""Images of which a core makes features in one piece."""
 SLOW_SHARE = 0.5
 """Of the time that reading and encoding at all views takes."""
 KEPT_IMAGES = 128 * 2**20
@@ -105,6 +110,25 @@ class MultiRateModel:
         encoding = MultiRateEncoding(self, lambda _: kept, start=start)
         self.encode_views(encoding)
         return encoding
+
+    @torch.inference_mode()
+    def frame_features(self, images: Sequence[Image]) -> Array32:
+        """The encoder's first look at each of some images of its size: (T, H, W, C), nothing mixed over time."""
+        encoder = self.network.encoder
+        assert isinstance(encoder, LiteEncoder)
+        parts = range(0, len(images), FRAMES_AT_ONCE)
+        with InferencePool(self.device, self.precision) as cores:
+            waiting = [
+                cores.submit(
+                    encoder.image_features,
+                    torch.from_numpy(np.stack(images[first : first + FRAMES_AT_ONCE + 1])),
+                    min(FRAMES_AT_ONCE, len(images) - first),
+                )
+                for first in parts
+            ]
+            found_TCHW = torch.cat([part.result().float().cpu() for part in waiting])
+        features: Array32 = found_TCHW.permute(0, 2, 3, 1).numpy()
+        return features
 
     def encode_views(self, encoding: MultiRateEncoding, *, progress: Progress | None = None) -> None:
         """Have an encoding encode, and ask, the views that it needs; those it has are not encoded again."""

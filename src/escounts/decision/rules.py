@@ -45,7 +45,7 @@ class CountingRules:
     """How far a video's repetitions differ in length from the marked one, in log. Settles which unit is meant."""
 
     rest_counts: float = 0.7
-    """Where both ends of a video cut a repetition off, the rest counts from this share of a repetition on."""
+    """Where the end of a video cuts a repetition off, the rest counts from this share of a repetition on."""
     edge_share: float = 0.25
     """An end cuts a repetition off if the motion repeats throughout this last share of a repetition before it."""
     silent: float = 0.1
@@ -93,6 +93,20 @@ class CountingRules:
     too_few_pictures: float = 0.5
     """The most a confidence can be where the pictures are too few: clips cut down to one to three per second were
     wrong more often than right."""
+
+    places_beside: float = 0.47
+    """Least gain (0 to 2) by which a line between left and right makes two places of one …"""
+    places_above: float = 0.52
+    """… and between above and below: a person's arms and legs are above one another."""
+    places_further: float = 0.12
+    """A half of the picture takes so much more: there are fewer cells in it, and less is alike by chance."""
+    place_seen: float = 0.5
+    """A cell's weight is its motion to this power, of what the model sees …"""
+    place_pixels: float = 0.25
+    """… and of the pixels."""
+    places_together: float = 0.3
+    """Share of what moves in a video's first third that moves in the same columns in its last; below it, something
+    goes across the picture."""
 
     counted_early: float = 0.1
     """Live: a repetition is counted when all of it but this share is in the estimate …"""

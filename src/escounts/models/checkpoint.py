@@ -82,10 +82,12 @@ def strict_load(
     source: str = "the weights",
 ) -> None:
     """Load every tensor into the module, or raise a ModelError that names what does not fit."""
-    module.load_state_dict(fitting(module, tensors, known_unneeded=known_unneeded, source=source), strict=False)
+    module.load_state_dict(
+        checked_tensors(module, tensors, known_unneeded=known_unneeded, source=source), strict=False
+    )
 
 
-def fitting(
+def checked_tensors(
     module: nn.Module,
     tensors: Mapping[str, Tensor],
     *,
@@ -156,7 +158,7 @@ def read_checkpoint(path: Path | str) -> tuple[dict[str, Tensor], dict[str, Any]
         raise ModelError(f"{path} is damaged: its tensors do not have the sha256 it was saved with")
     check_finite(path, tensors)
     metadata = {name: value for name, value in entries.items() if name not in OWN_METADATA}
-    with building(path):
+    with config_errors(path):
         config = json.loads(entries["config"])
         check_config(config)
     return tensors, config, metadata
@@ -170,7 +172,7 @@ def check_finite(path: Path, tensors: Mapping[str, Tensor]) -> None:
 
 
 @contextmanager
-def building(path: Path | str) -> Iterator[None]:
+def config_errors(path: Path | str) -> Iterator[None]:
     """Around what makes something of a file's config: whatever a malformed one raises is a ModelError of one line."""
     try:
         yield
@@ -256,10 +258,10 @@ def _loaded(
 
     Built without memory first: a config that asks for more than the file holds is refused before that costs.
     """
-    with building(path):
+    with config_errors(path):
         with torch.device("meta"):
             on_paper = build()
-        fitting(on_paper, tensors, source=f"the weights in {path}")
+        checked_tensors(on_paper, tensors, source=f"the weights in {path}")
         module = build()
     strict_load(module, tensors, source=f"the weights in {path}")
     return module.to(device).eval()

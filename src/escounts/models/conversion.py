@@ -25,9 +25,9 @@ from escounts.models import store as weights
 from escounts.models.catalogue import is_own_model
 from escounts.models.checkpoint import (
     FORMAT,
-    building,
     check_finite,
-    fitting,
+    checked_tensors,
+    config_errors,
     read_checkpoint,
     read_tensors,
     write_checkpoint,
@@ -161,7 +161,7 @@ def convert(file: Path, *, encoder: str | None = None) -> Converted:
         return _own(file, encoder)
     tensors = read_tensors(file)
     check_finite(file, tensors)
-    with building(file):
+    with config_errors(file):
         return _public(file, tensors, encoder)
 
 
@@ -171,11 +171,16 @@ def _public(file: Path, tensors: Mapping[str, Tensor], encoder: str | None) -> C
         return _released_decoder(file, tensors, encoder)
     public = recognise(tensors)
     if public is None:
+        if (file.parent / "config.json").is_file():
+            raise ModelError(
+                f"{file} is of no model that escounts knows by itself; through transformers it needs no adding: "
+                f"--encoder hf:{file.parent}"
+            )
         raise ModelError(f"{file} is of no model that escounts knows; {where_to_get()}")
     options = public.options(tensors)
     with torch.device("meta"):
         module = build_encoder(public.source.encoder, **options)
-    kept = fitting(
+    kept = checked_tensors(
         module, public.convert(tensors), known_unneeded=public.known_unneeded, source=f"the weights in {file}"
     )
     config = {"encoder": public.source.encoder, "options": options}
@@ -222,7 +227,7 @@ def _released_decoder(file: Path, tensors: Mapping[str, Tensor], encoder: str | 
             tensor = tensor.view(expected[name].shape)
         if name is not None:
             ours[name] = tensor
-    kept = fitting(decoder, ours, source=f"the weights in {file}")
+    kept = checked_tensors(decoder, ours, source=f"the weights in {file}")
     default = "escounts-repcount" if trained_on == "mae-vit-b" else f"escounts-{trained_on}"
     told = {"encoder": trained_on, "decoder": to_plain(config)}
     return default, kept, told, {"licence": RELEASED_DECODER.licence}
@@ -232,7 +237,7 @@ def _own(file: Path, encoder: str | None) -> Converted:
     """A checkpoint that training wrote: checked like any other, kept as it is."""
     tensors, config, metadata = read_checkpoint(file)
     kind = weights.kind_of(config)
-    with building(file), torch.device("meta"):
+    with config_errors(file), torch.device("meta"):
         if kind == "decoder":
             config["encoder"] = encoder or weights.encoder_of(config)
         if kind == "network":
@@ -241,7 +246,7 @@ def _own(file: Path, encoder: str | None) -> Converted:
             module = Decoder(from_plain(DecoderConfig, config["decoder"]))
         else:
             module = build_encoder(config["encoder"], **config.get("options", {}))
-    kept = fitting(module, tensors, source=f"the weights in {file}")
+    kept = checked_tensors(module, tensors, source=f"the weights in {file}")
     name = config["encoder"] if kind == "encoder" else f"escounts-{config['encoder']}"
     about = {key: metadata[key] for key in ("calibration",) if key in metadata}
     return name, kept, config, about | {"licence": metadata.get("licence", "your own")}

@@ -24,8 +24,8 @@ from torch import Tensor, nn
 from escounts.counting.multi_rate import MultiRateModel
 from escounts.counting.protocols import CountingModel
 from escounts.errors import ModelError
-from escounts.models.building import DECODER, ENCODER, FORMAT
 from escounts.models.catalogue import DESCRIPTION
+from escounts.models.from_checkpoint import DECODER, ENCODER, FORMAT
 from escounts.nn.attention import CrossBlock, SelfAttention, merge_heads, split_heads
 from escounts.nn.decoder import Projected, WindowBlock
 from escounts.nn.encoders.lite import LiteEncoder

@@ -54,6 +54,7 @@ FORMATS: dict[str, Format] = {
     "json": Format(".json", "application/json", "Data", "json.write"),
     "csv": Format(".csv", "text/csv", "Table", "text.write_csv"),
     "srt": Format(".srt", "application/x-subrip", "Subtitles", "text.write_srt"),
+    "heat.png": Format(".heat.png", "image/png", "Heat map", "heat.write", drawn=True),
     "png": Format(".png", "image/png", "Picture", "png.write", drawn=True),
     "mp4": Format(".counted.mp4", "video/mp4", "Video", "mp4.write", drawn=True, slow=True),
     "html": Format(".html", "text/html", "Report", "png.write_html", drawn=True),
@@ -61,9 +62,10 @@ FORMATS: dict[str, Format] = {
 
 
 def save(result: CountResult, path: Path) -> None:
-    """Write the format that a file's ending names."""
+    """Write the format that a file's ending names, the longest that is one: .heat.png before .png."""
     kinds = {Path("result" + kind.suffix).suffix: kind for kind in FORMATS.values()}
-    kind = kinds.get(path.suffix.lower())
+    whole = {kind.suffix: kind for kind in FORMATS.values()}
+    kind = whole.get("".join(path.suffixes[-2:]).lower()) or kinds.get(path.suffix.lower())
     if kind is None:
         raise OutputError(f"{path}: no format ends in {path.suffix!r}; known: {', '.join(kinds)}")
     source = Path(result.video)

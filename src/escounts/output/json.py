@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from escounts.decision.sets import RepetitionSet, into_sets
+from escounts.decision.tracks import Track
 from escounts.errors import OutputError
 from escounts.results import CountResult, DensityMap, ExemplarSpan, Hypothesis, MachineCount, Repetition
 from escounts.system.atomic_files import printable, write_text
@@ -56,6 +57,17 @@ def to_dict(result: CountResult) -> dict[str, Any]:
         "duration": round(result.duration, 4),
         "range": [round(seconds, 4) for seconds in result.range],
         "region": result.region,
+        "tracks": [
+            {
+                "region": track.region,
+                "count": track.count,
+                "unit": track.unit,
+                "confidence": round(track.confidence, 4),
+                "unsure": track.unsure,
+                "repetitions": [_repetition(one) for one in track.repetitions],
+            }
+            for track in result.tracks
+        ],
         "exemplars": [{"start": span.start, "end": span.end, "video": span.video} for span in result.exemplars],
         "density": {
             "kind": result.density.kind,
@@ -122,6 +134,10 @@ def from_dict(data: dict[str, Any]) -> CountResult:
         without_unit=data.get("without_unit"),
         reasons=tuple(data.get("reasons", ())),
         region=data.get("region"),
+        tracks=tuple(
+            Track(**{**track, "repetitions": tuple(Repetition(**one) for one in track["repetitions"])})
+            for track in data.get("tracks", ())
+        ),
         sets=tuple(RepetitionSet(**one) for one in data["sets"]) if "sets" in data else into_sets(repetitions),
         left_out=_repetitions(data.get("left_out", ())),
     )

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import io
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from fractions import Fraction
 from importlib.util import find_spec
-from itertools import islice
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from escounts.system.arrays import Image
 from escounts.system.atomic_files import atomic_file
 from escounts.system.extras import install_command
 from escounts.video.decoding import OPEN_OPTIONS, stream_packets
-from escounts.video.files import Video
+from escounts.video.files import Video, VideoInfo
 from escounts.video.regions import region
 
 LONGEST_SIDE = 1280
@@ -33,8 +34,10 @@ HIGHEST_RATE = 30.0
 Sound = tuple[Path, float, float]
 """The sound of a video file between two times, in seconds from its first frame."""
 Colour = tuple[int, int, int]
-ACCENT: Colour = (217, 119, 43)
-"""Orange, as in the picture and on the page."""
+COLOURS: tuple[Colour, ...] = ((217, 119, 43), (47, 111, 181), (46, 139, 87), (142, 68, 173))
+"""Orange, as in the picture and on the page; and one for each further place."""
+BORDER = 2
+"""Pixels of a region's outline at least."""
 TRIED_PACKETS = 8
 """Packets of sound that are written for trial, to find out whether an mp4 takes them."""
 
@@ -48,7 +51,7 @@ def write(
 ) -> None:
     """Encode the counted range with the number of completed repetitions in a corner. Needs the [plot] extra.
 
-    All of the picture is shown; where one region was counted, it has an outline.
+    All of the picture is shown; a region that was counted has an outline, and each of several places its own number.
     The sound is copied as it is where an mp4 takes its codec, and left out where not. progress is called with the
     seconds drawn and in all.
     """
@@ -61,23 +64,16 @@ def write(
     width, height = even_size(source.info.width * scale, source.info.height * scale)
     rate = Fraction(min(source.info.fps, HIGHEST_RATE)).limit_denominator(1001)
     first, last = result.range
-    counted = result.counting_times
-    box = (
-        None if result.region is None else region("region", result.region).box(source.info.width, source.info.height)
-    )
-    badge = Badge(height, note="" if result.machine is None else f"corrected · model {result.machine.count}")
+    overlays = [Overlay(part, source.info, scale, colour) for part, colour in zip(_parts(result), cycle(COLOURS))]
 
     def images() -> Iterator[Image]:
         frames = source.frames(size=(width, height), start=first, end=last, rate=float(rate))
         frame = next(frames, None)
         while frame is not None:
             following = next(frames, None)
-            # The final frame shows the final count, however long a frame of a slow video lasts.
-            number = bisect_right(counted, frame.time) if following is not None else result.count
             image = frame.image.copy()
-            if box is not None:
-                draw_outline(image, tuple(scale * side for side in box), thickness=max(2, height // 200))
-            badge.draw(image, number, _progress(result, frame.time))
+            for overlay in overlays:
+                overlay.draw(image, frame.time, last=following is None)
             yield image
             if progress is not None:
                 progress(frame.time - first, last - first)
@@ -102,11 +98,44 @@ def _progress(result: CountResult, time: float) -> float:
     return (time - repetition.start) / (repetition.end - repetition.start)
 
 
-def draw_outline(image: Image, box: Sequence[float], *, thickness: int, colour: Colour = ACCENT) -> None:
-    """Draw the border of a box (left, top, width, height in pixels) onto an RGB image in place, inside the box."""
-    left, top = round(box[0]), round(box[1])
-    inside = image[top : top + round(box[3]), left : left + round(box[2])]
-    inside[:thickness] = inside[-thickness:] = inside[:, :thickness] = inside[:, -thickness:] = colour
+def _parts(result: CountResult) -> list[CountResult]:
+    """The result of each place, where there are several; else the result."""
+    if len(result.tracks) < 2:
+        return [result]
+    return [
+        replace(result, count=one.count, repetitions=one.repetitions, region=one.region, tracks=())
+        for one in result.tracks
+    ]
+
+
+def outline(image: Image, colour: Colour) -> None:
+    """Draw the border of an RGB image onto it, in place."""
+    border = max(BORDER, image.shape[0] // 200)
+    image[:border] = image[-border:] = image[:, :border] = image[:, -border:] = colour
+
+
+class Overlay:
+    """What is drawn of one result: its number, and the border of its region."""
+
+    def __init__(self, result: CountResult, info: VideoInfo, scale: float, colour: Colour) -> None:
+        """scale: pixels that are drawn on for one of the video."""
+        self._result, self._colour, self._times = result, colour, result.counting_times
+        whole = (0, 0, info.width, info.height)
+        box = whole if result.region is None else region("region", result.region).box(info.width, info.height)
+        left, top, right, low = (round(scale * side) for side in (box[0], box[1], box[0] + box[2], box[1] + box[3]))
+        self._box = slice(top, low), slice(left, right)
+        self._outlined = result.region is not None
+        note = "" if result.machine is None else f"corrected · model {result.machine.count}"
+        self._badge = Badge(round(scale * info.height), note=note)
+
+    def draw(self, image: Image, time: float, *, last: bool) -> None:
+        """Draw onto the frame of that time (seconds), an RGB image, in place; the last one shows the final count,
+        however long a frame of a slow video lasts."""
+        inside = image[self._box]
+        if self._outlined:
+            outline(inside, self._colour)
+        number = self._result.count if last else bisect_right(self._times, time)
+        self._badge.draw(inside, number, _progress(self._result, time), self._colour)
 
 
 class Badge:
@@ -122,7 +151,7 @@ class Badge:
         self._small = ImageFont.load_default(self._small_size)
         self._drawn: dict[int, Image] = {}
 
-    def draw(self, image: Image, number: int, progress: float) -> None:
+    def draw(self, image: Image, number: int, progress: float, colour: Colour = COLOURS[0]) -> None:
         """Draw onto an RGB image in place."""
         if number not in self._drawn:
             self._drawn = {number: self._box(number)}
@@ -136,7 +165,7 @@ class Badge:
         alpha = box[:height, :width, 3:].astype(np.uint16)
         corner[:] = (box[:height, :width, :3] * alpha + corner * (255 - alpha)) // 255
         bar = max(2, self._size // 12)
-        corner[height - bar :, : round(width * progress)] = ACCENT
+        corner[height - bar :, : round(width * progress)] = colour
 
     def _box(self, number: int) -> Image:
         from PIL import Image as Picture  # noqa: PLC0415 - the extra [plot]

@@ -33,7 +33,8 @@ def write(result: CountResult, path: Path, *, video: Path | None = None) -> None
 
 def describe(result: CountResult, *, width: int = 72, most: int = 12) -> str:
     """Lines for a person: headline, plot (`width` characters), up to `most` repetitions with their times."""
-    lines = [headline(result), *(f"  why: {reason}" for reason in shown_reasons(result)), *_plot(result, width)]
+    lines = [headline(result), *(f"  why: {reason}" for reason in shown_reasons(result)), *_places(result)]
+    lines += _plot(result, width)
     shown = result.repetitions if len(result.repetitions) <= most else result.repetitions[: most - 1]
     for index, repetition in enumerate(shown, 1):
         score = "" if repetition.score is None else f"  score {repetition.score:.2f}"
@@ -47,6 +48,8 @@ def headline(result: CountResult) -> str:
     """`squats.mp4: 8 repetitions, confidence 0.93 (model lite, 1.2 s)`."""
     noun = "repetition" if result.count == 1 else "repetitions"
     what = f"{result.count} {noun}{other_unit(result)}" if result.count else nothing(result)
+    if len(result.tracks) > 1:
+        what += f" in {len(result.tracks)} places ({' + '.join(str(track.count) for track in result.tracks)})"
     unsure = f", {doubt(result)}" if doubt(result) else ""
     if unsure and (result.confidence_kind == "probability" or not result.count):
         unsure += f": {_advice(result)}"
@@ -56,6 +59,18 @@ def headline(result: CountResult) -> str:
     name = one_line(printable(Path(result.video).name))
     where = f", region {result.region}" if result.region else ""
     return f"{name}: {what}, {confidence(result)}{unsure} (model {result.model}{where}{took})"
+
+
+def _places(result: CountResult) -> list[str]:
+    """A line per place, where there are several."""
+    if len(result.tracks) < 2:
+        return []
+    width = max(len(track.region) for track in result.tracks)
+    return [
+        f"  place {number}  {track.region:<{width}}  {track.count} repetition{'' if track.count == 1 else 's'}, "
+        f"confidence {two_digits(track.confidence, unsure=track.unsure)}{', not sure' if track.unsure else ''}"
+        for number, track in enumerate(result.tracks, 1)
+    ]
 
 
 def other_unit(result: CountResult) -> str:
@@ -187,7 +202,7 @@ def _row(result: CountResult, number: int | None, repetition: Repetition | None)
         "score": None if score is None else f"{score:.4f}",
         "corrected": "yes" if machine else "no",
         "machine_count": machine and machine.count,
-        "region": result.region,
+        "region": next((track.region for track in result.tracks if repetition in track.repetitions), result.region),
         "set": within and within[0],
         "motion": within and within[1].motion,
     }

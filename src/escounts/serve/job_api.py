@@ -34,8 +34,8 @@ from escounts.serve.schemas import (
     Unit,
     UnitChoice,
     need_job,
-    need_video,
     present_job,
+    video_or_404,
 )
 from escounts.serve.training_api import other_model, training_event
 from escounts.serve.worker import RenderTask
@@ -72,15 +72,15 @@ STREAM: dict[int | str, dict[str, Any]] = {200: {"content": {"text/event-stream"
 )
 async def count(service: Services, request: CountRequest, response: Response) -> Job:
     """Count a video. 202 when it is queued; 200 when it ended within `wait` seconds, with the result."""
-    need_video(service, request.video)
+    video_or_404(service, request.video)
     for exemplar in request.exemplars:
         if exemplar.video is not None:
-            need_video(service, exemplar.video)
+            video_or_404(service, exemplar.video)
     if request.model is not None:
         request = request.model_copy(update={"model": other_model(service, request.model)})
     if service.database.totals().get("queued", 0) >= service.settings.max_queue:
         raise HTTPException(429, f"{service.settings.max_queue} jobs are waiting already; try again later")
-    if request.unit is None and not request.exemplars:
+    if request.unit is None and not (request.exemplars or request.each):
         request = request.model_copy(update={"unit": _unit_before(service, request.video)})
     row = JobRow(secrets.token_hex(16), request.video, "queued", request.stored(), time.time())
     if not await asyncio.to_thread(service.runner.submit, row):
@@ -224,7 +224,7 @@ async def download(
     """The result as a file. Of a video with labels it says what they say, marked as corrected, unless `unit`, `at` or
     `corrected=false` asks for the model's own count. Pictures, videos and reports are drawn by a worker."""
     row = need_job(service, job_id)
-    video = need_video(service, row.video)
+    video = video_or_404(service, row.video)
     document, version = await asyncio.to_thread(_shown, service, row, unit, at, corrected)
     kind = FORMATS[format]
     media_type, suffix = kind.media_type, kind.suffix

@@ -53,7 +53,7 @@ class JobRunner:
         self._locate = locate
         self._maintain = maintain
         self._lock = threading.RLock()
-        self._pool = WorkerPool(settings, told=self._wake)
+        self._pool = WorkerPool(settings, on_message=self._wake)
         self._renders: list[tuple[RenderTask, Future[str]]] = []
         self._rendering: dict[str, Future[str]] = {}
         self._waiters: dict[str, list[Future[JobRow | None]]] = {}
@@ -371,6 +371,7 @@ class JobRunner:
             start=request["start"],
             end=request["end"],
             region=request.get("region"),
+            each=request.get("each", False),
             assume_repeats=request["assume_repeats"],
             model=request.get("model") and self._settings.loadable(request["model"]),
         )

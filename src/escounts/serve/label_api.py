@@ -44,7 +44,7 @@ from escounts.serve.schemas import (
     Services,
     VideoId,
     need_job,
-    need_video,
+    video_or_404,
 )
 
 router = APIRouter(
@@ -63,7 +63,7 @@ CSV: dict[int | str, dict[str, Any]] = {200: {"content": {"text/csv": {"schema":
 @router.put("/videos/{video_id}/labels", dependencies=GUARDED, responses=KEPT)
 def save_labels(service: Services, video_id: VideoId, labels: Labels) -> SavedLabels:
     """Save repetitions; also in videos/labels.csv of the data folder, for `escounts train folder`."""
-    row = need_video(service, video_id)
+    row = video_or_404(service, video_id)
     if labels.job is not None and need_job(service, labels.job).video != video_id:
         raise HTTPException(422, f"job {labels.job} is a count of another video")
     spans = tuple(sorted((span.start, span.end) for span in labels.spans))
@@ -107,14 +107,14 @@ def _save_all(
 @router.get("/videos/{video_id}/labels")
 def labels_of(service: Services, video_id: VideoId) -> SavedLabels:
     """The corrected repetitions of a video."""
-    need_video(service, video_id)
+    video_or_404(service, video_id)
     return SavedLabels.of(_need(service, video_id))
 
 
 @router.get("/videos/{video_id}/labels.csv", response_class=PlainTextResponse, responses=CSV)
 def labels_csv(service: Services, video_id: VideoId) -> Response:
     """One video's labels in the form `escounts train folder` reads."""
-    row = need_video(service, video_id)
+    row = video_or_404(service, video_id)
     return _exported([labelled_file(row, _need(service, video_id), row.name)], "csv", "labels")
 
 
@@ -211,7 +211,7 @@ def _not_emptied(service: Services, row: VideoRow, file: LabelledFile) -> Labell
 @router.get("/videos/{video_id}/label-studio")
 def label_studio(service: Services, video_id: VideoId) -> JSONResponse:
     """The labels as a Label Studio task with timeline regions."""
-    row = need_video(service, video_id)
+    row = video_or_404(service, video_id)
     label = _need(service, video_id)
     disposition = f"attachment; filename*=UTF-8''{quote(row.name, safe='')}.label-studio.json"
     return JSONResponse([task([labelled_file(row, label, row.name)])], headers={"content-disposition": disposition})
@@ -222,7 +222,7 @@ def import_label_studio(
     service: Services, video_id: VideoId, document: list[dict[str, Any]] | dict[str, Any]
 ) -> SavedLabels:
     """Save the timeline regions of a Label Studio export of one task as this video's labels."""
-    row = need_video(service, video_id)
+    row = video_or_404(service, video_id)
     found = read_tasks(document, fps=row.fps)
     if len(found) != 1:
         raise HTTPException(422, f"expected one Label Studio task, got {len(found)}")

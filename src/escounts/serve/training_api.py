@@ -16,7 +16,7 @@ from escounts.errors import ModelError
 from escounts.models import catalogue, store
 from escounts.models.catalogue import is_own_model, own_model_path
 from escounts.serve.database import TrainingRow
-from escounts.serve.schemas import GUARDED, PROBLEMS, USUAL_PROBLEMS, Identifier, Services, Strict, Text, need_video
+from escounts.serve.schemas import GUARDED, PROBLEMS, USUAL_PROBLEMS, Identifier, Services, Strict, Text, video_or_404
 from escounts.serve.settings import Settings, WorkerOptions
 from escounts.serve.trainings import Report, TrainingTask
 
@@ -172,7 +172,7 @@ def other_model(service: Services, name: str) -> str | None:
 def _chosen(service: Services, request: TrainingRequest) -> list[tuple[Any, tuple[tuple[float, float], ...]]]:
     """The labelled videos that are asked for, as the process opens them, with their repetitions."""
     for video_id in request.videos or ():
-        need_video(service, video_id)
+        video_or_404(service, video_id)
     rows = {row.id: row for row in service.database.videos(limit=-1)}
     return [
         (service.library.locate(rows[label.video]), label.spans)

@@ -24,8 +24,8 @@ from escounts.serve.schemas import (
     SessionRequest,
     Video,
     VideoId,
-    need_video,
     present_video,
+    video_or_404,
 )
 from escounts.serve.security import COOKIE, client_address, session_value, token_matches, too_many_guesses
 from escounts.serve.worker import RenderTask
@@ -121,7 +121,7 @@ def videos(service: Services) -> list[Video]:
 @router.get("/videos/{video_id}", tags=["videos"])
 def video(service: Services, video_id: VideoId) -> Video:
     """One video with its newest job."""
-    return present_video(service, need_video(service, video_id))
+    return present_video(service, video_or_404(service, video_id))
 
 
 @router.get(
@@ -132,7 +132,7 @@ def video(service: Services, video_id: VideoId) -> Video:
 )
 def video_file(service: Services, video_id: VideoId) -> FileResponse:
     """The file, whole or in ranges, as a video element asks for it."""
-    row = need_video(service, video_id)
+    row = video_or_404(service, video_id)
     path = service.library.locate(row).path
     try:
         open(path, "rb").close()
@@ -149,21 +149,21 @@ def video_file(service: Services, video_id: VideoId) -> FileResponse:
 )
 async def preview(service: Services, video_id: VideoId) -> FileResponse:
     """A small H.264 copy for browsers that cannot play the file; a worker makes it the first time."""
-    path = await _drawn(service, need_video(service, video_id), "preview", ".mp4")
+    path = await _drawn(service, video_or_404(service, video_id), "preview", ".mp4")
     return FileResponse(path, media_type="video/mp4", headers=FILE_HEADERS)
 
 
 @router.get("/videos/{video_id}/thumbnail", tags=["videos"], response_class=FileResponse, responses=PICTURE)
 async def thumbnail(service: Services, video_id: VideoId) -> FileResponse:
     """A small JPEG from the middle of the video; a worker makes it the first time."""
-    path = await _drawn(service, need_video(service, video_id), "thumbnail", ".jpg")
+    path = await _drawn(service, video_or_404(service, video_id), "thumbnail", ".jpg")
     return FileResponse(path, media_type="image/jpeg", headers=FILE_HEADERS)
 
 
 @router.get("/videos/{video_id}/filmstrip", tags=["videos"], response_class=FileResponse, responses=PICTURE)
 async def filmstrip(service: Services, video_id: VideoId) -> FileResponse:
     """60 small pictures side by side in one JPEG, evenly spread over the video."""
-    path = await _drawn(service, need_video(service, video_id), "filmstrip", ".jpg")
+    path = await _drawn(service, video_or_404(service, video_id), "filmstrip", ".jpg")
     return FileResponse(path, media_type="image/jpeg", headers=FILE_HEADERS)
 
 
@@ -182,7 +182,7 @@ async def _drawn(service: Services, row: VideoRow, format: str, suffix: str) -> 
 @router.delete("/videos/{video_id}", status_code=204, tags=["videos"], dependencies=GUARDED)
 def delete_video(service: Services, video_id: VideoId) -> None:
     """Delete a video with its jobs, results and labels. A file under the media root stays on the disk."""
-    service.delete(need_video(service, video_id))
+    service.delete(video_or_404(service, video_id))
 
 
 @router.get("/media", tags=["videos"])

@@ -131,11 +131,11 @@ class WorkerHandle:
 class WorkerPool:
     """One worker for each device, replaced when it dies. Called under the job runner's lock.
 
-    told: called from other threads when a worker has said something.
+    on_message: called from other threads when a worker has said something.
     """
 
-    def __init__(self, settings: Settings, *, told: Callable[[], None] = lambda: None) -> None:
-        self._settings, self._told = settings, told
+    def __init__(self, settings: Settings, *, on_message: Callable[[], None] = lambda: None) -> None:
+        self._settings, self._on_message = settings, on_message
         self._failures: dict[str, int] = {}
         self._next_start: dict[str, float] = {}
         self.workers: list[WorkerHandle] = []
@@ -154,7 +154,7 @@ class WorkerPool:
         settings = self._settings
         videos = [settings.videos, *([settings.media_root] if settings.media_root else [])]
         sandbox = settings.confined(settings.renders, videos)
-        process = Child(run, options, parts=3, told=self._told, sandbox=sandbox)
+        process = Child(run, options, parts=3, on_message=self._on_message, sandbox=sandbox)
         return WorkerHandle(device, process, failures=self._failures.get(device, 0))
 
     def remove_dead(self, worker: WorkerHandle) -> None:

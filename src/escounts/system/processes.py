@@ -110,8 +110,8 @@ class Child:
     """A process that calls `target(line, *arguments)`, and its end of the line. Raises OSError where none can start.
 
     target: a function of a module, which the child imports. parts: of each report, all but the last of them text.
-    told: called, in a thread, whenever there is something to take. sandbox: what it is confined to, as far as this
-    machine can, before `target` is called; None: it may do what its parent may.
+    on_message: called, in a thread, whenever there is something to take. sandbox: what it is confined to, as far as
+    this machine can, before `target` is called; None: it may do what its parent may.
 
     >>> child = Child(count_videos, "lite")
     >>> child.send("a.mp4")
@@ -123,13 +123,13 @@ class Child:
         target: Callable[..., None],
         *arguments: Any,
         parts: int = 2,
-        told: Callable[[], None] = lambda: None,
+        on_message: Callable[[], None] = lambda: None,
         sandbox: Sandbox | None = None,
     ) -> None:
         self._process = spawned({} if sandbox is None else ONE_THREAD)
         self._commands, self._reports = cast(FileIO, self._process.stdin), cast(FileIO, self._process.stdout)
         self._kill = weakref.finalize(self, _kill, self._process)  # at the parent's end, too
-        self._parts, self._told = parts, told
+        self._parts, self._on_message = parts, on_message
         self._arrived: queue.Queue[list[Any] | Exception] = queue.Queue(WAITING)
         self._begun: float | None = None
         self._over: Exception | None = None
@@ -218,11 +218,11 @@ class Child:
                 report = parsed_report(_read_message(self._reports, first, most=MAX_REPORT), self._parts)
                 self._begun = None
                 self._arrived.put(report)
-                self._told()
+                self._on_message()
         except Exception as error:  # it is gone, or what it wrote is not a report
             self._begun = None
             self._arrived.put(error)
-            self._told()
+            self._on_message()
 
 
 def spawned(environment: Mapping[str, str]) -> subprocess.Popen[bytes]:

@@ -9,7 +9,7 @@ import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import av
 import numpy as np
@@ -24,6 +24,7 @@ from escounts.video.decoding import (
     DEFAULT_RATE,
     FileSource,
     ImageFolder,
+    Probe,
     RawFrame,
     ReadyPicture,
     image_files,
@@ -60,6 +61,18 @@ class Frame:
     image: Image
 
 
+class Source(Protocol):
+    """Where a video's frames come from."""
+
+    def probe(self) -> Probe:
+        """What is known before all is read; raises VideoError where there is nothing to count."""
+        ...
+
+    def frames(self, start: float = 0.0) -> Iterator[RawFrame]:
+        """Frames in order, from the one on screen at `start` seconds or an earlier one."""
+        ...
+
+
 class Video:
     """A video that can be read again and again; opening it checks that there is something to count in it.
 
@@ -85,12 +98,12 @@ class Video:
         self._max_duration, self._threads = max_duration, threads
         folder = _is_folder(self.path)
         self._state = None if folder else file_state(self.path)
-        self._source: FileSource | ImageFolder
-        if folder:
-            self._source = ImageFolder(self.path, rate=image_rate)
-        else:
-            self._source = self._file(threads)
-        probe = self._source.probe()
+        self._use(ImageFolder(self.path, rate=image_rate) if folder else self._file(threads))
+
+    def _use(self, source: Source) -> None:
+        """Read from a source of frames from now on."""
+        self._source = source
+        probe = source.probe()
         self._complete = probe.complete
         turned = probe.rotation in (90, 270)
         self.info = VideoInfo(
@@ -147,8 +160,7 @@ class Video:
             raise ValueError(f"start={start}, end={end}: seconds with 0 <= start < end are needed")
         size = size or (self.info.width, self.info.height)
         convert = FrameConverter(size, self.info.rotation, threads=self._threads)
-        if self.info.region is not None:
-            convert.look_at(self.info.region, self._picture)
+        convert.crop = self.cropper()
         raw = self._checked(self._raw(start, convert.coded), end)
         frames = sampled(raw, convert, start, end, rate) if rate is not None else None
         return self._unchanged(frames or _recorded(raw, convert, start, end, every or 1))
@@ -158,6 +170,18 @@ class Video:
         yield from frames
         if self._state is not None and _state(self.path) != self._state:
             raise VideoError(f"{self.path}: it was changed while it was read; count it again when nobody writes it")
+
+    def cropper(self) -> Cropper | None:
+        """Cuts out of a decoded picture what is looked at; None where that is all of it."""
+        if self.info.region is None:
+            return None
+        turned = self.info.rotation in (90, 270)
+        box = coded_box(self.info.region, self._picture, self.info.rotation)
+        return Cropper(box, self._picture[::-1] if turned else self._picture)
+
+    def raw_frames(self, start: float, end: float | None) -> Iterator[RawFrame]:
+        """Decoded frames as they are, from the one on screen at `start` or an earlier one."""
+        return self._checked(self._raw(start, self._picture), end)
 
     def _file(self, threads: int | None) -> FileSource:
         return FileSource(self.path, threads=threads)
@@ -201,7 +225,7 @@ def _recorded(
 
 
 def sampled(
-    raw: Iterator[RawFrame], convert: FrameConverter, start: float, end: float | None, rate: float
+    raw: Iterator[RawFrame], convert: Callable[[Any], Any], start: float, end: float | None, rate: float
 ) -> Iterator[Frame]:
     """The frame on screen at the middle of every 1 / rate: each raw frame lasts until the next one."""
     stop = math.inf if end is None else end
@@ -239,21 +263,16 @@ class FrameConverter:
         self._quarter_turns = rotation // 90
         self._reformatter = VideoReformatter()
         self._options = {"threads": threads or scaling_threads()} if _SCALER_TAKES_THREADS else {}
-        self._rotation = rotation
-        self._cropper: Cropper | None = None
-
-    def look_at(self, box: Box, upright: tuple[int, int]) -> None:
-        """Convert a box of upright pictures of that (width, height) from now on, and nothing outside it."""
-        turned = self._rotation in (90, 270)
-        self._cropper = Cropper(coded_box(box, upright, self._rotation), upright[::-1] if turned else upright)
+        self.crop: Cropper | None = None
+        """Cuts out what alone is converted."""
 
     def __call__(self, picture: Any) -> Image:
         image = picture.image if isinstance(picture, ReadyPicture) else self._scaled(picture)
         return np.ascontiguousarray(np.rot90(image, self._quarter_turns)) if self._quarter_turns else image
 
     def _scaled(self, picture: Any) -> Image:
-        picture = self._cropper(picture) if self._cropper is not None else picture
-        alpha = _has_alpha(picture.format)
+        picture = self.crop(picture) if self.crop is not None else picture
+        alpha = has_alpha(picture.format)
         try:
             small = self._reformatter.reformat(
                 picture,
@@ -272,7 +291,8 @@ class FrameConverter:
         return image
 
 
-def _has_alpha(pixel_format: Any) -> bool:
+def has_alpha(pixel_format: Any) -> bool:
+    """Whether pictures of this format may be transparent."""
     return pixel_format.name == "pal8" or any(component.is_alpha for component in pixel_format.components)
 
 

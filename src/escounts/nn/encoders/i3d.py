@@ -247,3 +247,4 @@ PUBLIC = (
         convert=from_flax,
     ),
 )
+ENCODERS = {"i3d": i3d}

@@ -126,3 +126,6 @@ def cosine_basis(length: int, frequencies: int) -> Tensor:
     place = (torch.arange(length) + 0.5) * math.pi / length
     rows = torch.cos(torch.arange(frequencies)[:, None] * place[None])
     return rows / rows.square().sum(1, keepdim=True).sqrt()
+
+
+ENCODERS = {"patches": PatchesEncoder}

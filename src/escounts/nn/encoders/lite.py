@@ -7,6 +7,7 @@ many windows share it. The window stage takes the still scene out (mean over the
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -218,3 +219,11 @@ def _convolution(inputs: int, outputs: int, kernel: int, *, stride: int) -> list
     # ReLU, not GELU: on a CPU the activation of the first stages costs as much as a convolution.
     conv = nn.Conv2d(inputs, outputs, kernel, stride=stride, padding=kernel // 2)
     return [conv, nn.GroupNorm(8, outputs), nn.ReLU(inplace=True)]
+
+
+def lite(**options: Any) -> LiteEncoder:
+    """The default model's encoder. Options: fields of LiteConfig."""
+    return LiteEncoder(LiteConfig(**options))
+
+
+ENCODERS = {"lite": lite}

@@ -11,6 +11,7 @@ the classifier).
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -199,3 +200,4 @@ _VIDEOMAE = tuple(
 )
 
 PUBLIC = (*_MAE_VIT, *_VIDEOMAE)
+ENCODERS = {"mae-vit-b": mae_vit_b, **{name: partial(videomae, name) for name in SIZES}}

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
@@ -138,3 +140,18 @@ ENCODER_SOURCES = (
 def source_of(encoder: str) -> Source | None:
     """The first public source of an encoder's weights; None for an encoder of this project's own."""
     return next((source for source in ENCODER_SOURCES if source.encoder == encoder), None)
+
+
+PLUG_INS = "escounts.encoders"
+"""Group of entry points by which other packages bring encoders: name → a function that gives one with its weights."""
+
+
+@lru_cache(maxsize=1)
+def plug_ins() -> dict[str, EntryPoint]:
+    """The encoders of other packages that are installed, by name."""
+    return {point.name: point for point in entry_points(group=PLUG_INS)}
+
+
+def brings_weights(encoder: str) -> bool:
+    """Whether an encoder comes with its weights (or needs none), so that the store need not hold any."""
+    return encoder == "patches" or encoder.startswith(("hf:", "timm:")) or encoder in plug_ins()

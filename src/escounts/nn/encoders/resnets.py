@@ -211,3 +211,4 @@ _RESNEXT3D = (
 )
 
 PUBLIC = (*_R2PLUS1D, *_RESNEXT3D)
+ENCODERS = {"r2plus1d-18": r2plus1d_18, "resnext3d-101": resnext3d_101}

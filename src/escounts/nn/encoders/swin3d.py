@@ -241,3 +241,4 @@ PUBLIC = (
         known_unneeded=_UNNEEDED,
     ),
 )
+ENCODERS = {"swin3d-t": swin3d_t}

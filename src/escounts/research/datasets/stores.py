@@ -6,6 +6,7 @@ store.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -18,7 +19,8 @@ from escounts.models.catalogue import LITE_WEIGHTS
 from escounts.models.checkpoint import load_encoder, load_network, tensors_sha256
 from escounts.models.store import find
 from escounts.nn.encoders.interface import Encoder
-from escounts.nn.encoders.registry import ENCODERS, build_encoder
+from escounts.nn.encoders.public import brings_weights
+from escounts.nn.encoders.registry import ENCODERS, build_encoder, check_known
 from escounts.research.datasets.annotations import Dataset, Problem, VideoAnnotation
 from escounts.research.datasets.registry import DATASETS
 from escounts.system.atomic_files import write_bytes
@@ -33,8 +35,7 @@ def open_encoder(name: str, *, every: int | None = None, device: torch.device | 
     every: raw frames between sampled ones, when not the encoder's own (Table "sampling"); an encoder that samples
     at a rate is slowed down as much, 4 being its own.
     """
-    if name not in ENCODERS:
-        raise ModelError(f"unknown encoder {name!r}; known: {', '.join(ENCODERS)}")
+    check_known(name)
     encoder = _with_weights(name).to(device).eval().requires_grad_(False)
     if every is not None:
         fps = None if encoder.spec.fps is None else encoder.spec.fps * OWN_EVERY / every
@@ -63,15 +64,15 @@ def store_path(tokens: Path, dataset: str, encoder: str, every: int | None = Non
     entry = DATASETS.get(dataset)
     shared = entry.tokens if entry is not None and entry.tokens else dataset
     slower = f"-every{every}" if every and every != OWN_EVERY else ""
-    return tokens / f"{shared}-{encoder}{slower}"
+    return tokens / f"{shared}-{re.sub(r'[^A-Za-z0-9._-]+', '-', encoder)}{slower}"
 
 
 def find_store(tokens: Path, dataset: str, encoder: str | None = None, every: int | None = None) -> Path:
     """The one store of a dataset under a folder (or the folder itself when it is a store)."""
     if (tokens / "layout.json").exists():
         return tokens
-    names = [encoder] if encoder is not None else list(ENCODERS)
-    paths = [store_path(tokens, dataset, name, every) for name in names]
+    names = [encoder] if encoder is not None else [*ENCODERS, *_others(tokens)]
+    paths = [store_path(tokens, dataset, name, every) for name in dict.fromkeys(names)]
     found = [path for path in paths if (path / "layout.json").exists()]
     if len(found) > 1:
         several = ", ".join(path.name.removeprefix(f"{dataset}-") for path in found)
@@ -85,6 +86,12 @@ def find_store(tokens: Path, dataset: str, encoder: str | None = None, every: in
     return found[0]
 
 
+def _others(tokens: Path) -> list[str]:
+    """Encoders that are no part of this package and have tokens in a folder."""
+    layouts = [json.loads(path.read_text()).get("encoder", "") for path in sorted(tokens.glob("*/layout.json"))]
+    return [name for name in layouts if name not in ENCODERS]
+
+
 def encode_command(dataset: str, encoder: str | None, every: int | None = None) -> str:
     """The command that makes a dataset's tokens."""
     options = f" --encoder {encoder}" if encoder else ""
@@ -93,6 +100,8 @@ def encode_command(dataset: str, encoder: str | None, every: int | None = None) 
 
 
 def _with_weights(name: str) -> Encoder:
+    if brings_weights(name):
+        return build_encoder(name)
     with torch.device("meta"):  # its parameters without their memory
         learnt = any(parameter.requires_grad for parameter in build_encoder(name).parameters())
     if not learnt:

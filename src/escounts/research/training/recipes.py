@@ -12,7 +12,7 @@ from escounts.models.catalogue import LITE_WEIGHTS
 from escounts.models.checkpoint import read_checkpoint
 from escounts.nn.decoder import PAPER, RELEASED, DecoderConfig
 from escounts.nn.heads import RateHeadConfig
-from escounts.nn.network import NARROW_DECODER, NetworkConfig
+from escounts.nn.network import LITE_DECODER, NARROW_DECODER, NetworkConfig
 from escounts.research.datasets.annotations import Problem
 from escounts.research.datasets.encoding import Progress, encode_dataset, layout_for
 from escounts.research.datasets.registry import load_dataset
@@ -31,6 +31,9 @@ from escounts.research.training.optimisation import TrainConfig
 from escounts.research.training.stored_tokens import StoredTokensConfig
 from escounts.research.training.token_run import TokenRun, changed, train_on_tokens
 from escounts.research.training.trainer import Report
+
+RELEASED_BETAS = (0.9, 0.95)
+"""Of AdamW in the released code; the paper states none."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,8 @@ class Recipe:
 
     def paper_run(self, layout: TokenLayout, seed: int = 0, *, epochs: int | None = None) -> TokenRun:
         """The run at the paper's scale on tokens of a layout; the decoder works on the grid that is stored."""
-        train = TrainConfig(seed=seed, epochs=epochs or TrainConfig.epochs, lr=self.lr or TrainConfig.lr)
+        betas = RELEASED_BETAS if self.released_objective else TrainConfig.betas
+        train = TrainConfig(seed=seed, epochs=epochs or TrainConfig.epochs, lr=self.lr or TrainConfig.lr, betas=betas)
         decoder = RELEASED if self.released_decoder else replace(PAPER, **self.decoder_choices())
         grid = decoder.grid if self.released_decoder else layout.grid
         decoder = replace(decoder, in_channels=layout.channels, grid=grid)
@@ -139,6 +143,7 @@ def train_folder(
     *,
     tokens: Path | None = None,
     initial: str = "lite",
+    encoder: str | None = None,
     seed: int = 0,
     changes: Mapping[str, Any] | None = None,
     device: str = "cpu",
@@ -147,19 +152,29 @@ def train_folder(
 ) -> tuple[dict[str, float], list[Problem]]:
     """Encode and train on your own videos; the last validation's figures, and every video that was left out.
 
-    initial: `lite`, a checkpoint, or `none`. tokens: where they are kept (None: in the run's folder).
-    changes: fields of OWN_TRAIN.
+    initial: `lite`, a checkpoint, or `none`. encoder: instead of these, one whose frozen tokens a fresh decoder
+    learns from (see `encoder_run`). tokens: where they are kept (None: in the run's folder). changes: fields of
+    OWN_TRAIN, or of ENCODER_TRAIN.
     """
-    dataset = load_dataset("folder", root)
+    dataset, files = load_dataset("folder", root), root.parent if root.is_file() else root
+    if encoder is not None:
+        made, identity = open_encoder(encoder, device=device)
+        layout = layout_for(made.spec, identity, pool=min(made.spec.grid, ENCODER_GRID), exemplars=4)
+        path = store_path(tokens or out / "tokens", "folder", encoder)
+        store, problems = encode_dataset(dataset, files, path, made, layout, progress=progress)
+        save_labels(path, dataset)
+        run = changed(encoder_run(layout, seed=seed), changes or {})
+        figures = train_on_tokens(run, dataset, store, out, device=device, report=report)
+        return figures, [*dataset.problems, *problems]
     start = {"lite": LITE_WEIGHTS, "none": None}.get(initial, Path(initial))
     if start is not None and not start.exists():
         raise DataError(f"no checkpoint {start} to start from; --init none trains from nothing")
-    encoder, identity = (
+    made, identity = (
         open_encoder("patches", device=device) if start is None else network_encoder(start, device=device)
     )
-    layout = layout_for(encoder.spec, identity, shifts=2)
-    path = store_path(tokens or out / "tokens", "folder", encoder.spec.name)
-    store, problems = encode_dataset(dataset, root, path, encoder, layout, progress=progress)
+    layout = layout_for(made.spec, identity, shifts=2)
+    path = store_path(tokens or out / "tokens", "folder", made.spec.name)
+    store, problems = encode_dataset(dataset, files, path, made, layout, progress=progress)
     save_labels(path, dataset)
     run = changed(folder_run(layout, start, seed=seed), changes or {})
     figures = train_on_tokens(run, dataset, store, out, device=device, initial=start, report=report)
@@ -178,3 +193,27 @@ def folder_run(layout: TokenLayout, initial: Path | None, *, seed: int = 0) -> T
         seed=seed, batch_size=train.batch_size, target="rate", by_window=True, shifts=2, validation_shifts=2
     )
     return TokenRun(decoder, train, tokens, RateObjectiveConfig(head=decoder.head))
+
+
+ENCODER_GRID = (3, 3)
+"""To which the tokens of an encoder are averaged."""
+ENCODER_TRAIN = TrainConfig(
+    steps=500,
+    batch_size=32,
+    lr=3.5e-4,
+    betas=(0.9, 0.98),
+    schedule="cosine",
+    warmup_steps=50,
+    validate_every=10_000,
+    checkpoint_every=500,
+)
+"""For hundreds of videos on an encoder's frozen tokens, as `escounts-i3d` was trained."""
+
+
+def encoder_run(layout: TokenLayout, *, seed: int = 0) -> TokenRun:
+    """A fresh decoder of the default model's form on an encoder's frozen tokens."""
+    decoder = replace(LITE_DECODER, in_channels=layout.channels, grid=layout.grid, window=(16, *layout.grid))
+    decoder = replace(decoder, head=RateHeadConfig())
+    train = replace(ENCODER_TRAIN, seed=seed)
+    tokens = StoredTokensConfig(seed=seed, batch_size=train.batch_size, target="rate", crop=0.6)
+    return TokenRun(decoder, train, tokens, RateObjectiveConfig(head=RateHeadConfig()))

@@ -22,12 +22,14 @@ from escounts.decision.rules import Calibration
 from escounts.errors import ModelError
 from escounts.models import store
 from escounts.models.catalogue import DESCRIPTION, how_to_get_encoder
-from escounts.models.checkpoint import building, check_config, load_decoder, load_encoder, load_network
+from escounts.models.checkpoint import check_config, config_errors, load_decoder, load_encoder, load_network
 from escounts.models.store import StoredWeights
 from escounts.nn.decoder import Decoder, DecoderConfig, ExemplarKeysValues, Projected
 from escounts.nn.device import choose_device
 from escounts.nn.encoders.interface import Encoder
 from escounts.nn.encoders.lite import LiteConfig, LiteEncoder
+from escounts.nn.encoders.public import brings_weights
+from escounts.nn.encoders.registry import build_encoder
 from escounts.nn.heads import HeadOutput, RateHeadConfig, read_periods
 from escounts.nn.network import EXEMPLAR_CELLS, Network, NetworkConfig
 from escounts.system.config_codec import tuples
@@ -162,7 +164,7 @@ def build_model(checkpoint: Path, device: str) -> CountingModel:
     with one_core():
         network, metadata = _network(weights, place)
     if isinstance(network.encoder, LiteEncoder):
-        with building(weights.path):
+        with config_errors(weights.path):
             calibration = Calibration.from_json(metadata["calibration"]) if "calibration" in metadata else None
         return MultiRateModel(weights.name, network, device=place, calibration=calibration)
     released = network.config.decoder.window_padding == "released"
@@ -184,8 +186,10 @@ def _network(weights: StoredWeights, device: torch.device) -> tuple[Network, dic
     if weights.kind == "network":
         return load_network(weights.path, device)
     decoder, name, metadata = load_decoder(weights.path, device)
-    beside = store.find(name)
-    if beside is None:
+    if brings_weights(name):
+        encoder = build_encoder(name).to(device).eval().requires_grad_(False)
+    elif (beside := store.find(name)) is not None:
+        encoder = load_encoder(beside.path, device)
+    else:
         raise ModelError(f"{weights.path} needs the encoder {name}: {how_to_get_encoder(name)}")
-    encoder = load_encoder(beside.path, device)
     return Network(NetworkConfig(name, {}, decoder.config), encoder=encoder, decoder=decoder), metadata

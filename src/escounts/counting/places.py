@@ -1,0 +1,136 @@
+"""Where in the picture something repeats: in one place, or in several that are counted by themselves.
+
+What one body does has one rhythm, wherever in the picture its parts are, and whatever they do in it. So each cell of
+a coarse grid is compared with itself some time later, at every time and for many lags: the map of these differences
+says when the cell returns to an earlier state, and nothing of its phase. Cells of one motion have like maps. A
+straight line is looked for that leaves like maps on either side, and unlike ones across; then each side is looked at
+in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from escounts.decision.rules import RULES
+from escounts.system.arrays import Array32, Image
+from escounts.video.lag_maps import blocks, lag_maps, windows_of
+from escounts.video.regions import Region
+
+GRID = 8
+"""Cells of a side: those that the encoder's frame features have."""
+NARROWEST = 2
+"""Cells of a place's sides at least."""
+
+FrameFeatures = Callable[[Sequence[Image]], Array32]
+"""Images (SIDE, SIDE, 3) → features (T, GRID, GRID, C): the model's first look at each."""
+Cells = tuple[int, int, int, int]
+"""First column and row, and the ones behind the last."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """regions: boxes in percent that together are the whole picture; one where it is not divided. travels: what
+    moves goes across the picture, so that it was not divided."""
+
+    regions: tuple[Region, ...]
+    travels: bool = False
+
+
+WHOLE = Region(0.0, 0.0, 100.0, 100.0, percent=True)
+"""The place of a video that has no other."""
+
+
+def find_places(images: Iterable[Image], features: FrameFeatures, *, seconds: float) -> Places:
+    """The places of a video, from left to right and from top to bottom.
+
+    Args:
+        images: (SIDE, SIDE, 3) RGB, RATE a second.
+        features: of the model that counts.
+        seconds: how long the video is, about.
+    """
+    windows = [
+        # (difference maps, power of a cell's motion that is its weight) of what the model sees, and of the pixels
+        ((lag_maps(features(window)), RULES.place_seen), (lag_maps(blocks(window, GRID)), RULES.place_pixels))
+        for window in windows_of(images, seconds)
+    ]
+    if not windows or _travels(windows):
+        return Places((WHOLE,), travels=bool(windows))
+    found, done = [(0, 0, GRID, GRID)], list[Cells]()
+    while found:
+        box = found.pop()
+        parts = _divided(windows, box)
+        found += parts
+        if not parts:
+            done.append(box)
+    done.sort(key=lambda box: (box[1], box[0]) if _above(done) else (box[0], box[1]))
+    cell = 100.0 / GRID
+    boxes = [
+        Region(x * cell, y * cell, (right - x) * cell, (low - y) * cell, percent=True) for x, y, right, low in done
+    ]
+    return Places(tuple(boxes))
+
+
+def _above(boxes: Sequence[Cells]) -> bool:
+    """Whether all places are as wide as the picture, one above the other."""
+    return all(box[2] - box[0] == GRID for box in boxes)
+
+
+Windows = Sequence[tuple[tuple[Array32, float], ...]]
+
+
+def _travels(windows: Windows) -> bool:
+    """Whether what moves at first is elsewhere at last: of the pixels, from left to right."""
+    moves_KT = np.concatenate([maps[1][0][..., 0].mean(0) for maps in windows], axis=1)
+    third = max(1, moves_KT.shape[1] // 3)
+    first, last = (
+        part / max(float(part.sum()), 1e-9) for part in (moves_KT[:, :third].sum(1), moves_KT[:, -third:].sum(1))
+    )
+    return bool(np.minimum(first, last).sum() < RULES.places_together)
+
+
+def _divided(windows: Windows, box: Cells) -> list[Cells]:
+    """The two halves of a box between which the rhythm changes most; none where it is one."""
+    x, y, right, low = box
+    best, halves = 0.0, list[Cells]()
+    more = RULES.places_further if (x, y, right, low) != (0, 0, GRID, GRID) else 0.0
+    for axis, least in ((1, RULES.places_beside + more), (0, RULES.places_above + more)):
+        gains = sum(_gains(windows, box, axis, source) for source in range(2))
+        for index, gain in enumerate(np.asarray(gains)[NARROWEST - 1 : 1 - NARROWEST], start=NARROWEST):
+            if gain - least > best:
+                best = float(gain - least)
+                cut = (x + index, low) if axis == 1 else (right, y + index)
+                rest = (x + index, y) if axis == 1 else (x, y + index)
+                halves = [(x, y, *cut), (*rest, right, low)]
+    return halves
+
+
+def _inside(maps: Array32, box: Cells) -> Array32:
+    x, y, right, low = box
+    return maps[y:low, x:right]
+
+
+def _gains(windows: Windows, box: Cells, axis: int, source: int) -> Array32:
+    """For every line across a box, how much liker its columns' (axis 1; rows': 0) maps are on either side than all
+    are to one another: 0 (a line changes nothing) to 1."""
+    count = _inside(windows[0][source][0], box).shape[axis]
+    alike, motion = np.zeros((count, count)), np.zeros(count)
+    for window in windows:
+        lines_KTL = _inside(window[source][0], box).sum(1 - axis)
+        mean_KT1 = lines_KTL.mean(2, keepdims=True)
+        maps_KN = ((lines_KTL - mean_KT1) / np.sqrt(mean_KT1 + 1e-3)).reshape(len(lines_KTL), -1)
+        alike += maps_KN @ maps_KN.T
+        motion += mean_KT1.mean((1, 2))
+    size = np.sqrt(np.diagonal(alike) + 1e-9)
+    weight = motion ** windows[0][source][1]
+    weight = weight / max(float(weight.sum()), 1e-9)
+    common = alike / size / size[:, None] * weight * weight[:, None]
+
+    def likeness(first: int, last: int) -> float:
+        part = slice(first, last)
+        return float(common[part, part].sum() / max(float(weight[part].sum()), 1e-9))
+
+    whole = likeness(0, count)
+    return np.array([likeness(0, k) + likeness(k, count) - whole for k in range(1, count)], np.float32)

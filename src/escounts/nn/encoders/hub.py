@@ -1,0 +1,187 @@
+"""`hf:ORG/NAME` and `timm:NAME`: encoders of transformers and of timm, by name or by the folder they were saved to.
+
+Window, size, mean and standard deviation are the model's own (its processor and its config say them); a video model
+sees 64 raw frames, as the paper's do, where its window allows it. The grid of tokens is found out by running it once.
+Models that know pictures alone (CLIP, DINOv2, Hiera, all of timm) see each sampled frame by itself.
+"""
+
+from __future__ import annotations
+
+import math
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from escounts.errors import ModelError
+from escounts.nn.encoders.interface import IMAGENET_MEAN, IMAGENET_STD, Encoder, EncoderSpec
+
+SPAN = 64
+"""Raw frames that a window stands for, as in the paper."""
+FRAMES = 16
+"""Of a window of a model that sees one picture at a time."""
+SPACE_FIRST = ("timesformer",)
+"""Model types whose tokens are in the order of place, then time."""
+MOST_EXTRA = 8
+"""Class and register tokens before those of the picture."""
+
+
+class HubEncoder(Encoder):
+    """A frozen model of another library behind this one's interface.
+
+    Args:
+        name: as it is asked for, such as "hf:facebook/vjepa2-vitl-fpc64-256".
+        model: called with `keyword=frames`, (B, T, 3, S, S) of a video model, (B·T, 3, S, S) of one for pictures.
+        frames: of a window, None for a model that sees one picture at a time. tubelet: frames of a cell.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        model: nn.Module,
+        *,
+        keyword: str,
+        frames: int | None,
+        size: int,
+        tubelet: int = 1,
+        mean: tuple[float, float, float] = IMAGENET_MEAN,
+        std: tuple[float, float, float] = IMAGENET_STD,
+        options: dict[str, Any] | None = None,
+        space_first: bool = False,
+    ) -> None:
+        nn.Module.__init__(self)
+        self.model, self._keyword, self._options = model.eval(), keyword, options or {}
+        self._video, self._space_first = frames is not None, space_first
+        window = frames or FRAMES
+        self._cells = window // tubelet if self._video else window
+        with torch.no_grad():
+            out = self._run(torch.zeros(1, window if self._video else 1, 3, size, size))
+        self._extra, side = places(name, out, self._cells if self._video else 1)
+        self.spec = EncoderSpec(
+            name=name,
+            channels=out.shape[-1],
+            window_frames=window,
+            every=max(1, SPAN // window),
+            size=size,
+            mean=mean,
+            std=std,
+            cells=self._cells,
+            grid=(side, side),
+            exemplar_frames=window,
+        )
+
+    def forward(self, frames_BTCHW: Tensor) -> Tensor:
+        batch, time = frames_BTCHW.shape[:2]
+        side, cells = self.spec.grid[0], self._cells if self._video else time
+        tokens = self._run(frames_BTCHW if self._video else frames_BTCHW.flatten(0, 1)[:, None])[:, self._extra :]
+        if self._space_first:
+            return tokens.reshape(batch, side, side, cells, -1).permute(0, 3, 1, 2, 4)
+        return tokens.reshape(batch, cells, side, side, -1)
+
+    def _run(self, frames_BTCHW: Tensor) -> Tensor:
+        """Tokens (B, N, C), those before the picture's included."""
+        shown = frames_BTCHW if self._video else frames_BTCHW[:, 0]
+        out = self.model(**{self._keyword: shown}, **self._options)
+        tokens: Tensor = getattr(out, "last_hidden_state", out)
+        if tokens.ndim == 4:  # (B, C, H, W), or with channels last
+            tokens = tokens if tokens.shape[1] == tokens.shape[2] else tokens.permute(0, 2, 3, 1)
+            tokens = tokens.flatten(1, 2)
+        return tokens
+
+
+def places(name: str, tokens_BNC: Tensor, cells: int) -> tuple[int, int]:
+    """How many tokens come before the picture's, and the side of the square grid of the others."""
+    for extra in range(MOST_EXTRA + 1):
+        area, rest = divmod(tokens_BNC.shape[1] - extra, cells)
+        if tokens_BNC.ndim == 3 and rest == 0 and area > 0 and math.isqrt(area) ** 2 == area:
+            return extra, math.isqrt(area)
+    raise ModelError(f"{name} gives {tuple(tokens_BNC.shape)} for a window; expected {cells} cells of a square grid")
+
+
+def hugging_face(place: str) -> HubEncoder:
+    """The model of a hub id or folder, through transformers."""
+    try:
+        import transformers  # noqa: PLC0415 - optional, and 3 s that nothing else waits for
+    except ImportError as error:
+        raise ModelError(f"hf:{place} needs transformers: pip install transformers") from error
+    try:
+        model = transformers.AutoModel.from_pretrained(place)
+    except Exception as error:  # the library raises its own, the hub's and the system's errors
+        raise ModelError(f"hf:{place} cannot be loaded ({type(error).__name__}: {str(error)[:200]})") from error
+    config = getattr(model.config, "vision_config", model.config)
+    model = getattr(model, "vision_model", model)
+    processor = _processor(transformers, place)
+    frames = getattr(config, "num_frames", None) or getattr(config, "frames_per_clip", None)
+    tubelet = getattr(config, "tubelet_size", 1)
+    return HubEncoder(
+        f"hf:{place}",
+        model,
+        keyword=model.main_input_name,
+        frames=frames,
+        size=_size(processor, config),
+        tubelet=tubelet if isinstance(tubelet, int) else tubelet[0],
+        mean=tuple(getattr(processor, "image_mean", None) or IMAGENET_MEAN),
+        std=tuple(getattr(processor, "image_std", None) or IMAGENET_STD),
+        options={"skip_predictor": True} if config.model_type == "vjepa2" else {},
+        space_first=config.model_type in SPACE_FIRST,
+    )
+
+
+def _processor(transformers: Any, place: str) -> Any:
+    """What prepares frames for the model; None where nothing was saved of it."""
+    for kind in ("AutoVideoProcessor", "AutoImageProcessor"):
+        try:
+            return getattr(transformers, kind).from_pretrained(place)
+        except Exception:
+            continue
+    return None
+
+
+def _size(processor: Any, config: Any) -> int:
+    for told in (*(getattr(processor, name, None) for name in ("crop_size", "size")), *_sizes(config)):
+        if isinstance(told, int):
+            return told
+        if told:  # a dict of height and width or of the shortest edge; a list
+            values = list(told.values()) if hasattr(told, "values") else list(told)
+            if values and isinstance(values[0], int):
+                return values[0]
+    raise ModelError(f"a {config.model_type} states no size of its pictures; it cannot be used by name")
+
+
+def _sizes(config: Any) -> tuple[Any, ...]:
+    return tuple(getattr(config, name, None) for name in ("crop_size", "image_size"))
+
+
+def timm(place: str, *, pretrained: bool = True, **options: Any) -> HubEncoder:
+    """The model of that name, through timm. Options: of timm.create_model."""
+    try:
+        library = import_module("timm")  # optional
+    except ImportError as error:
+        raise ModelError(f"timm:{place} needs timm: pip install timm") from error
+    try:
+        model = library.create_model(place, pretrained=pretrained, num_classes=0, **options)
+    except Exception as error:  # the library raises its own, the hub's and the system's errors
+        raise ModelError(f"timm:{place} cannot be loaded ({type(error).__name__}: {str(error)[:200]})") from error
+    about = library.data.resolve_model_data_config(model)
+    return HubEncoder(
+        f"timm:{place}",
+        _Features(model),
+        keyword="x",
+        frames=None,
+        size=about["input_size"][-1],
+        mean=about["mean"],
+        std=about["std"],
+    )
+
+
+class _Features(nn.Module):
+    """A model of timm without its pooling."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.model.forward_features(x)  # type: ignore[operator]
+        return out
