@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import collections
 import os
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
     from escounts.results import CountResult
 
 
+ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+"""How an address begins; a path's two slashes are one."""
+
+
 def videos_among(inputs: Sequence[Path]) -> list[tuple[Path, str]]:
     """Files as they are, folders as the videos in them (or as a folder of images); each video once.
 
@@ -42,6 +47,11 @@ def videos_among(inputs: Sequence[Path]) -> list[tuple[Path, str]]:
     found: dict[Path, tuple[Path, str]] = {}
     for given in inputs:
         try:
+            if ADDRESS.match(str(given)) and not given.exists():
+                raise VideoError(
+                    f"{given}: an address; `escounts watch ADDRESS` counts what it sends, and a file is counted once "
+                    "it is downloaded"
+                )
             if not given.is_dir():
                 inside = [given]
             else:
