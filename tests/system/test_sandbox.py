@@ -171,6 +171,43 @@ def test_a_confined_process_counts_and_does_nothing_else(tmp_path: Path) -> None
     assert (elsewhere / "mine.txt").read_text() == "mine" and not (elsewhere / "b.txt").exists()
 
 
+def import_added(line: Line) -> None:
+    import sandboxed_extra  # type: ignore[import-not-found]
+
+    line.report("added", sandboxed_extra.VALUE)
+
+
+def test_modules_are_found_where_a_pth_file_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of an environment that borrows another one's packages; no worker could be started."""
+    (tmp_path / "sandboxed_extra.py").write_text("VALUE = 3\n")
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    child = Child(import_added, sandbox=Sandbox())
+    try:
+        assert child.take(SECONDS) == ["added", 3]
+    finally:
+        child.end()
+
+
+def read_later(line: Line) -> None:
+    receive = line.listen()
+    for _ in range(2):
+        receive()
+        line.report("read", outcome(Path("/proc/self/statm").read_text))
+
+
+@pytest.mark.skipif(not os.access("/proc/sys/vm/drop_caches", os.W_OK), reason="only root may drop caches")
+def test_what_the_kernel_forgets_for_want_of_memory_stays_readable() -> None:
+    child = Child(read_later, sandbox=Sandbox())
+    try:
+        child.send("first")
+        first = child.take(SECONDS)
+        Path("/proc/sys/vm/drop_caches").write_text("2")
+        child.send("again")
+        assert first == child.take(SECONDS) == ["read", "done"]
+    finally:
+        child.end()
+
+
 def look_around(line: Line, *ports: int) -> None:
     tcp = outcome(lambda: socket.create_connection(("127.0.0.1", ports[0]), timeout=5).close())
     line.report("tcp", tcp)

@@ -76,10 +76,14 @@ SYSTEM = (
     *("/usr", "/lib", "/lib32", "/lib64", "/bin", "/nix/store", "/gnu/store", "/opt/rocm", "/run/opengl-driver"),
     *("/etc/ld.so.cache", "/etc/localtime", "/etc/fonts", "/etc/ssl/openssl.cnf", "/etc/pki/tls/openssl.cnf"),
     *("/sys/devices", "/sys/bus", "/sys/class", "/sys/module", "/sys/fs/cgroup"),
+)
+"""Libraries, and what the machine says of its processors, memory and devices."""
+PROC = (
     *("/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/version", "/proc/uptime", "/proc/loadavg"),
     *("/proc/devices", "/proc/modules", "/proc/filesystems", "/proc/driver", "/proc/sys/vm", "/proc/sys/kernel"),
 )
-"""Libraries, and what the machine says of its processors, memory and devices."""
+"""The same from the kernel's own files, kept open: one that it forgets for want of memory comes back as another file,
+and Landlock's rule was for the first."""
 RESOLVING = (
     *("/etc/resolv.conf", "/etc/hosts", "/etc/host.conf", "/etc/nsswitch.conf", "/etc/gai.conf", "/etc/services"),
     *("/etc/ssl/certs", "/etc/pki/tls/certs", "/etc/pki/ca-trust", "/run/systemd/resolve"),
@@ -160,7 +164,12 @@ def libraries() -> list[str]:
     own = [sys.prefix, sys.base_prefix, sys.exec_prefix, os.path.realpath(sys.executable)]
     packages = [*site.getsitepackages(), site.getusersitepackages(), *sysconfig.get_paths().values()]
     named = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
-    return [*own, *packages, *named, str(Path(__file__).resolve().parents[1])]
+    private = {os.path.realpath(os.path.expanduser("~"))}
+    with suppress(OSError):  # it was removed
+        private.add(os.getcwd())
+    # What .pth files add; the first one is the folder of the program that was started, whatever else lies there.
+    added = [path for path in sys.path[1:] if path and os.path.realpath(path) not in private]
+    return [*own, *packages, *named, *added, str(Path(__file__).resolve().parents[1])]
 
 
 def _confine_files(sandbox: Sandbox) -> None:
@@ -184,7 +193,11 @@ def _confine_files(sandbox: Sandbox) -> None:
             os.makedirs(folder)
         allow([folder], keeping if os.path.isdir(folder) else using)
     allow(map(str, (path for name in DEVICES for path in Path("/dev").glob(name))), using)
-    machine = [*SYSTEM, f"/proc/{os.getpid()}", *(RESOLVING if sandbox.network else ())]
+    kernel = [f"/proc/{os.getpid()}", *PROC]
+    for path in kernel:
+        with suppress(OSError):
+            os.open(path, os.O_PATH)
+    machine = [*SYSTEM, *kernel, *(RESOLVING if sandbox.network else ())]
     allow([*libraries(), *machine, *sandbox.readable], reading | access.EXECUTE)
     rules.apply()
 
