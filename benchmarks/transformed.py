@@ -49,7 +49,7 @@ class VideoInMemory(Video):
         height, width = pictures.images.shape[1:3]
         self.path = Path(f"in-memory-{next(self._numbers)}")
         self._source = _PicturesSource(pictures)  # type: ignore[assignment]
-        self._complete = False
+        self._complete, self._state = False, None
         self._max_duration = None
         self._threads = None
         self.info = VideoInfo(self.path, width, height, pictures.fps, pictures.duration, 0, "memory")
