@@ -24,8 +24,7 @@ from escounts.counting.multi_rate import MultiRateModel
 from escounts.counting.multi_rate_encoding import MultiRateEncoding
 from escounts.counting.repetition_scores import SCORE_FEATURES, SCORE_WEIGHTS, features
 from escounts.counting.views import BASE_RATE
-from escounts.decision.decide import choose_views
-from escounts.decision.evidence import UNITS
+from escounts.decision.evidence import UNITS, choose_views
 from escounts.research.training.calibration import logistic
 from escounts.results import DensityMap
 from escounts.synthetic import Generator, GeneratorConfig

@@ -6,8 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from escounts.decision.decide import Asked, Certainty, Footage, choose_views, decide, p_alternates, p_repeats
-from escounts.decision.evidence import Evidence, choice_features, features, repeats_features
+from escounts.decision.decide import Asked, Certainty, decide, p_alternates, p_repeats
+from escounts.decision.evidence import Evidence, choice_features, choose_views, features, repeats_features
+from escounts.decision.footage import Footage
 from escounts.decision.rules import CHOICE, FEATURES, REPEATS, Calibration
 from escounts.decision.units import without_unit_doubt
 from escounts.research.training.calibration import (
@@ -386,3 +387,16 @@ def test_a_range_that_a_person_gives_cuts_no_repetition_off() -> None:
     views = [saying(3.0, count=4.6, sure=0.9)]
     video, marked = (decide(views, SURE, base_rate=30.0, asked=Asked(ranged=ranged)) for ranged in (False, True))
     assert (video.count, marked.count) == (4, 5) and marked.rest == 1.0
+
+
+def test_a_scene_that_is_not_surely_without_repetitions_lowers_the_certainty_of_the_film() -> None:
+    """Joined to a clear clip, one of "no repetitions, not sure" stays not sure: its gate opens here and there."""
+    clear, open_now_and_then = opinion(10, 8, 0.9), opinion(10, 0.0, 0.5)
+    doubtful = replace(SURE, nothing_weights=(0.0, 0.0, 3.0, *(0.0,) * 6))
+    parts = ("density", "gate", "sharpness")
+    film = Evidence(10, *(np.r_[getattr(clear, name), getattr(open_now_and_then, name)] for name in parts))
+    film.density[300::60] = 0.05  # no stretch of it is quiet for long
+    joined = decide([film], doubtful, base_rate=30.0, footage=Footage(np.full(600, True), 30.0, (300,)))
+    assert joined.count == 8 and joined.unsure
+    assert joined.reasons == ("the scene from 10.0 to 20.0 s has no repetitions by itself, but not surely",)
+    assert not decide([film], doubtful, base_rate=30.0, footage=footage(frames=600)).unsure

@@ -32,8 +32,9 @@ from escounts.counting.views import (
     on_base_frames,
 )
 from escounts.counting.windows import Stitcher, triangle
-from escounts.decision.decide import Asked, Footage, decide
+from escounts.decision.decide import Asked, decide
 from escounts.decision.evidence import Evidence
+from escounts.decision.footage import Footage
 from escounts.decision.rules import RULES
 from escounts.errors import ExemplarError
 from escounts.nn.decoder import ExemplarKeysValues
@@ -181,12 +182,13 @@ class MultiRateEncoding:
             unclear=motions is not None and motions.unclear(whole_map.times, whole_map.values),
             ranged=self._ranged or first > 0 or last < self.frames,
         )
+        scenes = tuple(frame - first for frame in self._scenes if first < frame < last)
         decision = decide(
             [view.only(shown) for view in evidence],
             self.model.calibration,
             base_rate=BASE_RATE,
             asked=asked,
-            footage=Footage(self.meter.moving(first, last) & shown, self.meter.pictures),
+            footage=Footage(self.meter.moving(first, last) & shown, self.meter.pictures, scenes),
             start=begin,
         )
         cuts = dict((EXEMPLAR_CUT, round(cut, 2)) for one in exemplars for cut in one.cuts)

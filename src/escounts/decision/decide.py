@@ -10,7 +10,6 @@ right, and people do both; or there is no repetition at all. Each is a hypothesi
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -21,13 +20,15 @@ from escounts.decision.evidence import (
     Evidence,
     alternates_features,
     blocks,
-    choice_features,
+    choose_views,
     features,
     is_zero,
+    logistic,
     main_view,
     repeats_features,
 )
-from escounts.decision.reasons import runs, why_vague
+from escounts.decision.footage import Footage, few_pictures, unanswered
+from escounts.decision.reasons import why_vague
 from escounts.decision.rules import FEATURES, RULES, Calibration, CountingRules
 from escounts.decision.units import (
     UNIT_GIVEN,
@@ -40,7 +41,7 @@ from escounts.decision.units import (
     unit_reason,
     whole,
 )
-from escounts.system.arrays import Array32, BoolArray
+from escounts.system.arrays import Array32
 
 ConfidenceKind = Literal["probability", "agreement"]
 """What a confidence is: the calibrated probability that the count is within one of the truth, or how well a model's
@@ -90,19 +91,6 @@ class Asked:
     unlike: bool = False
     unclear: bool = False
     ranged: bool = False
-
-
-@dataclass(frozen=True)
-class Footage:
-    """What the pictures show without a network.
-
-    Args:
-        moving: of each frame, whether something moves near it.
-        pictures: different ones per second.
-    """
-
-    moving: BoolArray
-    pictures: float
 
 
 @dataclass(frozen=True)
@@ -188,12 +176,12 @@ def decide(
         for reason in vague or (_share_right(certainty),):
             certainty = certainty.at_most(certainty.value, reason)
     if footage is not None and footage.moving.any():
-        caps += _few_pictures(footage.pictures, [frames / base_rate for frames in asked.marked], rules)
+        caps += few_pictures(footage.pictures, [frames / base_rate for frames in asked.marked], rules)
         details["pictures"] = round(footage.pictures, 1)
         if not given and is_zero(density):
             caps.append((rules.once_or_never, ONCE_OR_NEVER))
         elif not given:
-            gaps = _unanswered(views, density, footage.moving, calibration, base_rate, start, rules)
+            gaps = unanswered(views, density, footage, calibration, base_rate, start=start, rules=rules)
     for most, reason in [*((min(most, doubtful), reason) for most, reason in caps), *gaps]:
         certainty = certainty.at_most(most, reason)
     rest = 1.0 if asked.ranged else rest_factor(density, rules)
@@ -295,39 +283,6 @@ def is_unsure(confidence: float, kind: ConfidenceKind, below: float) -> bool:
     return kind != "probability" or confidence < below
 
 
-def choose_views(
-    views: Sequence[Evidence],
-    base_rate: float,
-    calibration: Calibration,
-    *,
-    repeats: bool = False,
-    rules: CountingRules = RULES,
-) -> tuple[Array32, list[int]]:
-    """The density of the view that is likeliest right, chosen per block of a long video, and which view that was.
-
-    Where that view is not sure enough, or sees the motion once in all, there are no repetitions. repeats: there are,
-    says an exemplar or the user.
-    """
-    frames = len(views[0].density)
-    density = np.zeros(frames, np.float32)
-    chosen = []
-    for first, last, around in blocks(frames, base_rate, rules):
-        values = choice_features(views, base_rate, around, rules)
-        best = int(np.argmax(values @ np.array(calibration.choice)))
-        if calibration.repeats:
-            row = repeats_features(views, base_rate, calibration.choice, around, rules)
-            holds = float(np.dot(calibration.repeats, row)) >= 0
-        else:
-            _, certainty, support, *_ = values[best]
-            holds = certainty + 0.5 * support >= calibration.nothing_below
-        if repeats or holds:
-            density[first:last] = views[best].density[first:last]
-        chosen.append(best)
-    if not repeats and density.sum() < rules.seen_twice:
-        density[:] = 0.0
-    return density, chosen
-
-
 def p_repeats(
     views: Sequence[Evidence], base_rate: float, calibration: Calibration, rules: CountingRules = RULES
 ) -> float:
@@ -342,11 +297,6 @@ def p_alternates(views: Sequence[Evidence], calibration: Calibration) -> float:
     if not calibration.alternates:
         return 0.0
     return logistic(float(np.dot(calibration.alternates, alternates_features(views))))
-
-
-def logistic(logit: float) -> float:
-    """The probability of a logit, without overflow."""
-    return 1 / (1 + math.exp(-max(-30.0, min(30.0, logit))))
 
 
 def _hypotheses(
@@ -372,38 +322,3 @@ def _hypotheses(
 
 def _share_right(certainty: Certainty) -> str:
     return f"of such answers {certainty.value:.0%} are within one of the truth"
-
-
-def _few_pictures(pictures: float, marked: Sequence[float], rules: CountingRules) -> list[tuple[float, str]]:
-    """Whether the pictures are too few for the marked repetitions (seconds each), or for what people bring."""
-    enough = min(marked) * pictures >= rules.seen_cells if marked else pictures >= rules.pictures_wanted
-    if enough:
-        return []
-    fastest = pictures / rules.seen_cells
-    shown = f"different pictures per second: {pictures:.0f}"
-    return [
-        (rules.too_few_pictures, f"{shown}; a motion faster than {fastest:.1f} repetitions per second is not seen")
-    ]
-
-
-def _unanswered(
-    views: Sequence[Evidence],
-    density: Array32,
-    moving: BoolArray,
-    calibration: Calibration,
-    base_rate: float,
-    start: float,
-    rules: CountingRules,
-) -> list[tuple[float, str]]:
-    """Long stretches in which something moves and nothing is counted, and how sure that is of each by itself."""
-    found = []
-    quiet = (density < rules.silent * np.percentile(density[density > 0], 90)) & moving
-    for first, last in runs(quiet):
-        if last - first >= rules.unanswered_seconds * base_rate:
-            parts = [view.part(first, last) for view in views]
-            _, chosen = choose_views(parts, base_rate, calibration, rules=rules)
-            values = features(parts, np.zeros(last - first, np.float32), chosen, base_rate, rules=rules)
-            nothing = logistic(float(np.dot(calibration.nothing_weights, values)))
-            begin, end = start + first / base_rate, start + last / base_rate
-            found.append((nothing, f"from {begin:.1f} to {end:.1f} s something moves and nothing is counted"))
-    return found

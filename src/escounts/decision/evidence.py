@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from escounts.decision.rules import RULES, CountingRules
+from escounts.decision.rules import RULES, Calibration, CountingRules
 from escounts.system.arrays import Array, Array32, BoolArray
 
 UNITS = (0.5, 1.0, 2.0)
@@ -182,3 +182,41 @@ def blocks(frames: int, base_rate: float, rules: CountingRules = RULES) -> list[
 def is_zero(density: Array32) -> bool:
     """Whether a density answers that there are no repetitions."""
     return float(density.sum()) < 0.5
+
+
+def choose_views(
+    views: Sequence[Evidence],
+    base_rate: float,
+    calibration: Calibration,
+    *,
+    repeats: bool = False,
+    rules: CountingRules = RULES,
+) -> tuple[Array32, list[int]]:
+    """The density of the view that is likeliest right, chosen per block of a long video, and which view that was.
+
+    Where that view is not sure enough, or sees the motion once in all, there are no repetitions. repeats: there are,
+    says an exemplar or the user.
+    """
+    frames = len(views[0].density)
+    density = np.zeros(frames, np.float32)
+    chosen = []
+    for first, last, around in blocks(frames, base_rate, rules):
+        values = choice_features(views, base_rate, around, rules)
+        best = int(np.argmax(values @ np.array(calibration.choice)))
+        if calibration.repeats:
+            row = repeats_features(views, base_rate, calibration.choice, around, rules)
+            holds = float(np.dot(calibration.repeats, row)) >= 0
+        else:
+            _, certainty, support, *_ = values[best]
+            holds = certainty + 0.5 * support >= calibration.nothing_below
+        if repeats or holds:
+            density[first:last] = views[best].density[first:last]
+        chosen.append(best)
+    if not repeats and density.sum() < rules.seen_twice:
+        density[:] = 0.0
+    return density, chosen
+
+
+def logistic(logit: float) -> float:
+    """The probability of a logit, without overflow."""
+    return 1 / (1 + math.exp(-max(-30.0, min(30.0, logit))))

@@ -20,6 +20,7 @@ export class Timeline {
     this.known = false;
     this.spans = [];
     this.exemplars = [];
+    this.leftOut = [];
     this.range = [0, 1];
     this.mode = "watch";
     this.together = true;
@@ -96,6 +97,7 @@ export class Timeline {
 
   /** A line over each of several sets, and the repetitions of other motions, in grey. */
   setOthers(sets, leftOut) {
+    this.leftOut = leftOut;
     const motions = [...new Set(sets.map(({ motion }) => motion))];
     const lines = sets.length < 2 ? [] : sets.map((set) => {
       const node = element("div", { class: `tl-set motion-${motions.indexOf(set.motion) % 4}` });
