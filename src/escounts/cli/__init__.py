@@ -18,7 +18,7 @@ COMMANDS = {
     "watch": ("watch", "Count a camera, a stream or a file while it runs."),
     "export": ("models", "Write a model for other runtimes (ONNX)."),
     "models": ("models", "What can be loaded, from where, how big, on what it was trained."),
-    "bench": ("bench", "How fast this machine counts."),
+    "bench": ("models", "How fast this machine counts."),
     "doctor": ("models", "Versions, device, decoders, weights: what works here."),
     "sample": ("data", "Draw the sample video with the project's own generator."),
     "weights": ("models", "Add and list public weights."),

@@ -19,7 +19,9 @@ from escounts import __version__
 from escounts.cli import assume_repeats_option, collector_paused, device_option, model_option, sandbox_option
 from escounts.cli.count_jobs import (
     Done,
+    Ledger,
     Task,
+    file_identity,
     one_by_one,
     output_names,
     remembered_interrupt,
@@ -37,7 +39,6 @@ from escounts.cli.display import (
     table,
     write_summary,
 )
-from escounts.cli.ledger import Ledger, file_identity
 from escounts.cli.numbers import COUNT
 from escounts.cli.stretch import check_range, stretch_options
 from escounts.errors import EscountsError, OutputError, one_line

@@ -45,7 +45,7 @@ class CountingRules:
     """How far a video's repetitions differ in length from the marked one, in log. Settles which unit is meant."""
 
     rest_counts: float = 0.7
-    """Where both ends of a video cut a repetition off, the rest counts from this share of a repetition on."""
+    """Where the end of a video cuts a repetition off, the rest counts from this share of a repetition on."""
     edge_share: float = 0.25
     """An end cuts a repetition off if the motion repeats throughout this last share of a repetition before it."""
     silent: float = 0.1
