@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from acting import answer_with, choose, length, recount, shown
@@ -48,14 +49,20 @@ def test_a_box_drawn_on_the_picture_is_counted_alone(page: Page, client: Client,
 
 
 def test_places_have_their_own_numbers_on_the_picture(page: Page, client: Client, two_people: Path) -> None:
-    def track(region: str, count: int) -> dict[str, object]:
+    def track(region: str, count: int) -> dict[str, Any]:
         lasting = 4.8 / count
         spans = [{"start": n * lasting, "end": (n + 1) * lasting, "score": None} for n in range(count)]
         return {"region": region, "count": count, "confidence": 0.9, "unsure": False, "repetitions": spans}
 
-    answer_with(page, tracks=[track("0,0,96,64", 4), track("96,0,96,64", 8)])
+    tracks = [track("0,0,96,64", 4), track("96,0,96,64", 8)]
+    answer_with(page, tracks=tracks, repetitions=tracks[0]["repetitions"] + tracks[1]["repetitions"])
     choose(page, two_people)
     length(page)
+    lanes = page.locator(".region.rep").evaluate_all(
+        "nodes => nodes.map((node) => [node.style.top, node.style.height])"
+    )
+    assert lanes == [["0%", "50%"]] * 4 + [["50%", "50%"]] * 8, "each place has a lane on the timeline"
+    expect(page.locator(".region.rep .region-label")).to_have_text([*"1234", *"12345678"])
     expect(page.locator(".track button")).to_have_text(["0 of 4", "0 of 8"])
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
@@ -64,6 +71,7 @@ def test_places_have_their_own_numbers_on_the_picture(page: Page, client: Client
     expect(page.locator("#units")).to_be_hidden()  # each place has its own
     places = page.locator(".track").evaluate_all("nodes => nodes.map((node) => [node.style.left, node.style.width])")
     assert places == [["0%", "50%"], ["50%", "50%"]]
+    page.unroute_all()
     page.locator(".track button").last.click()
     expect(page.locator("#total")).to_have_text("8")
     job = client.get("/api/videos").json()[0]["job"]

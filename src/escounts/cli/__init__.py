@@ -69,7 +69,7 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, purpose) for name, (_, purpose) in COMMANDS.items()])
 
 
-@click.command(cls=LazyGroup)
+@click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="escounts")
 def app() -> None:
     """escounts counts repetitions in videos: how many, when, and how sure."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import collections
 import os
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -144,6 +145,10 @@ def file_identity(file: Path) -> list[Any]:
         raise OutputError(f"{file}: {error.strerror or error}") from error
 
 
+ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+"""How an address begins; a path's two slashes are one."""
+
+
 def videos_among(inputs: Sequence[Path]) -> list[tuple[Path, str]]:
     """Files as they are, folders as the videos in them (or as a folder of images); each video once.
 
@@ -152,6 +157,11 @@ def videos_among(inputs: Sequence[Path]) -> list[tuple[Path, str]]:
     found: dict[Path, tuple[Path, str]] = {}
     for given in inputs:
         try:
+            if ADDRESS.match(str(given)) and not given.exists():
+                raise VideoError(
+                    f"{given}: an address; `escounts watch ADDRESS` counts what it sends, and a file is counted once "
+                    "it is downloaded"
+                )
             if not given.is_dir():
                 inside = [given]
             else:

@@ -108,6 +108,7 @@ export class Stage {
     this.setMode("watch");
     this.timeline.setZoom(1);
     this.timeline.film.load("");
+    this.timeline.tracks = [];
     this.timeline.setDensity(null, video.duration ?? null);
     this.editor.open(video.id, null, [], null);
     this.boxes.open(video);
@@ -157,6 +158,7 @@ export class Stage {
     showDone();
     showKept(video);
     this.#hint();
+    this.timeline.tracks = result.tracks ?? [];
     this.timeline.setDensity(result.density, result.duration);
     if (recount) this.editor.recounted(job.id, result.repetitions);
     else this.editor.open(video.id, job.id, result.repetitions, labels);
