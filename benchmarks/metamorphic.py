@@ -48,9 +48,13 @@ RELATIONS: dict[str, Callable[[Pictures], Pictures]] = {
     "darker": transformed.darker,
     "backwards": transformed.backwards,
     "after itself (twice the count)": transformed.twice,
+    "1.25 times as fast": transformed.faster,
+    "0.8 times as fast": transformed.slower,
+    "in a box of a larger picture": transformed.in_a_box,
     "3 s still before and after": transformed.between_stills,
 }
 TWICE = "after itself (twice the count)"
+BOXED = "in a box of a larger picture"
 
 
 def main() -> None:
@@ -153,12 +157,12 @@ def _related(counter: escounts.Counter, clip: Clip) -> dict[str, Any]:
     pictures = transformed.read(clip.path)
     row: dict[str, Any] = {"clip": clip.path.name, "truth": clip.count, "as it is": _count(counter, pictures)}
     for name, change in RELATIONS.items():
-        row[name] = _count(counter, change(pictures))
+        row[name] = _count(counter, change(pictures), region=transformed.BOX if name == BOXED else None)
     return row
 
 
-def _count(counter: escounts.Counter, pictures: Pictures) -> list[Any]:
-    result = counter.count(VideoInMemory(pictures))
+def _count(counter: escounts.Counter, pictures: Pictures, *, region: str | None = None) -> list[Any]:
+    result = counter.count(VideoInMemory(pictures), region=region)
     return [result.count, round(result.raw_count, 3), not result.unsure]
 
 

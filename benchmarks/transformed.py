@@ -22,6 +22,8 @@ Images = npt.NDArray[np.uint8]
 LONGER_SIDE = 320
 """Pixels that a clip is read at: more than any model looks at, few enough to hold a minute of it."""
 STILL_SECONDS = 3.0
+BOX = "25%,25%,50%,50%"
+"""Where `in_a_box` puts the clip."""
 PREPARED = Path(__file__).resolve().parents[1] / "build" / "metamorphic"
 """Clips that went through a codec, by a hash of what went in: encoded once for all models."""
 
@@ -49,10 +51,11 @@ class VideoInMemory(Video):
         height, width = pictures.images.shape[1:3]
         self.path = Path(f"in-memory-{next(self._numbers)}")
         self._source = _PicturesSource(pictures)  # type: ignore[assignment]
-        self._complete = False
+        self._complete, self._state = False, None
         self._max_duration = None
         self._threads = None
         self.info = VideoInfo(self.path, width, height, pictures.fps, pictures.duration, 0, "memory")
+        self._picture = (width, height)
 
 
 class _PicturesSource:
@@ -134,6 +137,25 @@ def backwards(clip: Pictures) -> Pictures:
 def twice(clip: Pictures) -> Pictures:
     """The clip and the clip again."""
     return Pictures(np.tile(clip.images, (2, 1, 1, 1)), np.append(clip.times, clip.times + clip.duration), clip.fps)
+
+
+def faster(clip: Pictures) -> Pictures:
+    """Played 1.25 times as fast."""
+    return Pictures(clip.images, clip.times / 1.25, clip.fps * 1.25)
+
+
+def slower(clip: Pictures) -> Pictures:
+    """Played at 0.8 of its speed."""
+    return Pictures(clip.images, clip.times / 0.8, clip.fps * 0.8)
+
+
+def in_a_box(clip: Pictures) -> Pictures:
+    """In the middle half of a picture twice as wide and high, which moves around it: see BOX."""
+    count, height, width, _ = clip.images.shape
+    around = np.roll(np.repeat(clip.images[:, ::-1], 2, axis=1).repeat(2, axis=2), count // 3, axis=0)
+    top, left = round(height / 2), round(width / 2)
+    around[:, top : top + height, left : left + width] = clip.images
+    return replace(clip, images=around)
 
 
 def between_stills(clip: Pictures) -> Pictures:

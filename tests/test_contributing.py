@@ -52,6 +52,9 @@ class BrightnessEncoder(Encoder):
 
     def forward(self, frames_BTCHW):
         return frames_BTCHW.mean((2, 3, 4))[:, :, None, None, None]
+
+
+ENCODERS = {"brightness": BrightnessEncoder}
 """
 DATASET = """
 from escounts.research.datasets.annotations import VideoAnnotation, assemble
@@ -113,15 +116,9 @@ def test_a_new_format_is_a_file_and_a_line(tmp_path: Path, copy: Copy) -> None:
     assert service["titles"]["tsv"] == "Tabs", "the page draws a button for each of these"
 
 
-def test_a_new_encoder_and_a_new_dataset_are_a_file_and_a_line_each(tmp_path: Path, copy: Copy) -> None:
+def test_a_new_encoder_is_a_file_and_a_new_dataset_a_file_and_a_line(tmp_path: Path, copy: Copy) -> None:
     """The commands check the dataset and encode it into a token store."""
-    registry = "nn/encoders/registry.py"
-    copy.add(
-        "nn/encoders/brightness.py",
-        ENCODER,
-        (registry, "from escounts.errors import ModelError\n", "from escounts.nn.encoders import brightness\n"),
-        (registry, '    "patches": PatchesEncoder,\n', '    "brightness": brightness.BrightnessEncoder,\n'),
-    )
+    copy.add("nn/encoders/brightness.py", ENCODER)
     registry = "research/datasets/registry.py"
     copy.add(
         "research/datasets/mine.py",

@@ -281,12 +281,12 @@ def test_the_advice_to_install_works_where_it_is_given(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(("rest", "counted"), [(0.0, 5), (0.45, 5), (0.65, 5), (0.75, 6), (0.95, 6)])
-def test_what_both_ends_cut_off_counts_where_most_of_it_is_there(rest: float, counted: int) -> None:
+def test_what_the_end_cuts_off_counts_where_most_of_it_is_there(rest: float, counted: int) -> None:
     cut = np.full(300, (5 + rest) / 300)
     assert round(float(cut.sum()) * rest_factor(cut)) == counted
-    paused = np.concatenate([np.zeros(30), cut])
-    assert rest_factor(paused) == 1.0, "a motion that begins in the video is not cut off there"
-    assert rest_factor(paused[::-1]) == 1.0
+    begun = np.concatenate([np.zeros(30), cut])
+    assert round(float(begun.sum()) * rest_factor(begun)) == counted, "the last one is not over"
+    assert rest_factor(begun[::-1]) == 1.0, "a motion that ends in the video is not cut off there"
 
 
 def test_the_weight_of_a_rest_does_not_jump() -> None:

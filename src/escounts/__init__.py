@@ -10,14 +10,14 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from escounts.decision.sets import RepetitionSet
 from escounts.errors import EscountsError
-from escounts.results import CountResult, DensityMap, ExemplarSpan, Hypothesis, Repetition
 
 if TYPE_CHECKING:
     from escounts.batching.batch import batch
     from escounts.counter import Counter, EncodedVideo, count, load
+    from escounts.decision.sets import RepetitionSet
     from escounts.live import watch
+    from escounts.results import CountResult, DensityMap, ExemplarSpan, Hypothesis, Repetition
     from escounts.video.files import Video
 
 __version__ = "0.1.0"
@@ -38,8 +38,10 @@ __all__ = [
     "watch",
 ]
 
-# Loaded when first asked for, so that training needs no video library and `escounts --help` no torch.
+# Loaded when first asked for, so that training needs no video library and `escounts --help` neither torch nor numpy.
 _LATER = {
+    **dict.fromkeys(("CountResult", "DensityMap", "ExemplarSpan", "Hypothesis", "Repetition"), "escounts.results"),
+    "RepetitionSet": "escounts.decision.sets",
     "batch": "escounts.batching.batch",
     "Counter": "escounts.counter",
     "EncodedVideo": "escounts.counter",

@@ -10,14 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import escounts
 from escounts.counting.protocols import CountingModel, EncodedExemplar, Encoding, Progress
-from escounts.decision.sets import into_sets
+from escounts.decision.sets import into_sets, typical
 from escounts.errors import EscountsError, ExemplarError, VideoError
 from escounts.exemplars import check_exemplar, exemplar_list, parse_exemplar
 from escounts.models import catalogue
 from escounts.results import CountResult, Estimate, ExemplarSpan, Unit
-from escounts.system.arguments import checked, flag, optional, seconds, text
+from escounts.system.arguments import checked, flag, number, optional, refused, seconds, text
 from escounts.video.regions import Region
 from escounts.video.regions import region as region_of
 
@@ -36,6 +35,8 @@ CONTEXT = 8.0
 SHORTEST_EXEMPLAR = 1.5
 """Frames that an exemplar lasts at least: one picture shows no motion."""
 
+AnyVideo = Any
+"""A path, a Video, or (with fps) frames: arrays (height, width, 3) of uint8, in a list or one after another."""
 AnyRegion = str | Sequence[float] | Region
 """A box of the picture: "25%,0%,50%,100%", "40,30,320,200" or (40, 30, 320, 200)."""
 
@@ -53,13 +54,14 @@ class Counter:
 
     def __init__(self, model: CountingModel) -> None:
         self.model = model
-        self._references: dict[tuple[str, int, float, float, Region | None], EncodedVideo] = {}
+        self._references: dict[tuple[Any, ...], EncodedVideo] = {}
 
-    @checked(region=optional(region_of))
+    @checked(region=optional(region_of), fps=optional(number))
     def encode(
         self,
-        video: str | os.PathLike[str] | Video,
+        video: AnyVideo,
         *,
+        fps: float | None = None,
         start: float = 0.0,
         end: float | None = None,
         region: AnyRegion | None = None,
@@ -67,26 +69,28 @@ class Counter:
     ) -> EncodedVideo:
         """Decode and encode a video between start and end (seconds): the expensive half, done once.
 
-        region: the box of the picture that is looked at, all of it when None. progress is called with the seconds
-        done and the seconds in all.
+        fps: of a video that is given as frames. region: the box of the picture that is looked at; None: all of it.
+        progress is called with the seconds done and the seconds in all.
         """
-        opened = _opened(video, region)
+        opened = _opened(video, region, fps)
         _check_range(opened, start, end)
         began = time.perf_counter()
         encoding = self.model.encode(opened, start=start, end=end, progress=progress)
         return EncodedVideo(self, opened, encoding, seconds=time.perf_counter() - began, to_the_end=end is None)
 
-    @checked(exemplars=exemplar_list, region=optional(region_of), each=flag)
+    @checked(exemplars=exemplar_list, region=optional(region_of), each=flag, fps=optional(number))
     def count(
         self,
-        video: str | os.PathLike[str] | Video,
+        video: AnyVideo,
         *,
         exemplars: Sequence[Exemplar] = (),
+        fps: float | None = None,
         start: float = 0.0,
         end: float | None = None,
         region: AnyRegion | None = None,
         assume_repeats: bool = False,
         unit: WantedUnit = "auto",
+        like_set: int | None = None,
         each: bool = False,
         progress: Progress | None = None,
     ) -> CountResult:
@@ -94,12 +98,13 @@ class Counter:
 
         each: find the places of the picture where something repeats, and count each by itself (`result.tracks`).
         """
-        opened = _opened(video, region)
+        opened = _opened(video, region, fps)
         if each:
-            return self._each(opened, exemplars, start, end, progress, assume_repeats=assume_repeats, unit=unit)
+            marked = [*exemplars, *([] if like_set is None else [like_set])]
+            return self._each(opened, marked, start, end, progress, assume_repeats=assume_repeats, unit=unit)
         checked = [_parsed(exemplar, opened.info) for exemplar in exemplars]
         encoded = self.encode(opened, start=start, end=end, progress=progress)
-        return encoded.count(checked, assume_repeats=assume_repeats, unit=unit)
+        return encoded.count(checked, assume_repeats=assume_repeats, unit=unit, like_set=like_set)
 
     def _each(
         self,
@@ -127,11 +132,13 @@ class Counter:
         result = count_each(video, one, features, start=start, end=end, progress=progress)
         return replace(result, timings={**result.timings, "total": time.perf_counter() - began})
 
-    def reference(self, path: Path, start: float, end: float, region: Region | None = None) -> EncodedVideo:
+    def reference(self, video: Path | Video, start: float, end: float) -> EncodedVideo:
         """The stretch around an exemplar, encoded once and remembered while it is among the last ones used."""
-        opened = _opened(path, region)
+        opened = _opened(video)
+        path, box = opened.info.path, opened.info.region
         _check_exemplar(ExemplarSpan(start, end, str(path)), opened.info)
-        key = (str(path.resolve()), path.stat().st_mtime_ns, start, end, region)
+        state = path.stat().st_mtime_ns if path.exists() else id(opened)  # frames of a program have no file
+        key = (str(path.resolve()), state, start, end, box)
         encoded = self._references.pop(key, None)
         if encoded is None:
             first = max(0.0, start - CONTEXT)
@@ -169,12 +176,14 @@ class EncodedVideo:
         end: float | None = None,
         assume_repeats: bool = False,
         unit: WantedUnit = "auto",
+        like_set: int | None = None,
         progress: Progress | None = None,
     ) -> CountResult:
         """Count between start and end (all that is encoded when None), like the exemplars where there are any.
 
-        unit: by cycles or by sides of a motion that alternates; "auto": what the model holds most useful.
-        progress is called where the video has to be read again.
+        unit: by cycles or by sides of a motion that alternates; "auto": what the model holds most useful. like_set:
+        the number, from 1 on, of one of the sets that a count without exemplars finds; one of its repetitions is the
+        exemplar then. progress is called where the video has to be read again.
         """
         first = self.encoding.start if start is None else max(start, self.encoding.start)
         last = self.encoding.end if end is None else min(end, self.encoding.end)
@@ -184,6 +193,8 @@ class EncodedVideo:
                 f"{self.encoding.start:.2f} s to {self.encoding.end:.2f} s"
             )
         began = time.perf_counter()
+        if like_set is not None:
+            exemplars = [*exemplars, self._of_set(like_set, self.count(start=start, end=end, progress=progress))]
         encoded, spans = self._exemplars(exemplars, progress)
         estimate = self.encoding.estimate(encoded, start=start, end=end, progress=progress)
         if assume_repeats and estimate.decision.count == 0:  # a count that is there needs no assumption
@@ -193,6 +204,14 @@ class EncodedVideo:
             result = self._in_unit(result, unit, assume_repeats)
         spent = time.perf_counter() - began
         return replace(result, timings={"encode": self._seconds, "count": spent, "total": self._seconds + spent})
+
+    def _of_set(self, number: int, counted: CountResult) -> ExemplarSpan:
+        """One repetition of a set, as an exemplar."""
+        if not 1 <= number <= len(counted.sets):
+            found = f"sets 1 to {len(counted.sets)}" if counted.sets else "no sets"
+            raise ExemplarError(f"{self.info.path}: set {number} is asked for; {found} are found without an exemplar")
+        one = typical(counted.repetitions, counted.sets[number - 1])
+        return ExemplarSpan(one.start, min(one.end, self.encoding.end))
 
     @property
     def nbytes(self) -> int:
@@ -272,10 +291,8 @@ class EncodedVideo:
         inside = self.encoding.start - slack <= span.start and span.end <= self.encoding.end + slack
         if span.video is None and inside:
             return self
-        if span.video is not None:
-            return self._counter.reference(Path(span.video), span.start, span.end)
-        box = self.info.region
-        return self._counter.reference(self.info.path, span.start, span.end, None if box is None else Region(*box))
+        video = self._video if span.video is None else Path(span.video)
+        return self._counter.reference(video, span.start, span.end)
 
 
 @checked(name=text)
@@ -287,22 +304,26 @@ def load(name: str = "default", *, device: str = "auto") -> Counter:
     return Counter(catalogue.build(name, device))
 
 
-@checked(exemplars=exemplar_list, region=optional(region_of), each=flag)
+@checked(exemplars=exemplar_list, region=optional(region_of), each=flag, fps=optional(number))
 def count(
-    video: str | os.PathLike[str] | Video,
+    video: AnyVideo,
     *,
     model: str = "default",
     device: str = "auto",
     exemplars: Sequence[Exemplar] = (),
+    fps: float | None = None,
     start: float = 0.0,
     end: float | None = None,
     region: AnyRegion | None = None,
     assume_repeats: bool = False,
     unit: WantedUnit = "auto",
+    like_set: int | None = None,
     each: bool = False,
     progress: Progress | None = None,
 ) -> CountResult:
     """Count one video. Options are those of `load` and of `Counter.count`; times in seconds.
+
+    video: a path, a Video, or frames, one array after another, of which `fps` come in a second.
 
     region: the box of the picture that alone is looked at, from its left upper corner: x, y, width and height in
     pixels or, as text, in percent ("25%,0%,50%,100%").
@@ -312,18 +333,32 @@ def count(
     return load(model, device=device).count(
         video,
         exemplars=exemplars,
+        fps=fps,
         start=start,
         end=end,
         region=region,
         assume_repeats=assume_repeats,
         unit=unit,
+        like_set=like_set,
         each=each,
         progress=progress,
     )
 
 
-def _opened(video: str | os.PathLike[str] | Video, region: AnyRegion | None = None) -> Video:
-    opened = video if isinstance(video, escounts.Video) else escounts.Video(video)
+def _opened(video: AnyVideo, region: AnyRegion | None = None, fps: float | None = None) -> Video:
+    from escounts.video.files import Video  # noqa: PLC0415 - PyAV: a machine that only trains need not have it
+    from escounts.video.in_memory import VideoInMemory  # noqa: PLC0415 - PyAV, as above
+
+    if isinstance(video, Video):
+        opened = video
+    elif isinstance(video, (str, os.PathLike)):
+        opened = Video(video)
+    elif fps is not None:
+        return _opened(VideoInMemory(video, fps=fps), region)
+    else:
+        raise refused("video", video, "a path, a Video, or frames together with fps=")
+    if fps is not None:
+        raise refused("fps", fps, "nothing where the video is a file, which says itself how fast it is")
     return opened if region is None else opened.cropped(region)
 
 

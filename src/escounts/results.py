@@ -216,6 +216,14 @@ class CountResult:
             raise OutputError(f"{path}: there is no folder {str(folder)!r}; make it first, or give another path")
         _output().save(self, Path(path))
 
+    def to_dataframe(self) -> Any:
+        """A pandas DataFrame with a row per repetition: start_s, end_s, seconds, score and region. Needs pandas."""
+        return _output(".notebook").dataframe(self)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the headline, the places, and the picture where matplotlib is installed."""
+        return str(_output(".notebook").html(self))
+
     def plot(self) -> Any:
         """A matplotlib figure: density, running count, frames of the repetitions. Needs the [plot] extra."""
         return _output(".png").figure(self)

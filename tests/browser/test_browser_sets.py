@@ -83,8 +83,8 @@ def test_what_was_left_out_is_grey_and_taken_in_by_a_click(page: Page, client: C
     expect(page.locator("#unsure")).to_contain_text(
         "Not sure. Two units are likely: 4 as cycles, 8 as sides. Few frames. "
     )
-    expect(page.locator("#left-out")).to_have_text(
-        "2 other repetitions between 0:00.2 and 0:01.6 were not counted: grey below. Click one to count these too."
+    expect(page.locator("#hint")).to_have_text(
+        "Grey: 2 other repetitions between 0:00.2 and 0:01.6, not counted. Click one to count these too."
     )
     page.locator(".tl-left-out").last.click()
     expect(page.locator("#history button")).to_have_count(2)

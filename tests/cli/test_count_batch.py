@@ -17,9 +17,8 @@ from command import finish, run, spawn
 from movies import bouncing, looped, write_movie
 from warm_processes import warm_processes
 
-from escounts.cli.count_jobs import output_names
+from escounts.cli.count_jobs import Ledger, output_names, reserve_files
 from escounts.cli.display import MOST_ROWS, Row, table
-from escounts.cli.ledger import Ledger, reserve_files
 from escounts.counting.spectral import Spectral
 
 COUNT = ("count", "--model", "spectral")

@@ -12,7 +12,7 @@ import pytest
 from command import run
 from movies import bouncing, write_movie
 
-from escounts.cli.ledger import LEDGER, Ledger, reserve_files
+from escounts.cli.count_jobs import LEDGER, Ledger, reserve_files
 
 COUNT = ("count", "--model", "spectral")
 

@@ -169,7 +169,7 @@ def test_the_released_objective_is_an_option(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from escounts.nn.decoder import RELEASED
+    from escounts.nn.decoder import RELEASED, DecoderConfig
     from escounts.research.datasets.annotations import Dataset
     from escounts.research.datasets.stores import save_labels
     from escounts.research.training import recipes
@@ -186,10 +186,16 @@ def test_the_released_objective_is_an_option(
         (),
         ("--objective", "released"),
         ("--decoder", "released", "--epochs", 3),
+        ("--set", "window_blocks=4", "--set", "betas=[0.9,0.95]"),
     ):
         outcome = escounts(*train, *options)
         assert outcome.code == 0, outcome.err
-    assert [run.objective for run in asked] == [DensityObjectiveConfig(), RELEASED_OBJECTIVE, RELEASED_OBJECTIVE]
+    paper, released = DensityObjectiveConfig(), RELEASED_OBJECTIVE
+    assert [run.objective for run in asked] == [paper, released, released, paper]
+    assert [run.train.betas for run in asked] == [(0.9, 0.999), *[(0.9, 0.95)] * 3]
+    assert isinstance(asked[3].decoder, DecoderConfig) and asked[3].decoder.window_blocks == 4
+    mistake = escounts(*train, "--set", "window_block=4")
+    assert mistake.code == 2 and "near are decoder.window_blocks" in mistake.err
     assert asked[2].decoder == replace(RELEASED, in_channels=8)
     assert asked[2].train.epochs == 3
 

@@ -11,8 +11,7 @@ import pytest
 from movies import bouncing, write_movie
 
 from escounts.cli import main
-from escounts.cli.count_jobs import output_names
-from escounts.cli.ledger import LEDGER, Ledger
+from escounts.cli.count_jobs import LEDGER, Ledger, output_names
 from escounts.errors import DataError
 from escounts.models import catalogue, store
 from escounts.research.datasets import counted

@@ -19,6 +19,7 @@ import torch
 from click.testing import CliRunner
 from filling import input_tensor
 from golden_encoders import GOLDEN, checkpoint, clip, fixture
+from movies import bouncing, write_movie
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -193,6 +194,19 @@ def test_listing_marks_the_file_that_was_added_and_no_other(tmp_path: Path) -> N
     assert "swin_tiny_patch244_window877_kinetics400_1k.pth (added)" in said
     assert "repcount_trained.pyth (added)" in said
     assert said.count("(added)") == 2
+
+
+def test_i3d_and_the_decoder_in_the_package_count(tmp_path: Path) -> None:
+    """The decoder ships; its encoder is one command away."""
+    entry = catalogue.find("escounts-i3d")
+    assert entry.checkpoint is not None and entry.checkpoint.stat().st_size < 16e6
+    assert entry.state() == "missing: encoder i3d: `escounts weights add i3d`"
+    add(public_files.i3d_ckpt(tmp_path))
+    assert catalogue.find("escounts-i3d").state() == "ready"
+    counter = load("escounts-i3d", device="cpu")
+    result = counter.count(write_movie(tmp_path / "a.mp4", bouncing(2, 1.0)))
+    assert result.density.kind == "rate" and result.density.step == pytest.approx(2 / 15)
+    assert np.isfinite(result.raw_count) and len(result.density.values) == 8
 
 
 def test_models_that_lack_weights_say_which_file_and_command() -> None:

@@ -69,4 +69,5 @@ def test_without_a_home_directory_a_folder_is_asked_for(monkeypatch: pytest.Monk
 def test_after_make_demo_the_page_can_be_served() -> None:
     """What `make demo` installs holds what the page needs, not only what the sample does."""
     recipe = (Path(__file__).resolve().parents[2] / "Makefile").read_text().split("$(VENV)/.demo:")[1].splitlines()[1]
-    assert "serve" in recipe.split("'.[")[1].split("]'")[0].split(",")
+    assert recipe.split("'.[")[1].split("]'")[0] == "app"
+    assert 'app = ["escounts[plot,serve]"]' in (Path(__file__).resolve().parents[2] / "pyproject.toml").read_text()

@@ -278,5 +278,21 @@ def test_a_box_of_the_picture_is_counted_alone(client: Client, tmp_path: Path) -
     for wrong in ("1,2,3", "0%,0%,150%,100%", "left"):
         refused = client.post("/api/jobs", json={"video": video, "region": wrong})
         assert refused.status_code == 422 and "percent of the picture" in refused.text
+    for more in ({"exemplars": [{"start": 0, "end": 1}]}, {"unit": "side"}):
+        refused = client.post("/api/jobs", json={"video": video, "each": True, **more})
+        assert refused.status_code == 422 and "each place has its own motion" in refused.text
     outside = client.ended(client.start_count(video, region="150,0,96,64")["id"])
     assert outside["state"] == "failed" and "does not lie in the picture" in outside["error"]
+
+
+def test_each_place_of_the_picture_is_counted_by_itself(client: Client, tmp_path: Path) -> None:
+    left, right = (bouncing(count, 9.0, size=(160, 160)) for count in (6, 11))
+    video = client.send_video(write_movie(tmp_path / "two.mp4", beside(left, right)))["id"]
+    job = client.ended(client.start_count(video, each=True, model="lite")["id"])
+    assert job["state"] == "done", job["error"]
+    assert job["each"] and [track["count"] for track in job["result"]["tracks"]] == [6, 11]
+    assert [int(track["region"].split(",")[0]) for track in job["result"]["tracks"]] == [0, 160]
+    assert client.get(f"/api/jobs/{job['id']}/download/csv").status_code == 200
+    told = client.put(f"/api/jobs/{job['id']}/unit", json={"unit": "side"})
+    assert told.status_code == 422 and "several places" in told.json()["detail"]
+    assert client.job(job["id"])["count"] == 17, "a unit that it cannot have leaves it as it was"

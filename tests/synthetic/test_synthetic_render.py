@@ -13,12 +13,12 @@ import torch
 from escounts.synthetic import ClipBank, Generator, GeneratorConfig, MotionBank
 from escounts.synthetic.actions import Action
 from escounts.synthetic.camera import finish_frames
+from escounts.synthetic.coded import squeeze_frames
 from escounts.synthetic.composition import Composer
 from escounts.synthetic.exercises import CYCLES
 from escounts.synthetic.mechanisms import MECHANISMS, RIPPLE
 from escounts.synthetic.plan import Finish, Plan
 from escounts.synthetic.render import render
-from escounts.synthetic.squeeze import squeeze_frames
 from escounts.synthetic.strokes import draw_strokes
 
 STEADY = GeneratorConfig(

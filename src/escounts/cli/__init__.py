@@ -18,7 +18,7 @@ COMMANDS = {
     "watch": ("watch", "Count a camera, a stream or a file while it runs."),
     "export": ("models", "Write a model for other runtimes (ONNX)."),
     "models": ("models", "What can be loaded, from where, how big, on what it was trained."),
-    "bench": ("bench", "How fast this machine counts."),
+    "bench": ("models", "How fast this machine counts."),
     "doctor": ("models", "Versions, device, decoders, weights: what works here."),
     "sample": ("data", "Draw the sample video with the project's own generator."),
     "weights": ("models", "Add and list public weights."),
@@ -69,7 +69,7 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, purpose) for name, (_, purpose) in COMMANDS.items()])
 
 
-@click.command(cls=LazyGroup)
+@click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="escounts")
 def app() -> None:
     """escounts counts repetitions in videos: how many, when, and how sure."""

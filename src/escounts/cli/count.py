@@ -19,7 +19,9 @@ from escounts import __version__
 from escounts.cli import assume_repeats_option, collector_paused, device_option, model_option, sandbox_option
 from escounts.cli.count_jobs import (
     Done,
+    Ledger,
     Task,
+    file_identity,
     one_by_one,
     output_names,
     remembered_interrupt,
@@ -37,7 +39,6 @@ from escounts.cli.display import (
     table,
     write_summary,
 )
-from escounts.cli.ledger import Ledger, file_identity
 from escounts.cli.numbers import COUNT
 from escounts.cli.stretch import check_range, stretch_options
 from escounts.errors import EscountsError, OutputError, one_line
@@ -114,6 +115,8 @@ def _formats(ctx: click.Context, param: click.Parameter, value: str | None) -> t
 @click.option("--exemplar", "exemplars", multiple=True, metavar="[VIDEO@]START-END",
               help="One repetition to look for, in seconds; may be given several times. Without VIDEO@ it is "
               "looked up in each video that is counted.")  # fmt: skip
+@click.option("--set", "like_set", type=COUNT, metavar="N",
+              help="Count like a repetition of the Nth set that --sets prints.")  # fmt: skip
 @click.option("--sets", is_flag=True, help="Print the sets: counts, rests and tempo.")
 @stretch_options
 @click.option("--each", is_flag=True, help="Find the places of the picture where something repeats, count each.")

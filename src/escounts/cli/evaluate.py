@@ -19,7 +19,13 @@ from escounts.nn.device import choose_device, chosen_devices
 from escounts.research.datasets.registry import DATASETS
 from escounts.research.evaluation.by_name import Opener, evaluate_named, open_model
 from escounts.research.evaluation.models import EvalSpec
-from escounts.research.evaluation.report import evaluation_document, exemplar_report, group_report, metric_report
+from escounts.research.evaluation.report import (
+    evaluation_document,
+    exemplar_report,
+    group_report,
+    metric_report,
+    video_report,
+)
 from escounts.system.atomic_files import write_text
 
 SOURCES = ("same", "other")
@@ -80,6 +86,7 @@ def _places() -> str:
     callback=_report_file,
     help="Also write metrics, results by action and every count to a file.",
 )
+@click.option("--per-video", is_flag=True, help="Also a line per video: its true count and the one found.")
 @click.option("--groups", is_flag=True, help="Also by count, repetition length, duration and action.")
 @click.option("--device", default="auto", show_default=True)
 @click.option("--jobs", type=COUNT, default=1, show_default=True, help="Processes that share the videos.")
@@ -125,6 +132,7 @@ def evaluate_and_print(
     *,
     document: Path | None,
     groups: bool,
+    per_video: bool = False,
     device: str,
     devices: str | None,
     opener: Opener = open_model,
@@ -155,6 +163,8 @@ def evaluate_and_print(
             click.echo(f"  {lacking}")
         if evaluation.rows:
             click.echo(metric_report(evaluation.rows))
+        if per_video and evaluation.rows:
+            click.echo(video_report(evaluation.rows))
         if groups and evaluation.rows:
             click.echo(group_report(evaluation.rows))
     if document is not None:

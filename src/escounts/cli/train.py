@@ -53,6 +53,13 @@ def run_options(function: Callable[..., None]) -> Callable[..., None]:
         click.option("--seed", type=SEED, default=0, show_default=True),
         click.option("--ema", type=Number(above=0, below=1), help="Decay of averaged weights, such as 0.999."),
         click.option("--precision", type=click.Choice(["auto", "float32", "bf16"]), default="auto"),
+        click.option(
+            "--set",
+            "settings",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="Any other field of the recipe, such as window_blocks=4, betas=[0.9,0.95], same_class=false.",
+        ),
         click.option("--device", default="auto", show_default=True),
     ]
     for option in reversed(options):
@@ -207,6 +214,11 @@ def training(options: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """What the library's training functions take of the common options, with a display of its progress."""
     names = ("epochs", "steps", "batch_size", "lr", "ema", "precision")
     changes = {name: options[name] for name in names if options[name] is not None}
+    pairs = [text.partition("=") for text in options.get("settings", ())]
+    if wrong := [name for name, sign, _ in pairs if not sign]:
+        raise click.BadParameter(f"--set {wrong[0]}: write KEY=VALUE, such as window_blocks=4")
+    if pairs:
+        changes["settings"] = {name: value for name, _, value in pairs}
     with training_display() as report:
         device = str(choose_device(options["device"]))
         yield {"seed": options["seed"], "changes": changes, "device": device, "report": report}

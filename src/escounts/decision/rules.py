@@ -45,7 +45,7 @@ class CountingRules:
     """How far a video's repetitions differ in length from the marked one, in log. Settles which unit is meant."""
 
     rest_counts: float = 0.7
-    """Where both ends of a video cut a repetition off, the rest counts from this share of a repetition on."""
+    """Where the end of a video cuts a repetition off, the rest counts from this share of a repetition on."""
     edge_share: float = 0.25
     """An end cuts a repetition off if the motion repeats throughout this last share of a repetition before it."""
     silent: float = 0.1
@@ -75,6 +75,8 @@ class CountingRules:
     look_same: float = 5.7
     """Parts of a video whose looks are nearer than this show one motion. Repetitions of one set differ by about 1 in
     each direction; chosen on sets.csv and the labelled pool's validation clips, with the look of `lite`."""
+    look_least: float = 0.6
+    """Repetitions that a part of a video holds to be taken for another motion."""
     look_unclear: tuple[float, float] = (0.6, 1.3)
     """Shares of look_same between which a part is neither like the mark nor clearly unlike it: not sure."""
     just_under: float = 0.01

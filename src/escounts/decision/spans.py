@@ -92,7 +92,7 @@ def spans_from_rate(values: Array, count: int, anchors: Sequence[float] = ()) ->
     for index in np.argsort(given - shares, kind="stable")[: count - int(given.sum())]:
         given[index] += 1
     phase = _phase(positive, stretches, anchors)
-    cut_off = phase is None and is_cut_off(positive)
+    cut_off = phase is None and all(cut_ends(positive))
     found: Found = []
     for stretch, number in zip(stretches, given.tolist(), strict=True):
         if number == 0:
@@ -109,13 +109,13 @@ def spans_from_rate(values: Array, count: int, anchors: Sequence[float] = ()) ->
     return found
 
 
-def is_cut_off(values: Array, rules: CountingRules = RULES) -> bool:
-    """Whether a video begins and ends within repetitions, by its map of repetitions per cell."""
+def cut_ends(values: Array, rules: CountingRules = RULES) -> tuple[bool, bool]:
+    """Whether a video begins, and whether it ends, within a repetition, by its map of repetitions per cell."""
     if float(values.sum()) < 1:
-        return False
+        return False, False
     typical = float(np.median(values[values > rules.silent * np.percentile(values[values > 0], 90)]))
     edge = max(1, round(rules.edge_share / typical))
-    return bool(min(values[:edge].mean(), values[-edge:].mean()) >= typical / 2)
+    return bool(values[:edge].mean() >= typical / 2), bool(values[-edge:].mean() >= typical / 2)
 
 
 def _rest_before(stretch: _Stretch, count: int, cells: int) -> float | None:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from escounts.decision.rules import RULES, CountingRules
-from escounts.decision.spans import is_cut_off
+from escounts.decision.spans import cut_ends
 
 Unit = Literal["cycle", "side"]
 """What one repetition is: a full cycle, or one side of a motion that alternates (left, right). A cycle has two."""
@@ -49,11 +49,12 @@ def counted_so_far(total: float, rules: CountingRules = RULES) -> int:
 def rest_factor(values: npt.ArrayLike, rules: CountingRules = RULES) -> float:
     """What a map of repetitions per cell is multiplied by, so that its sum is rounded as people count.
 
-    A video that begins and ends within repetitions holds whole ones and a rest. A rest of rest_counts is worth a
-    half, a smaller one less, a larger one more; a map with a pause at either end stays as it is (1).
+    A video that ends within repetitions holds whole ones and a rest. A rest of rest_counts is worth a half, a smaller
+    one less, a larger one more; a map with a pause at its end stays as it is (1).
     """
     values = np.asarray(values, dtype=np.float64)
-    if not is_cut_off(values, rules):
+    _, ends_inside = cut_ends(values, rules)
+    if not ends_inside:
         return 1.0
     total = float(values.sum())
     rest, enough = total - int(total), rules.rest_counts
@@ -94,7 +95,7 @@ def possible_counts(
     """What a video may hold, the most useful first.
 
     cycles: the density's sum. repeats: probability that there is a repetition at all; alternates: that the motion has
-    two sides, if there is one; rest: what the sum is multiplied by for a cycle that both ends of the video cut off,
+    two sides, if there is one; rest: what the sum is multiplied by for a cycle that the end of the video cuts off,
     of which a side may be whole. "No repetitions" comes first only where it is the likelier; otherwise cycles do: at
     most half of the people who count an alternating motion count sides.
     """

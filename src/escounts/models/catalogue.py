@@ -23,8 +23,9 @@ from escounts.models.store import StoredWeights
 from escounts.nn.encoders.public import RELEASED_DECODER, Source, brings_weights, source_of
 from escounts.system.sandbox import Sandbox, checked_sandbox
 
-LITE_WEIGHTS = Path(__file__).resolve().parent.parent / "weights" / "lite.safetensors"
-"""Weights that travel with the package."""
+SHIPPED = Path(__file__).resolve().parent.parent / "weights"
+"""Weights that travel with the package: the default model, and decoders whose encoder is fetched."""
+LITE_WEIGHTS = SHIPPED / "lite.safetensors"
 DESCRIPTION = "model.json"
 """The file of an exported model's folder that is written last."""
 
@@ -35,6 +36,7 @@ PAPER_MODELS = {
     "escounts-videomae-b": ("videomae-b", "The same architecture as ViT-B in its other public form."),
     "escounts-swin3d-t": ("swin3d-t", "Table 1a, Video Swin-T."),
     "escounts-r2plus1d-18": ("r2plus1d-18", "Table 1b, R(2+1)D-18."),
+    "escounts-i3d": ("i3d", "I3D, Kinetics-400, and the default model's form of decoder."),
     "escounts-resnext3d-101": ("resnext3d-101", "Table 1c, 3-D ResNeXt-101."),
 }
 """Each configuration's encoder, and what it is."""
@@ -193,15 +195,20 @@ def _paper_model(name: str, encoder: str, summary: str) -> ModelEntry:
     here = {kept.name: kept for kept in store.stored()}  # whole ones: a damaged file is its own model's affair
     halves = [here[half] for half in (encoder, name) if half in here]
     released = name == RELEASED_NAME
+    decoder, shipped = store.stored_path(name), SHIPPED / f"{name}.safetensors"
+    told = (RELEASED_DECODER.file, "RepCount-A") if released else ("a decoder you train", "what its decoder was")
+    if shipped.is_file() and not decoder.is_file():  # one of the user's own comes first
+        decoder, told = shipped, ("a decoder in the package", f"labelled clips; see docs/models/{name}.md")
+        halves = [*halves, store.describe(shipped)]
     return ModelEntry(
         name=name,
         summary=summary,
-        source=f"{source.file} and {RELEASED_DECODER.file if released else 'a decoder you train'}",
+        source=f"{source.file} and {told[0]}",
         size_bytes=sum(half.size_bytes for half in halves),
-        trained_on="RepCount-A" if released else "what its decoder was trained on",
+        trained_on=told[1],
         licence=source.licence,
-        checkpoint=store.stored_path(name),
-        state=lambda: _state(encoder, store.stored_path(name)),
+        checkpoint=decoder,
+        state=lambda: _state(encoder, decoder),
     )
 
 

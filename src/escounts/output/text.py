@@ -33,7 +33,7 @@ def write(result: CountResult, path: Path, *, video: Path | None = None) -> None
 
 def describe(result: CountResult, *, width: int = 72, most: int = 12) -> str:
     """Lines for a person: headline, plot (`width` characters), up to `most` repetitions with their times."""
-    lines = [headline(result), *(f"  why: {reason}" for reason in shown_reasons(result)), *_places(result)]
+    lines = [headline(result), *(f"  why: {reason}" for reason in shown_reasons(result)), *places(result)]
     lines += _plot(result, width)
     shown = result.repetitions if len(result.repetitions) <= most else result.repetitions[: most - 1]
     for index, repetition in enumerate(shown, 1):
@@ -61,7 +61,7 @@ def headline(result: CountResult) -> str:
     return f"{name}: {what}, {confidence(result)}{unsure} (model {result.model}{where}{took})"
 
 
-def _places(result: CountResult) -> list[str]:
+def places(result: CountResult) -> list[str]:
     """A line per place, where there are several."""
     if len(result.tracks) < 2:
         return []
@@ -202,10 +202,16 @@ def _row(result: CountResult, number: int | None, repetition: Repetition | None)
         "score": None if score is None else f"{score:.4f}",
         "corrected": "yes" if machine else "no",
         "machine_count": machine and machine.count,
-        "region": next((track.region for track in result.tracks if repetition in track.repetitions), result.region),
+        "region": region_of(result, repetition),
         "set": within and within[0],
         "motion": within and within[1].motion,
     }
+
+
+def region_of(result: CountResult, repetition: Repetition | None) -> str | None:
+    """The box in which a repetition was counted; None: the whole picture."""
+    several = result.tracks if len(result.tracks) > 1 else ()
+    return next((track.region for track in several if repetition in track.repetitions), result.region)
 
 
 def write_srt(result: CountResult, path: Path, *, video: Path | None = None) -> None:

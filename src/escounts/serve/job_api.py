@@ -80,7 +80,7 @@ async def count(service: Services, request: CountRequest, response: Response) ->
         request = request.model_copy(update={"model": other_model(service, request.model)})
     if service.database.totals().get("queued", 0) >= service.settings.max_queue:
         raise HTTPException(429, f"{service.settings.max_queue} jobs are waiting already; try again later")
-    if request.unit is None and not request.exemplars:
+    if request.unit is None and not (request.exemplars or request.each):
         request = request.model_copy(update={"unit": _unit_before(service, request.video)})
     row = JobRow(secrets.token_hex(16), request.video, "queued", request.stored(), time.time())
     if not await asyncio.to_thread(service.runner.submit, row):

@@ -371,6 +371,7 @@ class JobRunner:
             start=request["start"],
             end=request["end"],
             region=request.get("region"),
+            each=request.get("each", False),
             assume_repeats=request["assume_repeats"],
             model=request.get("model") and self._settings.loadable(request["model"]),
         )

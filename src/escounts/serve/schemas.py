@@ -77,7 +77,8 @@ class Exemplar(Span):
 class CountRequest(Strict):
     """A count to make, zero-shot without exemplars. wait: seconds to hold the answer until it is done.
 
-    region: the box of the picture that alone is looked at; null: all of it.
+    region: the box of the picture that alone is looked at; null: all of it. each: find the places where something
+    repeats, and count each by itself; without exemplars and unit.
     unit: count both sides of an alternating motion as one ("cycle") or each ("side"); null without exemplars: as a
     person chose it for the count before.
     """
@@ -87,6 +88,7 @@ class CountRequest(Strict):
     start: Second | None = None
     end: Second | None = None
     region: Box | None = None
+    each: bool = False
     assume_repeats: bool = False
     unit: Unit | None = None
     model: Annotated[str, Field(max_length=80)] | None = Field(
@@ -98,11 +100,15 @@ class CountRequest(Strict):
     def _forward(self) -> CountRequest:
         if self.start is not None and self.end is not None and self.end <= self.start:
             raise ValueError(f"end ({self.end:g} s) must come after start ({self.start:g} s)")
+        if self.each and (self.exemplars or self.unit is not None):
+            raise ValueError(
+                "each place has its own motion: leave exemplars and unit out, or keep to one with region"
+            )
         return self
 
     def stored(self) -> str:
         return self.model_dump_json(
-            include={"exemplars", "start", "end", "region", "assume_repeats", "unit", "model"}
+            include={"exemplars", "start", "end", "region", "each", "assume_repeats", "unit", "model"}
         )
 
 
@@ -189,6 +195,7 @@ class Job(BaseModel):
     start: float | None
     end: float | None
     region: str | None
+    each: bool
     unit: Unit | None = Field(description="As a person chose it; null: as the model counted.")
     model: str | None
     count: int | None
@@ -201,7 +208,7 @@ class Job(BaseModel):
         about: dict[str, Any] = {name: view[name] for name in ("progress", "remaining_s")}
         request = json.loads(row.request)
         about |= {name: request[name] for name in ("exemplars", "start", "end")}
-        about |= {name: request.get(name) for name in ("region", "unit")}
+        about |= {name: request.get(name) for name in ("region", "unit")} | {"each": request.get("each", False)}
         about |= {"unsure": None if row.unsure is None else bool(row.unsure), "result": result}
         return cls(**{name: getattr(row, name) for name in cls.model_fields if name not in about}, **about)
 

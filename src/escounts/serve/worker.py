@@ -37,7 +37,7 @@ class CountTask:
     """Count a video. exemplars: (start, end, source or None for the same video), seconds.
 
     model: its name or path, None for the one that the worker was started with. region: the box of the counted video's
-    picture that alone is looked at, None for all of it.
+    picture that alone is looked at, None for all of it. each: count each place of it by itself.
     """
 
     id: str
@@ -46,6 +46,7 @@ class CountTask:
     start: float | None = None
     end: float | None = None
     region: str | None = None
+    each: bool = False
     assume_repeats: bool = False
     model: str | None = None
 
@@ -62,7 +63,9 @@ class CountTask:
 
     @property
     def encodings(self) -> set[str]:
-        """All encodings that it needs."""
+        """All encodings that it needs; those of places are found anew each time, and never kept."""
+        if self.each:
+            return {f"{self.source.id}#each"}
         return {self.encoding(source) for source in (self.source, *(s for *_, s in self.exemplars)) if source}
 
 
@@ -172,6 +175,8 @@ class Worker:
 
     def _count(self, task: CountTask) -> dict[str, Any]:
         began = time.perf_counter()
+        if task.each:
+            return self._document(self._each(task), task.source.name, {}, time.perf_counter() - began)
         encoded = self._encoded(task, task.source)
         exemplars: list[object] = []
         names: dict[str, str] = {}
@@ -191,6 +196,18 @@ class Worker:
             progress=self._progress(task.id),  # an exemplar may want a rate that is not encoded yet
         )
         return self._document(result, task.source.name, names, time.perf_counter() - began)
+
+    def _each(self, task: CountTask) -> CountResult:
+        result: CountResult = self._counter_of(task.model).count(
+            self._opened(task.id, task.source),
+            region=task.region,
+            each=True,
+            start=task.start or 0.0,
+            end=task.end,
+            assume_repeats=task.assume_repeats,
+            progress=self._progress(task.id),
+        )
+        return result
 
     @staticmethod
     def _document(result: CountResult, name: str, exemplar_videos: dict[str, str], seconds: float) -> dict[str, Any]:
@@ -226,14 +243,19 @@ class Worker:
         kept = self._cache.get(name)
         if kept is not None:
             return kept
-        video = open_video(source, self._options)
-        described = {name: getattr(video.info, name) for name in ("duration", "width", "height", "fps")}
-        self.report("info", task_id, (source.id, described))
+        video = self._opened(task_id, source)
         region = task.region if source == task.source else None
         encoded = counter.encode(video, region=region, progress=self._progress(task_id))
         self._cache.put(name, encoded)
         self.report("cached", task_id, self._cache.names())
         return encoded
+
+    def _opened(self, task_id: str, source: Source) -> Any:
+        """The video, described to the server."""
+        video = open_video(source, self._options)
+        described = {name: getattr(video.info, name) for name in ("duration", "width", "height", "fps")}
+        self.report("info", task_id, (source.id, described))
+        return video
 
     def _progress(self, task_id: str) -> Callable[[float, float], None]:
         last = 0.0

@@ -11,10 +11,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from escounts.synthetic.coded import squeeze_frames
 from escounts.synthetic.config import GeneratorConfig
 from escounts.synthetic.curves import Floats, chance, log_uniform, smooth_noise
 from escounts.synthetic.plan import Array, Finish, Numbers
-from escounts.synthetic.squeeze import squeeze_frames
 from escounts.synthetic.strokes import send
 
 

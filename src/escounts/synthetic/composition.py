@@ -9,6 +9,7 @@ import numpy as np
 from escounts.synthetic.actions import Action, draw_pace, may, pick_segment, recorded_action
 from escounts.synthetic.camera import draw_camera, draw_finish, draw_flash
 from escounts.synthetic.clips import ClipBank
+from escounts.synthetic.coded import draw_squeeze
 from escounts.synthetic.config import GeneratorConfig
 from escounts.synthetic.curves import chance, log_uniform, seeded
 from escounts.synthetic.exercises import CYCLES, ONE_SIDED, THERE_AND_BACK, TWO_SIDED
@@ -26,7 +27,6 @@ from escounts.synthetic.mechanisms import MECHANISMS, RIPPLE
 from escounts.synthetic.motion import MotionBank, is_two_sided, one_sidedness
 from escounts.synthetic.plan import Backdrop, Numbers, Plan
 from escounts.synthetic.scenery import draw_backdrop
-from escounts.synthetic.squeeze import draw_squeeze
 from escounts.synthetic.timeline import (
     Span,
     Timeline,

@@ -16,11 +16,11 @@ import numpy as np
 
 from escounts.errors import DataError
 from escounts.synthetic.camera import compose, draw_camera, draw_finish, place
+from escounts.synthetic.coded import draw_squeeze
 from escounts.synthetic.config import GeneratorConfig
 from escounts.synthetic.curves import Floats, Ints, chance, log_uniform, smooth_noise
 from escounts.synthetic.plan import Backdrop, Footage, Plan
 from escounts.synthetic.scenery import draw_backdrop
-from escounts.synthetic.squeeze import draw_squeeze
 from escounts.synthetic.timeline import Span
 
 if TYPE_CHECKING:

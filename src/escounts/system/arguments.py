@@ -148,8 +148,9 @@ def optional(check: Check) -> Check:
 
 
 def video(name: str, value: Any) -> Any:
-    """A path, or a video that is open."""
-    return value if hasattr(value, "frames") else path(name, value)
+    """A path, a video that is open, or frames one after another."""
+    frames = isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping, os.PathLike))
+    return value if hasattr(value, "frames") or frames else path(name, value)
 
 
 def spans(name: str, value: Any) -> list[tuple[float, float]]:
@@ -182,5 +183,6 @@ USUAL: dict[str, Check] = {
     "assume_repeats": flag,
     "progress": callback,
     "unit": one_of("auto", "cycle", "side"),
+    "like_set": optional(whole),
 }
 """What a parameter of this name takes wherever it stands."""

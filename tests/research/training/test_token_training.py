@@ -31,9 +31,11 @@ from escounts.research.training.stored_tokens import StoredTokensConfig, StoredT
 from escounts.research.training.token_run import (
     RunMetadata,
     TokenRun,
+    changed,
     load_trained,
     refuse_leakage,
     train_on_tokens,
+    with_settings,
 )
 
 SMALL = replace(
@@ -257,3 +259,32 @@ def test_bf16_on_a_cpu_trains_and_validates(toys: Path, tmp_path: Path) -> None:
         )  # fmt: skip
         figures = train_on_tokens(run, dataset_of(toys), TokenStore(toys), tmp_path / head.head.kind)
         assert np.isfinite(figures["val_mae"])
+
+
+def test_settings_reach_every_part_of_a_recipe() -> None:
+    settings = {
+        "window_blocks": "4",
+        "betas": "[0.9, 0.95]",
+        "same_class": "false",
+        "train.seed": "3",
+        "window": "full",
+    }
+    run = with_settings(TokenRun(), settings | {"objective.count_weight": "0.5"})
+    assert isinstance(run.decoder, DecoderConfig)
+    assert (run.decoder.window_blocks, run.decoder.window, run.train.betas) == (4, "full", (0.9, 0.95))
+    assert not run.tokens.exemplars.same_class and (run.train.seed, run.tokens.seed) == (3, 0)
+    assert run.objective.weights()["count"] == 0.5
+    assert changed(run, {"settings": {"train.batch_size": "2"}}).tokens.batch_size == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("window_block", "4", "near are decoder.window_blocks"),
+        ("seed", "4", "near are train.seed, tokens.seed"),
+        ("schedule", "linear", "'linear'; it takes 'steps', 'cosine'"),
+    ],
+)
+def test_a_setting_that_is_none_is_answered_with_near_ones(name: str, value: str, said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        with_settings(TokenRun(), {name: value})

@@ -1,25 +1,29 @@
-"""The encoders by name. One of this package is a file beside this one, in MODULES: it says its builders (ENCODERS)
-and its public weights (PUBLIC). Others bring their weights: `hf:` and `timm:` names, and packages with an entry point
-`escounts.encoders`.
+"""The encoders by name. One of this package is a file beside this one and nothing else: it says its builders
+(ENCODERS) and its public weights (PUBLIC). Others bring their weights: `hf:` and `timm:` names, and packages with an
+entry point `escounts.encoders`.
 """
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 from escounts.errors import ModelError
-from escounts.nn.encoders import hub, i3d, interface, lite, masked_autoencoders, resnets, swin3d
+from escounts.nn import encoders
+from escounts.nn.encoders import hub
 from escounts.nn.encoders.interface import Encoder
 from escounts.nn.encoders.public import PublicWeights, Tensors, brings_weights, plug_ins
 from escounts.system.config_codec import tuples
 
-MODULES: tuple[Any, ...] = (lite, interface, masked_autoencoders, swin3d, resnets, i3d)
+_MODULES = [import_module(f"{encoders.__name__}.{found.name}") for found in pkgutil.iter_modules(encoders.__path__)
+            if found.name != "registry"]  # fmt: skip
 ENCODERS: dict[str, Callable[..., Encoder]] = {
-    name: build for module in MODULES for name, build in module.ENCODERS.items()
+    name: build for module in _MODULES for name, build in getattr(module, "ENCODERS", {}).items()
 }
-PUBLIC: tuple[PublicWeights, ...] = tuple(one for module in MODULES for one in getattr(module, "PUBLIC", ()))
+PUBLIC: tuple[PublicWeights, ...] = tuple(one for module in _MODULES for one in getattr(module, "PUBLIC", ()))
 """Every public weights format an encoder can be loaded from."""
 LIBRARIES: dict[str, Callable[..., Encoder]] = {"hf": hub.hugging_face, "timm": hub.timm}
 """By what stands before the colon of a name."""

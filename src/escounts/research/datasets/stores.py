@@ -102,6 +102,10 @@ def encode_command(dataset: str, encoder: str | None, every: int | None = None) 
 def _with_weights(name: str) -> Encoder:
     if brings_weights(name):
         return build_encoder(name)
+    with torch.device("meta"):  # its parameters without their memory
+        learnt = any(parameter.requires_grad for parameter in build_encoder(name).parameters())
+    if not learnt:
+        return build_encoder(name)
     stored = find(name)
     if stored is not None:
         return load_encoder(stored.path)

@@ -181,6 +181,16 @@ def metric_report(rows: Sequence[Prediction]) -> str:
     return "\n".join(lines)
 
 
+def video_report(rows: Sequence[Prediction]) -> str:
+    """A line per video: its true count, the one found, and how far off it is."""
+    width = max(len(row.name) for row in rows)
+    lines = [f"  {'video':<{width}}  {'true':>5}  {'found':>7}  {'off':>5}"]
+    for row in rows:
+        off = round(row.predicted) - row.count
+        lines.append(f"  {row.name:<{width}}  {row.count:>5}  {row.predicted:>7.2f}  {off:>+5}")
+    return "\n".join(lines)
+
+
 def exemplar_report(rows: Sequence[Prediction], shots: int) -> str:
     """How many videos had fewer exemplars than were asked for; nothing where all had them."""
     fewer = sum(row.shots < shots for row in rows)

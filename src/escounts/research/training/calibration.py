@@ -1,8 +1,4 @@
-"""Fits a model's calibration on videos it was not trained on: labelled clips and generated ones.
-
-Every view's evidence is collected once, with the gate as the network says it; gate, choice of views, what says "no
-repetitions", alternation and confidence are then fitted in seconds.
-"""
+"""Fits a model's calibration on videos it was not trained on: labelled clips, or generated ones."""
 
 from __future__ import annotations
 
@@ -25,10 +21,8 @@ from escounts.decision.evidence import (
     choose_views,
     is_zero,
     repeats_features,
-    wants_faster,
 )
-from escounts.decision.rules import RULES, Calibration
-from escounts.decision.units import rest_factor, whole
+from escounts.decision.rules import Calibration
 from escounts.errors import ExemplarError
 from escounts.synthetic import Generator
 from escounts.synthetic.clips import LABEL_COLUMNS, pool_rows
@@ -48,13 +42,11 @@ NOTHING_RIGHT = 0.95
 """Share of generated videos with no repetitions that must be answered with 0."""
 REPEATING = 2 / 3
 """Share of the videos that people bring that holds a repetition; of the labelled clips it is five in six."""
-GATE_BIASES, GATE_SHARPNESSES = (0.5, 1.0, 1.25, 1.5, 2.0), (1.0, 1.5, 2.0)
-"""Gates that are tried, from the one that changes least."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One counted video: the true count, every view's evidence with a plain gate, what is said with one exemplar
+    """One counted video: the true count, every view's evidence, what is said with one exemplar
     ("guided"; nothing where no whole repetition is in it), and whether the motion has two sides, None where nobody
     knows. real: a labelled clip."""
 
@@ -65,23 +57,6 @@ class Trial:
     real: bool = False
 
 
-def gated(view: Evidence, calibration: Calibration) -> Evidence:
-    """A view with a plain gate as it is with the calibration's; where nothing moves the gate stays shut."""
-    gate = view.gate.astype(np.float64)
-    logit = np.log(np.clip(gate, 1e-12, 1)) - np.log1p(-np.clip(gate, 0, 1 - 1e-7))
-    moved = 1 / (1 + np.exp(-calibration.gate_sharpness * (logit + calibration.gate_bias)))
-    moved = np.where(gate > 0, moved, 0.0)
-    density = view.density * moved / np.maximum(gate, 1e-12)
-    return replace(view, density=density.astype(np.float32), gate=moved.astype(np.float32))
-
-
-def heard(trial: Trial, calibration: Calibration) -> list[Evidence]:
-    """The views that are asked without an exemplar: the fast one where the slow ones want it."""
-    views = [gated(view, calibration) for view in trial.evidence]
-    slow = [view for view in views if view.rate <= RULES.whole_video_rate] or views
-    return views if len(slow) < len(views) and wants_faster(slow, BASE_RATE) else slow
-
-
 def collect_labelled(
     model: MultiRateModel, table: Path, *, split: str, progress: Progress | None = None
 ) -> list[Trial]:
@@ -89,7 +64,6 @@ def collect_labelled(
     out."""
     rows = [row for row in pool_rows(table, need=LABEL_COLUMNS) if row["split"] == split]
     labels = read_labels(rows, 1.0)
-    plain = _plain(model)
     trials = []
     for number, (file, (sets, _)) in enumerate(labels.items()):
         if progress is not None:
@@ -97,21 +71,10 @@ def collect_labelled(
         spans = [span for one in sets for span in one.spans]
         sides = {one.alternates for one in sets}
         alternates = sides.pop() if len(sides) == 1 else None
-        encoding = plain.encode(escounts.Video(table.parent / file))
+        encoding = model.encode(escounts.Video(table.parent / file))
         marked = sets[0].spans[len(sets[0].spans) // 2] if len(sets) == 1 else None
         trials.append(_trial(encoding, float(len(spans)), marked, alternates=alternates, real=True))
     return trials
-
-
-def _plain(model: MultiRateModel) -> MultiRateModel:
-    """The model with a plain gate."""
-    return MultiRateModel(
-        model.name,
-        model.network,
-        device=model.device,
-        precision=model.precision,
-        calibration=replace(model.calibration, gate_bias=0.0, gate_sharpness=1.0),
-    )
 
 
 def _trial(
@@ -122,8 +85,7 @@ def _trial(
     alternates: bool | None,
     real: bool,
 ) -> Trial:
-    """All that the views say, the fast one as well."""
-    encoding.encode(encoding.fast_views)
+    """What is said without an exemplar and with the marked repetition as one."""
     guided: Sequence[Evidence] = ()
     if marked is not None:
         try:
@@ -143,7 +105,6 @@ def collect(
 ) -> list[Trial]:
     """Count generated videos zero-shot and, where a whole repetition is in them, with one exemplar."""
     trials = []
-    plain = _plain(model)
     for index in range(videos):
         if progress is not None:
             progress(index, videos, "calibrating")
@@ -151,7 +112,7 @@ def collect(
         size = model.network.encoder.spec.size
         batch = generator.render([generator.plan(index, length)], device=model.device, size=size)
         images = batch.frames_BTCHW[0].permute(0, 2, 3, 1).cpu().numpy()
-        encoding = plain.encode_images(images)
+        encoding = model.encode_images(images)
         spans = [(start / BASE_RATE, end / BASE_RATE) for start, end in batch.spans[0]]
         inside = [min(end, encoding.end) - max(start, 0.0) for start, end in spans]
         truth = sum(part / (end - start) for part, (start, end) in zip(inside, spans, strict=True))
@@ -162,25 +123,21 @@ def collect(
 
 
 def calibrate(trials: Sequence[Trial], start: Calibration | None = None) -> Calibration:
-    """The calibration whose gate, choice of views, floor and confidence fit the trials; the rest is kept from
-    `start`. Where labelled clips are among the trials the gate, "no repetitions" and alternation go by them alone."""
+    """The calibration whose choice of views, floor and confidence fit the trials; the rest, such as the gate, is kept
+    from `start`. Where labelled clips are among the trials only the choice of views listens to the others."""
     start = start or Calibration()
     real = [trial for trial in trials if trial.real]
-    if real:
-        start = fit_gate(real, start)
     start = replace(start, choice=fit_choice(trials, start))
     start = replace(start, nothing_below=fit_floor(trials, start))
     start = replace(start, repeats=fit_repeats(real or trials, start), alternates=fit_alternates(real or trials))
     counted: list[tuple[Array, bool]] = []
     nothing: list[tuple[Array, bool]] = []
     for trial in real or trials:
-        views = heard(trial, start)
-        zero_shot = decide(views, start, base_rate=BASE_RATE)
+        zero_shot = decide(trial.evidence, start, base_rate=BASE_RATE)
         (nothing if is_zero(zero_shot.density) else counted).append(_judged(zero_shot, trial.truth))
         if trial.guided:
-            guided = [gated(view, start) for view in trial.guided]
-            asked = Asked(exemplars=1, without=views)
-            counted.append(_judged(decide(guided, start, base_rate=BASE_RATE, asked=asked), trial.truth))
+            asked = Asked(exemplars=1, without=trial.evidence)
+            counted.append(_judged(decide(trial.guided, start, base_rate=BASE_RATE, asked=asked), trial.truth))
     return replace(
         start,
         weights=_fit(counted) if counted else start.weights,
@@ -189,9 +146,9 @@ def calibrate(trials: Sequence[Trial], start: Calibration | None = None) -> Cali
 
 
 def _judged(decision: Decision, truth: float) -> tuple[Array, bool]:
-    """A decision's features, and whether its count is within one of the truth; none and one must be exact."""
-    off = abs(decision.counted - truth)
-    right = off <= 1.0 if min(decision.counted, round(truth)) > 1 else off <= 0.5
+    """A decision's features, and whether its count is within one of the truth. "No repetitions" is right where there
+    are none."""
+    right = abs(decision.counted - truth) <= 1.0 if decision.counted else truth < 0.5
     return np.array(decision.features), right
 
 
@@ -200,35 +157,17 @@ def _fit(judged: Sequence[tuple[Array, bool]]) -> tuple[float, ...]:
     return _rounded(logistic(np.stack(rows), np.array(right, dtype=np.float64)))
 
 
-def _count(evidence: Sequence[Evidence], calibration: Calibration, *, repeats: bool = False) -> float:
-    density, _ = choose_views(evidence, BASE_RATE, calibration, repeats=repeats)
-    return rest_factor(density) * float(density.sum()) if repeats else float(density.sum())
-
-
-def fit_gate(trials: Sequence[Trial], start: Calibration) -> Calibration:
-    """The gate, of those tried, with which most of the trials that repeat are counted exactly, and the choice of
-    views that goes with it; of equals the first."""
-    repeat = [trial for trial in trials if trial.truth >= 1.5]
-    best, most = start, -1.0
-    for bias in GATE_BIASES:
-        for sharpness in GATE_SHARPNESSES:
-            tried = replace(start, gate_bias=bias, gate_sharpness=sharpness)
-            tried = replace(tried, choice=fit_choice(trials, tried))
-            off = [abs(whole(_count(heard(trial, tried), tried, repeats=True)) - trial.truth) for trial in repeat]
-            score = float(np.mean([(one < 0.5) + (one <= 1.0) for one in off])) if off else 0.0
-            if score > most:
-                best, most = tried, score
-    return best
+def _count(evidence: Sequence[Evidence], calibration: Calibration) -> float:
+    return float(choose_views(evidence, BASE_RATE, calibration)[0].sum())
 
 
 def fit_choice(trials: Sequence[Trial], start: Calibration) -> tuple[float, ...]:
     """Which view to believe, from zero-shot trials of videos that repeat; as it was where there are none."""
     rows, right = [], []
     for trial in trials:
-        views = heard(trial, start) if trial.truth >= 0.5 else []
-        if len(views) > 1:
-            rows.append(choice_features(views, BASE_RATE))
-            off = [abs(round(view.count()) - round(trial.truth)) for view in views]
+        if trial.truth >= 0.5 and len(trial.evidence) > 1:
+            rows.append(choice_features(trial.evidence, BASE_RATE))
+            off = [abs(round(view.count()) - round(trial.truth)) for view in trial.evidence]
             right += [near <= max(0.5, RIGHT * trial.truth) for near in off]
     if not rows:
         return start.choice
@@ -238,7 +177,7 @@ def fit_choice(trials: Sequence[Trial], start: Calibration) -> tuple[float, ...]
 def fit_floor(trials: Sequence[Trial], calibration: Calibration) -> float:
     """The lowest floor below which the answer is "no repetitions", such that of the videos with none, NOTHING_RIGHT
     answer 0; as it was where there are no such videos."""
-    nothing = [heard(trial, calibration) for trial in trials if trial.truth < 0.5]
+    nothing = [trial.evidence for trial in trials if trial.truth < 0.5]
     if not nothing:
         return calibration.nothing_below
     floors = np.arange(0.10, 0.51, 0.01).round(2).tolist()
@@ -258,7 +197,7 @@ def fit_repeats(trials: Sequence[Trial], calibration: Calibration) -> tuple[floa
     repeats = np.array([trial.truth >= 0.5 for trial in clear])
     if not repeats.any() or repeats.all():
         return ()
-    views = [heard(trial, calibration) for trial in clear]
+    views = [trial.evidence for trial in clear]
     rows = np.stack([repeats_features(each, BASE_RATE, calibration.choice) for each in views])
     weights = logistic(rows, repeats.astype(np.float64))
     if any(trial.real for trial in clear):

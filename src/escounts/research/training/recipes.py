@@ -32,6 +32,9 @@ from escounts.research.training.stored_tokens import StoredTokensConfig
 from escounts.research.training.token_run import TokenRun, changed, train_on_tokens
 from escounts.research.training.trainer import Report
 
+RELEASED_BETAS = (0.9, 0.95)
+"""Of AdamW in the released code; the paper states none."""
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -66,7 +69,8 @@ class Recipe:
 
     def paper_run(self, layout: TokenLayout, seed: int = 0, *, epochs: int | None = None) -> TokenRun:
         """The run at the paper's scale on tokens of a layout; the decoder works on the grid that is stored."""
-        train = TrainConfig(seed=seed, epochs=epochs or TrainConfig.epochs, lr=self.lr or TrainConfig.lr)
+        betas = RELEASED_BETAS if self.released_objective else TrainConfig.betas
+        train = TrainConfig(seed=seed, epochs=epochs or TrainConfig.epochs, lr=self.lr or TrainConfig.lr, betas=betas)
         decoder = RELEASED if self.released_decoder else replace(PAPER, **self.decoder_choices())
         grid = decoder.grid if self.released_decoder else layout.grid
         decoder = replace(decoder, in_channels=layout.channels, grid=grid)

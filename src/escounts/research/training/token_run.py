@@ -6,8 +6,9 @@ The run folder records what was trained on, video by video, so that an evaluatio
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -181,9 +182,48 @@ def train_on_tokens(
 
 
 def changed(run: TokenRun, changes: Mapping[str, Any]) -> TokenRun:
-    """The run with other fields of its TrainConfig; epochs stand in the place of its steps."""
-    train = replace(run.train, **({"steps": None} if "epochs" in changes else {}) | dict(changes))
-    return replace(run, train=train, tokens=replace(run.tokens, batch_size=train.batch_size))
+    """The run with other fields of its TrainConfig; epochs stand in the place of its steps. `settings`: fields of any
+    part of the run, see with_settings."""
+    changes = dict(changes)
+    settings = changes.pop("settings", {})
+    train = replace(run.train, **({"steps": None} if "epochs" in changes else {}) | changes)
+    run = with_settings(replace(run, train=train), settings)
+    return replace(run, tokens=replace(run.tokens, batch_size=run.train.batch_size))
+
+
+def with_settings(run: TokenRun, settings: Mapping[str, str]) -> TokenRun:
+    """The run with other fields, each by its name where that is of one part only, or by its path (train.seed).
+
+    Values are JSON, or else text. Raises DataError for a name that is none, with those that are near.
+
+    >>> with_settings(TokenRun(), {"cross_blocks": "3", "betas": "[0.9, 0.95]", "same_class": "false"})
+    """
+    plain = to_plain(run)
+    paths = dict(_paths(plain, ""))
+    for name, text in settings.items():
+        meant = [path for path in paths if path == name or path.endswith(f".{name}")]
+        if len(meant) != 1:
+            last = {path.rpartition(".")[2]: path for path in paths}
+            near = meant or [last.get(one, one) for one in get_close_matches(name, [*last, *paths], 4, 0.5)]
+            raise DataError(f"no one setting is called {name!r}; near are {', '.join(near) or ', '.join(last)}")
+        try:
+            value = json.loads(text)
+        except ValueError:
+            value = text
+        paths[meant[0]][meant[0].rpartition(".")[2]] = value
+    try:
+        return TokenRun.from_plain(plain)
+    except (ValueError, TypeError) as error:
+        raise DataError(f"--set: {error}") from error
+
+
+def _paths(values: dict[str, Any], above: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every field below some values by its path, with the dictionary that holds it."""
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield from _paths(value, f"{above}{name}.")
+        elif name != "kind":
+            yield f"{above}{name}", values
 
 
 def steps_of(run: TokenRun, dataset: Dataset, store: TokenStore) -> int:

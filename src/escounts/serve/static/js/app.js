@@ -133,7 +133,7 @@ function setUpControls() {
 
 async function retry() {
   const { video } = stage;
-  library.update(await api.count(video.id, { exemplars: video.job?.exemplars ?? [], region: video.job?.region }));
+  library.update(await api.count(video.id, { exemplars: video.job?.exemplars ?? [], region: video.job?.region, each: video.job?.each }));
   await stage.showLatest();
 }
 

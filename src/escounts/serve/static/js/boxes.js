@@ -12,8 +12,10 @@ export function parts(text, { width, height }) {
 }
 
 export class Boxes {
-  /** player: the video element under the boxes. onDrawn(text): a box was drawn, in percent. */
-  constructor(player, onDrawn) {
+  /** player: the video element under the boxes. onDrawn(text): a box was drawn, in percent. onPlace(text): a place is
+   * to be counted alone. */
+  constructor(player, { onDrawn, onPlace }) {
+    this.onPlace = onPlace;
     this.player = player;
     this.onDrawn = onDrawn;
     this.size = { width: 1, height: 1 };
@@ -46,10 +48,10 @@ export class Boxes {
   showTracks(tracks) {
     for (const { node } of this.tracks) node.remove();
     this.tracks = tracks.map((track, index) => {
-      const number = element("b", {}, "0");
-      const node = element("div", { class: `box track track-${index % 6}`, role: "img" }, number);
+      const title = `Place ${index + 1}: ${track.count} ${repetitions(track.count)}. Count it alone`;
+      const number = element("button", { title, "aria-label": title, onclick: () => this.onPlace(track.region) });
+      const node = element("div", { class: `box track track-${index % 6}` }, number);
       put(node, parts(track.region, this.size) ?? [0, 0, 1, 1]);
-      node.setAttribute("aria-label", `Place ${index + 1}: ${track.count} ${repetitions(track.count)}`);
       return { node, number, track };
     });
     this.layer.append(...this.tracks.map(({ node }) => node));

@@ -15,6 +15,7 @@ export class Prompt {
     this.timeline = timeline;
     this.onRegion = onRegion;
     this.region = null;
+    this.each = false; // each place of the picture by itself
     this.onResult = onResult;
     this.onCounting = onCounting;
     this.mayLeave = mayLeave;
@@ -31,6 +32,11 @@ export class Prompt {
     byId("range-all").onclick = () => this.setRange(0, this.duration);
     byId("other").onchange = (event) => this.#borrow(event.target);
     for (const id of ["range-start", "range-end"]) byId(id).onchange = () => this.#typed();
+    byId("each").onclick = () => {
+      if (!this.each) this.setExemplars([]);
+      this.#setEach(!this.each);
+      this.recount();
+    };
     byId("region").onchange = ({ target }) => this.setRegion(target.value.replaceAll(" ", "") || null);
   }
 
@@ -41,11 +47,13 @@ export class Prompt {
     this.duration = duration;
     this.#showRecount();
     if (!kept || this.region === kept.region) this.setRegion(job.region ?? null);
+    if (!kept || this.each === kept.each) this.#setEach(job.each ?? false);
     if (!kept || this.exemplars === kept.exemplars) this.setExemplars(job.exemplars);
     if (!kept || this.range === kept.range) this.setRange(job.start ?? 0, Math.min(job.end ?? duration, duration));
   }
 
   setExemplars(exemplars) {
+    if (exemplars.length) this.#setEach(false); // an example shows one place's motion
     this.exemplars = exemplars;
     const own = this.exemplars.filter((item) => item.video === null || item.video === this.video);
     this.timeline.setExemplars(own);
@@ -57,6 +65,17 @@ export class Prompt {
     byId("region").value = region ?? "";
     this.onRegion(region);
     this.#showChips();
+  }
+
+  countPlace(region) {
+    this.#setEach(false);
+    this.setRegion(region);
+    this.recount();
+  }
+
+  #setEach(each) {
+    this.each = each;
+    byId("each").setAttribute("aria-pressed", String(each));
   }
 
   #showChips() {
@@ -132,6 +151,7 @@ export class Prompt {
     const whole = this.range[0] <= 0.001 && this.range[1] >= this.duration - 0.06;
     const request = {
       exemplars: this.exemplars,
+      each: this.each,
       start: whole ? null : this.range[0],
       end: whole ? null : rounded(this.range[1]),
       region: this.region,
@@ -140,7 +160,7 @@ export class Prompt {
     const began = performance.now();
     let took = "";
     this.#counts(video, "");
-    const asked = { exemplars: this.exemplars, range: this.range, region: this.region };
+    const asked = { exemplars: this.exemplars, range: this.range, region: this.region, each: this.each };
     this.asked = asked;
     try {
       const job = await this.followed(await api.count(video, request));
@@ -201,7 +221,7 @@ function chip(text, remove) {
 }
 
 /** The model and what it was asked for. */
-function asked({ model, exemplars, unit, start, end, region }) {
+function asked({ model, exemplars, unit, start, end, region, each }) {
   const examples = exemplars.length === 1 ? "1 example" : exemplars.length ? `${exemplars.length} examples` : "no example";
-  return [model, examples, unit && UNITS[unit], start !== null && span(start, end ?? 0), region && "box"].filter(Boolean).join(", ");
+  return [model, examples, unit && UNITS[unit], start !== null && span(start, end ?? 0), region && "box", each && "each place"].filter(Boolean).join(", ");
 }

@@ -21,6 +21,8 @@ const HINTS = {
 };
 
 const UNCOUNTED = "The repetitions appear here once they are counted.";
+const ofOthers = (spans) =>
+  `Grey: ${spans.length} other ${repetitions(spans.length)} between ${clock(spans[0].start)} and ${clock(spans.at(-1).end)}, not counted. Click one to count these too.`;
 const MUCH_ROOM = 1.5; // repetitions: less than that is filled by one
 
 export class Stage {
@@ -63,7 +65,10 @@ export class Stage {
         if (this.video?.id === id) showKept(this.video);
       },
     });
-    this.boxes = new Boxes(byId("player"), (text) => this.prompt.setRegion(text));
+    this.boxes = new Boxes(byId("player"), {
+      onDrawn: (text) => this.prompt.setRegion(text),
+      onPlace: (text) => this.prompt.countPlace(text),
+    });
     this.prompt = new Prompt(this.timeline, {
       onRegion: (text) => this.boxes.showRegion(text),
       onResult: (job) => this.#recounted(job),
@@ -103,6 +108,7 @@ export class Stage {
     this.setMode("watch");
     this.timeline.setZoom(1);
     this.timeline.film.load("");
+    this.timeline.tracks = [];
     this.timeline.setDensity(null, video.duration ?? null);
     this.editor.open(video.id, null, [], null);
     this.boxes.open(video);
@@ -152,6 +158,7 @@ export class Stage {
     showDone();
     showKept(video);
     this.#hint();
+    this.timeline.tracks = result.tracks ?? [];
     this.timeline.setDensity(result.density, result.duration);
     if (recount) this.editor.recounted(job.id, result.repetitions);
     else this.editor.open(video.id, job.id, result.repetitions, labels);
@@ -198,6 +205,7 @@ export class Stage {
     const { sets = [], left_out: leftOut = [] } = this.editor.corrected ? {} : this.result;
     showSets(sets, (set) => this.#countLike([this.#typical(set)]));
     this.timeline.setOthers(sets, leftOut);
+    this.#hint();
     showWhoseWord({ saved: this.editor.saved, dirty: this.editor.dirty, count: this.result.count });
   }
 
@@ -254,7 +262,8 @@ export class Stage {
   }
 
   #hint() {
-    byId("hint").textContent = this.result ? HINTS[this.timeline.mode] : UNCOUNTED;
+    const { mode, leftOut } = this.timeline;
+    byId("hint").textContent = !this.result ? UNCOUNTED : mode === "watch" && leftOut.length ? ofOthers(leftOut) : HINTS[mode];
   }
 
   /** Of a video that is not counted there is nothing to mark or correct, and what is made of it would be lost. */

@@ -20,6 +20,8 @@ export class Timeline {
     this.known = false;
     this.spans = [];
     this.exemplars = [];
+    this.leftOut = [];
+    this.tracks = []; // places of the picture whose repetitions run side by side, each in a lane of its own
     this.range = [0, 1];
     this.mode = "watch";
     this.together = true;
@@ -96,6 +98,7 @@ export class Timeline {
 
   /** A line over each of several sets, and the repetitions of other motions, in grey. */
   setOthers(sets, leftOut) {
+    this.leftOut = leftOut;
     const motions = [...new Set(sets.map(({ motion }) => motion))];
     const lines = sets.length < 2 ? [] : sets.map((set) => {
       const node = element("div", { class: `tl-set motion-${motions.indexOf(set.motion) % 4}` });
@@ -290,7 +293,7 @@ export class Timeline {
 
   /** Under a rate, which is flat, the repetitions that it stands for. */
   #drawWave(spans) {
-    this.wave.setAttribute("d", this.density?.kind === "rate" ? wavePath(spans, this.density, this.duration) : "");
+    this.wave.setAttribute("d", this.density?.kind === "rate" && this.tracks.length < 2 ? wavePath(spans, this.density, this.duration) : "");
   }
 
   #labelSpans() {
@@ -298,7 +301,7 @@ export class Timeline {
     [...this.repsLayer.children].forEach((node, index) => {
       const { start, end } = this.spans[index];
       const width = (end - start) * scale;
-      const text = String(index + 1);
+      const text = node.dataset.number ?? String(index + 1);
       node.firstChild.textContent = width > 6 + 8 * text.length ? text : "";
       node.classList.toggle("narrow", width < 16);
     });
@@ -322,7 +325,17 @@ export class Timeline {
     node.dataset.index = index;
     node.addEventListener("keydown", (event) => this.#key(event, kind, index));
     this.placeRegion(node, start, end);
+    if (kind === "rep" && this.tracks.length > 1) this.#putInLane(node, start, end);
     return node;
+  }
+
+  #putInLane(node, start, end) {
+    const places = this.tracks.map(({ repetitions }) => repetitions.findIndex((one) => one.start === start && one.end === end));
+    const lane = places.findIndex((index) => index >= 0);
+    if (lane < 0) return; // a person's own
+    node.dataset.number = places[lane] + 1;
+    Object.assign(node.style, { top: `${(100 * lane) / this.tracks.length}%`, bottom: "auto", height: `${100 / this.tracks.length}%` });
+    node.classList.add("in-lane");
   }
 
   #markTime() {

@@ -81,20 +81,11 @@ export function showTotal(count, result, corrected) {
       ? advice(result)
       : `Your example lies across a cut of the film at ${clock(cut)}. Mark one repetition on one side of it.`,
   );
-  showLeftOut(result.left_out ?? []);
   showConfidence(result);
 }
 
-/** What another motion repeats, and is therefore not counted. */
-function showLeftOut(spans) {
-  const one = spans.length === 1;
-  byId("left-out").hidden = spans.length === 0;
-  byId("left-out").textContent = spans.length
-    ? `${spans.length} other ${repetitions(spans.length)} between ${clock(spans[0].start)} and ${clock(spans.at(-1).end)} ${one ? "was" : "were"} not counted: grey below. Click one to count these too.`
-    : "";
-}
-
-function advice({ count, exemplars, range: [first, last] }) {
+function advice({ count, exemplars, range: [first, last], tracks = [] }) {
+  if (tracks.length > 1) return "Look at it, or click a place's number to count it alone.";
   const most = exemplars.some(({ start, end, video }) => !video && end - start > (last - first) / 2);
   if (most) return "Your example is most of what was counted. Mark one repetition only.";
   if (exemplars.length) return "Look at it, and put the borders right by hand.";
@@ -126,7 +117,7 @@ export function showUnits(result, chosen, onUnit) {
   const choices = ["cycle", "side"].map((wanted) => [number(wanted), wanted, UNITS[wanted]]);
   if (plain !== null) choices.splice(1, 0, [plain, null, "as counted"]);
   const current = plain === null ? unit : chosen;
-  byId("units").hidden = count === 0;
+  byId("units").hidden = count === 0 || (result.tracks ?? []).length > 1; // each place has its own
   byId("units").replaceChildren(
     ...choices.map(([total, wanted, name]) =>
       element(
