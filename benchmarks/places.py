@@ -115,10 +115,12 @@ def table(rows: list[dict[str, Any]]) -> str:
     def cost(some: list[dict[str, Any]]) -> float:
         return float(sum(row["seconds_each"] for row in some) / sum(row["seconds_whole"] for row in some))
 
+    fair = [row for row in pairs if _alone(row, alone)]
     lines = [
         ("a pair is two places", share([len(row["counts"]) == 2 for row in pairs])),
         ("both counts of a pair within one", share([right(row) for row in pairs])),
         ("both counts of its two clips alone within one", share([_alone(row, alone) for row in pairs])),
+        ("both counts of such a pair within one", share([right(row) for row in fair])),
         ("a clip alone is one place", share([len(row["counts"]) <= 1 for row in alone])),
         ("cost of a pair, ordinary count = 1", f"{cost(pairs):.2f}"),
         ("cost of a clip alone, ordinary count = 1", f"{cost(alone):.2f}"),

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from escounts.decision.sets import Stretch, into_sets, regrouped
+from escounts.decision.sets import Stretch, into_sets, regrouped, typical
 from escounts.output.json import from_dict, to_dict
 from escounts.output.sets import in_words, lines
+from escounts.output.text import headline
 from escounts.results import CountResult, DensityMap, Repetition
 
 
@@ -77,3 +79,29 @@ def test_a_document_without_sets_gets_them_by_pauses(result: CountResult) -> Non
 def test_corrected_repetitions_are_new_sets(result: CountResult) -> None:
     fixed = replace(result, sets=into_sets(result.repetitions)).corrected([(0, 2), (2, 4), (20, 22)])
     assert [one.count for one in fixed.sets] == [2, 1] and fixed.left_out == ()
+
+
+def test_report_and_picture_show_sets_and_what_was_left_out(result: CountResult, tmp_path: Path) -> None:
+    marked = replace(result, sets=into_sets(result.repetitions))
+    marked.save(tmp_path / "r.html")
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert page.count('<span class="bar"') == 2 and page.count('<rect class="left"') == 1
+    assert "<td>14.0 s</td>" in page
+    bare = replace(marked, sets=(), left_out=())
+    bare.save(tmp_path / "bare.html")
+    assert '<table class="hidden">' in (tmp_path / "bare.html").read_text(encoding="utf-8")
+    words = [text.get_text() for text in marked.plot().axes[0].texts]
+    assert "3 A" in words and "2 A" in words
+
+
+def test_the_headline_says_what_was_left_out(result: CountResult) -> None:
+    assert "; 1 other repetition between 0:10.0 and 0:12.0 was not counted" in headline(result)
+    nothing = replace(result, count=0, repetitions=())
+    assert "v.mp4: the marked motion does not occur here, " in headline(nothing)
+    assert "no repetitions" in headline(replace(nothing, left_out=()))
+
+
+def test_an_exemplar_of_a_set_is_its_most_usual_repetition() -> None:
+    found = [*bout(0, 3, 2.0), Repetition(20.0, 24.0), Repetition(24.0, 26.5), Repetition(26.5, 28.0)]
+    sets = into_sets(found)
+    assert typical(found, sets[1]) == Repetition(24.0, 26.5)

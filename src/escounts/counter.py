@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from escounts.counting.protocols import CountingModel, EncodedExemplar, Encoding, Progress
-from escounts.decision.sets import into_sets
+from escounts.decision.sets import into_sets, typical
 from escounts.errors import EscountsError, ExemplarError, VideoError
 from escounts.exemplars import check_exemplar, exemplar_list, parse_exemplar
 from escounts.models import catalogue
@@ -90,6 +90,7 @@ class Counter:
         region: AnyRegion | None = None,
         assume_repeats: bool = False,
         unit: WantedUnit = "auto",
+        like_set: int | None = None,
         each: bool = False,
         progress: Progress | None = None,
     ) -> CountResult:
@@ -99,10 +100,11 @@ class Counter:
         """
         opened = _opened(video, region, fps)
         if each:
-            return self._each(opened, exemplars, start, end, progress, assume_repeats=assume_repeats, unit=unit)
+            marked = [*exemplars, *([] if like_set is None else [like_set])]
+            return self._each(opened, marked, start, end, progress, assume_repeats=assume_repeats, unit=unit)
         checked = [_parsed(exemplar, opened.info) for exemplar in exemplars]
         encoded = self.encode(opened, start=start, end=end, progress=progress)
-        return encoded.count(checked, assume_repeats=assume_repeats, unit=unit)
+        return encoded.count(checked, assume_repeats=assume_repeats, unit=unit, like_set=like_set)
 
     def _each(
         self,
@@ -174,12 +176,14 @@ class EncodedVideo:
         end: float | None = None,
         assume_repeats: bool = False,
         unit: WantedUnit = "auto",
+        like_set: int | None = None,
         progress: Progress | None = None,
     ) -> CountResult:
         """Count between start and end (all that is encoded when None), like the exemplars where there are any.
 
-        unit: by cycles or by sides of a motion that alternates; "auto": what the model holds most useful.
-        progress is called where the video has to be read again.
+        unit: by cycles or by sides of a motion that alternates; "auto": what the model holds most useful. like_set:
+        the number, from 1 on, of one of the sets that a count without exemplars finds; one of its repetitions is the
+        exemplar then. progress is called where the video has to be read again.
         """
         first = self.encoding.start if start is None else max(start, self.encoding.start)
         last = self.encoding.end if end is None else min(end, self.encoding.end)
@@ -189,6 +193,8 @@ class EncodedVideo:
                 f"{self.encoding.start:.2f} s to {self.encoding.end:.2f} s"
             )
         began = time.perf_counter()
+        if like_set is not None:
+            exemplars = [*exemplars, self._of_set(like_set, self.count(start=start, end=end, progress=progress))]
         encoded, spans = self._exemplars(exemplars, progress)
         estimate = self.encoding.estimate(encoded, start=start, end=end, progress=progress)
         if assume_repeats and estimate.decision.count == 0:  # a count that is there needs no assumption
@@ -198,6 +204,14 @@ class EncodedVideo:
             result = self._in_unit(result, unit, assume_repeats)
         spent = time.perf_counter() - began
         return replace(result, timings={"encode": self._seconds, "count": spent, "total": self._seconds + spent})
+
+    def _of_set(self, number: int, counted: CountResult) -> ExemplarSpan:
+        """One repetition of a set, as an exemplar."""
+        if not 1 <= number <= len(counted.sets):
+            found = f"sets 1 to {len(counted.sets)}" if counted.sets else "no sets"
+            raise ExemplarError(f"{self.info.path}: set {number} is asked for; {found} are found without an exemplar")
+        one = typical(counted.repetitions, counted.sets[number - 1])
+        return ExemplarSpan(one.start, min(one.end, self.encoding.end))
 
     @property
     def nbytes(self) -> int:
@@ -303,6 +317,7 @@ def count(
     region: AnyRegion | None = None,
     assume_repeats: bool = False,
     unit: WantedUnit = "auto",
+    like_set: int | None = None,
     each: bool = False,
     progress: Progress | None = None,
 ) -> CountResult:
@@ -324,6 +339,7 @@ def count(
         region=region,
         assume_repeats=assume_repeats,
         unit=unit,
+        like_set=like_set,
         each=each,
         progress=progress,
     )

@@ -115,6 +115,8 @@ def _formats(ctx: click.Context, param: click.Parameter, value: str | None) -> t
 @click.option("--exemplar", "exemplars", multiple=True, metavar="[VIDEO@]START-END",
               help="One repetition to look for, in seconds; may be given several times. Without VIDEO@ it is "
               "looked up in each video that is counted.")  # fmt: skip
+@click.option("--set", "like_set", type=COUNT, metavar="N",
+              help="Count like a repetition of the Nth set that --sets prints.")  # fmt: skip
 @click.option("--sets", is_flag=True, help="Print the sets: counts, rests and tempo.")
 @stretch_options
 @click.option("--each", is_flag=True, help="Find the places of the picture where something repeats, count each.")

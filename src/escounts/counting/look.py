@@ -43,9 +43,13 @@ class Motions:
         spans = pairwise(self.borders.tolist())
         return tuple(Stretch(a, b, motion) for (a, b), motion in zip(spans, self.motion, strict=True))
 
-    def marked(self, seconds: Array) -> BoolArray:
-        """At which of some times the marked motion is shown."""
-        shown: BoolArray = np.array(self.motion)[self._part(seconds)] == 0
+    def marked(self, seconds: Array, density: Array32, rules: CountingRules = RULES) -> BoolArray:
+        """At which of some times the marked motion is shown; density: repetitions at each. A part that holds less
+        than a repetition is a set's first or last movement, and goes with the marked ones if there are any."""
+        part, marked = self._part(seconds), np.array(self.motion) == 0
+        held = np.bincount(part, weights=density, minlength=len(marked))
+        least = held >= rules.look_least
+        shown: BoolArray = (marked | ~least if (marked & least).any() else marked)[part]
         return shown
 
     def likeness(self, seconds: Array, rules: CountingRules = RULES) -> Array:
@@ -56,7 +60,7 @@ class Motions:
     def unclear(self, seconds: Array, density: Array32, rules: CountingRules = RULES) -> bool:
         """Whether a part with a repetition or more is neither like the mark nor clearly unlike it; density: at some
         times."""
-        inside = np.bincount(self._part(seconds), weights=density, minlength=len(self.motion)) > 0.5
+        inside = np.bincount(self._part(seconds), weights=density, minlength=len(self.motion)) >= rules.look_least
         low, high = (share * rules.look_same for share in rules.look_unclear)
         return bool((inside & (self.distance > low) & (self.distance < high)).any())
 

@@ -42,7 +42,7 @@ from escounts.nn.encoders.lite import LiteEncoder
 from escounts.nn.heads import ONE_PERIOD, HeadOutput, RateHeadConfig, read_periods
 from escounts.nn.network import exemplar_cells
 from escounts.results import EXEMPLAR_CUT, DensityMap, Estimate, Repetition
-from escounts.system.arrays import Array32, Image, IntArray
+from escounts.system.arrays import Array32, BoolArray, Image, IntArray
 
 if TYPE_CHECKING:
     from escounts.counting.multi_rate import MultiRateModel
@@ -172,7 +172,9 @@ class MultiRateEncoding:
         own = [one for one in exemplars if self._same_video(one)]
         motions = self._motions(own) if own and len(own) == len(exemplars) else None
         whole_map = DensityMap(evidence[0].density, begin, 1 / BASE_RATE, "rate")
-        shown = np.ones(last - first, dtype=bool) if motions is None else motions.marked(whole_map.times)
+        shown = np.ones(last - first, dtype=bool)
+        if motions is not None:
+            shown = motions.marked(whole_map.times, whole_map.values)
         asked = Asked(
             exemplars=len(exemplars),
             marked=tuple(one.seconds * BASE_RATE for one in own),
@@ -197,16 +199,21 @@ class MultiRateEncoding:
         judge = partial(self._scores, view, evidence[decision.view], first, exemplars, motions)
         density = DensityMap(decision.density, begin, 1 / BASE_RATE, "rate")
         if exemplars:
-            other = evidence[decision.view].density * ~shown
-            return Estimate(density, decision, judge, left_out=self._left_out(other, begin, judge))
+            left_out = () if shown.all() else self._left_out(without, ~shown, begin, judge)
+            return Estimate(density, decision, judge, left_out=left_out)
         told = self._motions(seconds=density.period)
         return Estimate(density, decision, judge, () if told is None else told.stretches)
 
     def _left_out(
-        self, density: Array32, begin: float, judge: Callable[[Sequence[tuple[float, float]]], list[float]]
+        self,
+        without: Sequence[Evidence],
+        frames: BoolArray,
+        begin: float,
+        judge: Callable[[Sequence[tuple[float, float]]], list[float]],
     ) -> tuple[Repetition, ...]:
-        """Repetitions of other motions, by their density per base frame, with their scores."""
-        found = DensityMap(density, begin, 1 / BASE_RATE, "rate").repetitions()
+        """Repetitions at frames that show other motions, as they are counted without an exemplar, with scores."""
+        other = decide([view.only(frames) for view in without], self.model.calibration, base_rate=BASE_RATE)
+        found = DensityMap(other.density, begin, 1 / BASE_RATE, "rate").repetitions(other.counted)
         scores = judge([(one.start, one.end) for one in found])
         return tuple(replace(one, score=score) for one, score in zip(found, scores, strict=True))
 

@@ -64,7 +64,10 @@ def unanswered(
     for first, last, words in stretches:
         parts = [view.part(first, last) for view in views]
         long = last - first >= rules.unanswered_seconds * base_rate
-        if long and (nothing := _nothing(parts, quiet[first:last].all(), calibration, base_rate, rules)) is not None:
+        if (
+            long
+            and (nothing := _nothing(parts, bool(quiet[first:last].all()), calibration, base_rate, rules)) is not None
+        ):
             begin, end = (f"{start + frame / base_rate:.1f}" for frame in (first, last))
             found.append((nothing, words.format(begin, end)))
     return found

@@ -75,6 +75,8 @@ class CountingRules:
     look_same: float = 5.7
     """Parts of a video whose looks are nearer than this show one motion. Repetitions of one set differ by about 1 in
     each direction; chosen on sets.csv and the labelled pool's validation clips, with the look of `lite`."""
+    look_least: float = 0.6
+    """Repetitions that a part of a video holds to be taken for another motion."""
     look_unclear: tuple[float, float] = (0.6, 1.3)
     """Shares of look_same between which a part is neither like the mark nor clearly unlike it: not sure."""
     just_under: float = 0.01

@@ -70,6 +70,12 @@ def into_sets(repetitions: Sequence[Repetition], stretches: Sequence[Stretch] = 
     return tuple(found)
 
 
+def typical(repetitions: Sequence[Repetition], one: RepetitionSet) -> Repetition:
+    """The repetition of a set that lasts most nearly as long as they do on average, as an exemplar of the set."""
+    inside = [repetition for repetition in repetitions if one.start <= repetition.start < one.end]
+    return min(inside, key=lambda repetition: abs(repetition.end - repetition.start - one.tempo))
+
+
 def regrouped(sets: Sequence[RepetitionSet], repetitions: Sequence[Repetition]) -> tuple[RepetitionSet, ...]:
     """Other repetitions of the same video as sets: their motions are those of the sets that were found there."""
     names = list(dict.fromkeys(one.motion for one in sets))

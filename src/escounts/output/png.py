@@ -16,6 +16,7 @@ import av
 import numpy as np
 
 from escounts.errors import OutputError, one_line
+from escounts.output.sets import rows as set_rows
 from escounts.output.text import clock, confidence, doubt, other_unit, shown_reasons
 from escounts.results import CountResult
 from escounts.system.arrays import Image
@@ -138,6 +139,11 @@ def _density(axes: Any, result: CountResult) -> None:
     for exemplar in result.exemplars:
         if exemplar.video is None:
             axes.axvspan(exemplar.start, exemplar.end, facecolor="none", edgecolor=ORANGE, linewidth=1.4)
+    for one in result.sets if len(result.sets) > 1 else ():
+        high = axes.get_xaxis_transform()
+        axes.plot([one.start, one.end], [0.93, 0.93], color=INK, linewidth=2.5, transform=high, solid_capstyle="butt")
+        name = f"{one.count} {one.motion}"
+        axes.text((one.start + one.end) / 2, 0.95, name, transform=high, fontsize=8, color=INK, ha="center")
     first, last = result.range
     axes.set_xlim(first, last + TREAD * (last - first))
     axes.set_ylim(0, max(float(density.values.max(initial=0.0)) / density.step * 1.15, 1e-3))
@@ -208,6 +214,9 @@ def write_html(result: CountResult, path: Path, *, video: Path | None = None) ->
             box=f"-92 -10 {_WIDTH + 168} {_HEIGHT + 74}",
             frames=_frames(result, video),
             rows=_rows(result),
+            sets_head="".join(f"<th>{escape(name)}</th>" for name in (*set_rows(())[0], "")),
+            sets=_sets(result),
+            sets_class="" if result.sets else "hidden",
             facts=_facts(result),
         ),
     )
@@ -230,6 +239,13 @@ def _curve(result: CountResult) -> str:
             label += f", score {repetition.score:.2f}"
         parts.append(
             f'<rect class="span" x="{begin:.1f}" y="0" width="{max(end - begin, 0.5):.1f}" height="{_HEIGHT}">'
+            f"<title>{escape(label)}</title></rect>"
+        )
+    for one in result.left_out:
+        begin, end = across(one.start), across(one.end)
+        label = f"another motion, not counted: {clock(one.start)} – {clock(one.end)}"
+        parts.append(
+            f'<rect class="left" x="{begin:.1f}" y="0" width="{max(end - begin, 0.5):.1f}" height="{_HEIGHT}">'
             f"<title>{escape(label)}</title></rect>"
         )
     values = result.density.values.astype(np.float64)
@@ -291,6 +307,16 @@ def _rows(result: CountResult) -> str:
         f"<td>{r.end - r.start:.2f} s</td><td>{'' if r.score is None else f'{r.score:.2f}'}</td></tr>"
         for index, r in enumerate(result.repetitions, 1)
     )
+
+
+def _sets(result: CountResult) -> str:
+    """A table row per set, with a bar as long as its share of the largest count."""
+    most = max((one.count for one in result.sets), default=1)
+    found = []
+    for row, one in zip(set_rows(result.sets)[1:], result.sets, strict=True):
+        bar = f'<td><span class="bar" style="width:{6 * one.count / most:.2f}em"></span></td>'
+        found.append(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}{bar}</tr>")
+    return "\n".join(found)
 
 
 def _facts(result: CountResult) -> str:

@@ -183,5 +183,6 @@ USUAL: dict[str, Check] = {
     "assume_repeats": flag,
     "progress": callback,
     "unit": one_of("auto", "cycle", "side"),
+    "like_set": optional(whole),
 }
 """What a parameter of this name takes wherever it stands."""

@@ -82,6 +82,11 @@ class SyntheticRun:
 
 LATER_PARTS = ("decoder.head.video.*", "encoder.amount")
 """Parameters that the first form of `lite` did not have: a run that starts from it learns them anew."""
+LOOK = "encoder.look.weight"
+"""Fitted on the finished encoder (benchmarks/look_head.py): no run starts from it, and a mean has none."""
+
+LOOK = "encoder.look.weight"
+"""What `benchmarks/look_head.py` adds to a trained checkpoint."""
 
 NETWORKS = {"lite": LITE, "lite-tiny": LITE_TINY}
 
@@ -163,11 +168,12 @@ def train_synthetic(
 
 
 def start_from(network: Network, initial: Path) -> None:
-    """Take over a checkpoint's weights; what a checkpoint of an earlier form lacks keeps the values it has."""
-    given = read_tensors(initial)
+    """Take over a checkpoint's weights; what a checkpoint of an earlier form lacks keeps the values it has. A LOOK
+    that the network has not stays behind: it is fitted to an encoder after training."""
     own = network.state_dict()
+    given = {name: value for name, value in read_tensors(initial).items() if name in own or name != LOOK}
     later = [name for name in own if any(fnmatchcase(name, pattern) for pattern in LATER_PARTS)]
-    strict_load(network, {**{name: own[name] for name in later}, **given}, source=str(initial))
+    strict_load(network, {**{name: own[name] for name in later}, **given}, known_unneeded=[LOOK], source=str(initial))
 
 
 def calibration_videos(
@@ -186,6 +192,9 @@ def mean_of_runs(paths: Sequence[Path], out: Path, *, provenance: Mapping[str, s
     kept side by side; provenance (of this step) is put beside it under names that begin with mean_.
     """
     tensors, configs, about = zip(*(read_checkpoint(path) for path in paths), strict=True)
+    for weights, config in zip(tensors, configs, strict=True):
+        weights.pop(LOOK, None)
+        config.get("encoder_options", {}).pop("look", None)
     latest = max(range(len(paths)), key=lambda index: len(tensors[index]))
     if any(_first_form(config) != _first_form(configs[0]) for config in configs):
         raise ModelError(f"{', '.join(map(str, paths))} are of different networks; their weights have no mean")
