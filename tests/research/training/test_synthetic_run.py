@@ -15,7 +15,7 @@ from movies import write_movie
 
 from escounts.decision.rules import Calibration
 from escounts.errors import DataError, ModelError
-from escounts.models.checkpoint import load_network, read_checkpoint, save_network
+from escounts.models.checkpoint import load_network, read_checkpoint, save_network, write_checkpoint
 from escounts.nn.heads import RateHeadConfig
 from escounts.nn.network import LITE_TINY, Network
 from escounts.research.training import synthetic_run
@@ -120,3 +120,15 @@ def test_the_mean_with_a_checkpoint_of_an_earlier_form(tmp_path: Path) -> None:
     torch.testing.assert_close(mean["decoder.head.video.0.weight"], news["decoder.head.video.0.weight"])
     wanted = (2 * olds["decoder.head.linear.weight"] + news["decoder.head.linear.weight"]) / 3
     torch.testing.assert_close(mean["decoder.head.linear.weight"], wanted)
+
+
+def test_a_run_can_start_from_weights_with_a_look(tmp_path: Path) -> None:
+    network = Network(LITE_TINY)
+    save_network(tmp_path / "tiny.safetensors", network)
+    tensors, config, metadata = read_checkpoint(tmp_path / "tiny.safetensors")
+    looking = {**tensors, synthetic_run.LOOK: torch.ones(4, 8)}
+    write_checkpoint(tmp_path / "tiny.safetensors", looking, config=config, metadata=metadata)
+    begun = Network(LITE_TINY)
+    synthetic_run.start_from(begun, tmp_path / "tiny.safetensors")
+    state = begun.state_dict()
+    assert all(torch.equal(state[name], value) for name, value in network.state_dict().items())

@@ -85,6 +85,9 @@ LATER_PARTS = ("decoder.head.video.*", "encoder.amount")
 LOOK = "encoder.look.weight"
 """Fitted on the finished encoder (benchmarks/look_head.py): no run starts from it, and a mean has none."""
 
+LOOK = "encoder.look.weight"
+"""What `benchmarks/look_head.py` adds to a trained checkpoint."""
+
 NETWORKS = {"lite": LITE, "lite-tiny": LITE_TINY}
 
 SMOKE = SyntheticRun(
@@ -165,9 +168,10 @@ def train_synthetic(
 
 
 def start_from(network: Network, initial: Path) -> None:
-    """Take over a checkpoint's weights; what a checkpoint of an earlier form lacks keeps the values it has."""
-    given = read_tensors(initial)
+    """Take over a checkpoint's weights; what a checkpoint of an earlier form lacks keeps the values it has. A LOOK
+    that the network has not stays behind: it is fitted to an encoder after training."""
     own = network.state_dict()
+    given = {name: value for name, value in read_tensors(initial).items() if name in own or name != LOOK}
     later = [name for name in own if any(fnmatchcase(name, pattern) for pattern in LATER_PARTS)]
     strict_load(network, {**{name: own[name] for name in later}, **given}, known_unneeded=[LOOK], source=str(initial))
 
