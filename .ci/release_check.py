@@ -101,7 +101,7 @@ def relations(share: float, limit: float, counts: Path) -> list[Row]:
         )
         number, counted, sure = map(int, stills.groups()[:3]) if stills else (1, 1, 1)
         per_minute = float(stills[4]) if stills else math.inf
-        note = f"{sure} called sure, {per_minute:g} false stills per minute (at most 1, none sure)"
+        note = f"{sure} called sure, {per_minute:g} false counts per minute (at most 1, none sure)"
         rows.append(
             Row(f"{what} over five codecs", number, number - counted, note=note, failed=bool(sure or per_minute > 1))
         )

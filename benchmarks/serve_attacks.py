@@ -15,6 +15,7 @@ import json
 import os
 import platform
 import random
+import select
 import signal
 import socket
 import tempfile
@@ -97,6 +98,30 @@ def idle(server: Server, number: int) -> Iterator[str]:
     for connection in held:
         yield status_of(connection)
         connection.close()
+
+
+@contextlib.contextmanager
+def held_open(server: Server, number: int) -> Iterator[None]:
+    """So many connections that ask for nothing, each opened anew when the server has closed it."""
+    over = threading.Event()
+
+    def hold() -> None:
+        held = [connect(server) for _ in range(number)]
+        while not over.wait(1.0):
+            closed = [each for each in held if select.select([each], [], [], 0)[0]]  # an answer, or the end
+            held = [each for each in held if each not in closed] + [connect(server) for _ in closed]
+            for each in closed:
+                each.close()
+        for each in held:
+            each.close()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def slow_uploads(server: Server, number: int) -> Iterator[str]:
@@ -287,6 +312,11 @@ class Storm:
             for right in pool.map(self.honest, self.clips):
                 yield "right" if right else "wrong"
 
+    def crowd_beside(self, number: int) -> Iterator[str]:
+        """Twenty clients at once beside so many connections that ask for nothing."""
+        with held_open(self.server, number):
+            yield from self.crowd()
+
     def kills(self, number: int) -> Iterator[str]:
         """kill -9 of the server, and a start, at random moments."""
         dice = random.Random(16)
@@ -338,6 +368,7 @@ def main() -> None:
         try:
             attacks: dict[str, Callable[[], Iterator[str]]] = {
                 "20 clients counting": storm.crowd,
+                f"20 clients counting beside {options.idle} idle": lambda: storm.crowd_beside(options.idle),
                 f"{options.idle} idle connections": lambda: idle(storm.server, options.idle),
                 "60 slow uploads": lambda: slow_uploads(storm.server, 60),
                 "200 dropped streams": lambda: dropped_streams(storm.server, 200),

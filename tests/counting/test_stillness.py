@@ -117,3 +117,16 @@ def test_the_contrast_is_between_percentiles(size: int) -> None:
     levels = np.random.default_rng(size).integers(0, 256, size).astype(np.int16)
     low, high = np.percentile(levels, (1, 99))
     assert stillness._contrast(levels) == pytest.approx(high - low, abs=1e-9)
+
+
+@pytest.mark.parametrize("noise", [0, 1])
+@pytest.mark.parametrize("rate", [3, 5, 15, 30])
+def test_a_video_says_how_many_different_pictures_it_has(rate: int, noise: int) -> None:
+    """Pictures that are held until the next one, with a codec's noise on each: the header still says 30 a second."""
+    rng = np.random.default_rng(0)
+    texture = rng.integers(0, 200, (64, 64, 3), dtype=np.uint8)
+    meter = MotionMeter()
+    for frame in range(150):
+        image = np.roll(texture, frame * rate // 30, axis=1)
+        meter.push(image + rng.integers(0, noise + 1, image.shape, dtype=np.uint8))
+    assert meter.pictures == pytest.approx(rate, rel=0.25)

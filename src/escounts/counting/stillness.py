@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +46,8 @@ class MotionMeter:
         self._seen, self._looked = 0, 0
         self._last: Image | None = None
         self._new, self._most = 0, 0  # pictures unlike the one before: in this second, and in the one that had most
+        self._changes: list[float] = []  # of each picture of this second from the one before
+        self._weighted = self._weight = 0.0  # of all seconds: different pictures × how much moved, and that alone
         self._looks: deque[Image] = deque(maxlen=LAG + 1)
         self._moved: list[int] = []  # frames at which something had moved since LAG looks before
         self._first: list[int] = []  # the same where the picture before was one of the first
@@ -53,7 +56,11 @@ class MotionMeter:
         """The next base frame, (S, S, 3) RGB."""
         if self._seen % round(BASE_RATE) == 0:
             self._most, self._new = max(self._most, self._new), 0
+            pictures, moved = _different(self._changes)
+            self._weighted, self._weight = self._weighted + pictures * moved, self._weight + moved
+            self._changes = []
         self._new += self._last is None or not (image is self._last or np.array_equal(image, self._last))
+        self._changes.append(_change(self._last, image))
         self._last = image
         if self._seen % EVERY == 0:
             self._looks.append(image)
@@ -72,15 +79,18 @@ class MotionMeter:
 
     @property
     def pictures(self) -> float:
-        """Different pictures per second, in the second that has most: a still part of a video does not count."""
-        if self._seen < BASE_RATE:
-            return self._new * BASE_RATE / max(1, self._seen)
-        return float(max(self._most, self._new))
+        """Different pictures per second, the mean of all seconds weighted by how much moves in each: a still part
+        does not count, nor a picture that a codec repeats with its own noise."""
+        if self._seen >= BASE_RATE:
+            return self._weighted / self._weight if self._weight else BASE_RATE
+        return _different(self._changes)[0] * BASE_RATE / max(1, self._seen)
 
     def divisor(self) -> int:
         """Base frames per frame of a view that misses no picture: 2 where a video of 15 frames per second is read at
-        30."""
-        return int(min(SLOWEST, max(1, BASE_RATE // (SAME_RATE * max(1, self.pictures)))))
+        30. By the second in which most is new, so that a still part of a video does not count."""
+        whole = self._seen >= BASE_RATE
+        rate = max(self._most, self._new) if whole else self._new * BASE_RATE / max(1, self._seen)
+        return int(min(SLOWEST, max(1, BASE_RATE // (SAME_RATE * max(1, rate)))))
 
     def moving(self, first: int, last: int) -> BoolArray:
         """Of frames first..last, whether something moves near each."""
@@ -95,6 +105,22 @@ class MotionMeter:
         end = np.searchsorted(moved, frames + reach + LAG * EVERY, side="right")
         near: BoolArray = end > begin
         return near
+
+
+def _change(before: Image | None, after: Image) -> float:
+    """Mean difference in levels, of every other pixel."""
+    if before is None or before is after:
+        return 0.0
+    return float(np.abs(after[::2, ::2, 1].astype(np.int16) - before[::2, ::2, 1]).mean())
+
+
+def _different(changes: Sequence[float]) -> tuple[float, float]:
+    """How many pictures of a second are different ones (all where the changes are equal, those that stand out where
+    most are tiny), and the sum of their changes. The largest may be a cut, beside which every other is tiny: it
+    counts as one and adds nothing."""
+    *others, largest = sorted(changes) or [0.0]
+    moved, squares = sum(others), sum(change**2 for change in others)
+    return (1.0 + moved**2 / squares, moved) if squares else (float(largest > 0), largest)
 
 
 def has_moved(before: Image, after: Image) -> bool:
