@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import escounts
 from escounts.counting.protocols import CountingModel, EncodedExemplar, Encoding, Progress
 from escounts.decision.sets import into_sets, typical
 from escounts.errors import EscountsError, ExemplarError, VideoError
@@ -346,13 +347,12 @@ def count(
 
 
 def _opened(video: AnyVideo, region: AnyRegion | None = None, fps: float | None = None) -> Video:
-    from escounts.video.files import Video  # noqa: PLC0415 - PyAV: a machine that only trains need not have it
-    from escounts.video.in_memory import VideoInMemory  # noqa: PLC0415 - PyAV, as above
+    from escounts.video.in_memory import VideoInMemory  # noqa: PLC0415 - PyAV: a machine that only trains need not have it
 
-    if isinstance(video, Video):
+    if isinstance(video, escounts.Video):
         opened = video
     elif isinstance(video, (str, os.PathLike)):
-        opened = Video(video)
+        opened = escounts.Video(video)
     elif fps is not None:
         return _opened(VideoInMemory(video, fps=fps), region)
     else:
