@@ -141,6 +141,11 @@ def server_config(app: FastAPI, settings: Settings, **options: Any) -> uvicorn.C
             except h11.LocalProtocolError:  # what follows an answered request is not HTTP
                 self.transport.abort()
 
+        def send_400_response(self, msg: str) -> None:
+            super().send_400_response(msg)
+            if self.cycle is not None:  # the head was well formed, the body is not: nothing more can be answered
+                self.cycle.disconnected = True
+
         def connection_lost(self, exc: Exception | None) -> None:
             self._late.cancel()
             super().connection_lost(exc)
