@@ -16,16 +16,18 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import uvicorn
 from warm_processes import warm_processes
 
 from escounts.serve.app import Service, create_app
-from escounts.serve.limits import server_config
+from escounts.serve.limits import Server
+from escounts.serve.schemas import Video
 from escounts.serve.settings import Settings
 
 GUARD = {"X-Escounts": "1"}
 PATIENCE = 180.0
 """Seconds for whatever is waited for: only a hang takes so long, however busy the machine is."""
+REQUEST: dict[str, Any] = {"exemplars": [], "start": None, "end": None, "assume_repeats": False}
+"""What was asked for of a job, as the first version kept it."""
 get = functools.partial(httpx.get, timeout=PATIENCE)
 post = functools.partial(httpx.post, timeout=PATIENCE)
 
@@ -39,6 +41,12 @@ def eventually(check: Callable[[], Any], seconds: float = PATIENCE, step: float 
             return value
         time.sleep(step)
     raise AssertionError(f"not within {seconds} s")
+
+
+def uploaded(video: str, *, name: str | None = None, size: int = 7, **options: Any) -> Video:
+    """The row of an upload."""
+    file = f"{video}.mp4"
+    return Video(id=video, name=name or file, source="upload", file=file, size=size, **{"created": 1.0, **options})
 
 
 class Client(httpx.Client):
@@ -88,7 +96,7 @@ def service_running(data: Path, **options: Any) -> Iterator[tuple[str, Service]]
         app = create_app(settings)
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
-    server = uvicorn.Server(server_config(app, settings, timeout_graceful_shutdown=1))
+    server = Server(app, settings, patience=1)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     eventually(lambda: server.started)

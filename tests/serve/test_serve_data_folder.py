@@ -14,16 +14,17 @@ import time
 from pathlib import Path
 
 import pytest
-from serving import Client, Command, eventually, service_running
+from serving import REQUEST, Client, Command, eventually, service_running, uploaded
 
 from escounts.errors import EscountsError
 from escounts.serve.data_folder import MARKER, DataFolder, rebuild
-from escounts.serve.database import Database, JobRow, TrainingRow, VideoRow
-from escounts.serve.media import Library
+from escounts.serve.database import Database
+from escounts.serve.schemas import Job, Training, Video
 from escounts.serve.settings import Settings
 
 DOCUMENT = {"model": "spectral", "count": 4, "confidence": 0.5, "unsure": False, "repetitions": []}
-REQUEST = '{"exemplars": [], "start": null, "end": null, "assume_repeats": false}'
+SCORE = {"right": 0, "within_one": 0, "error": 1.0}
+REPORT = json.dumps({"helped": True, "message": "", "before": SCORE, "after": SCORE, "videos": []})
 IDS = [letter * 32 for letter in "abc"]
 
 
@@ -59,8 +60,8 @@ def filled(data: Path) -> Settings:
     database = folder.open_database()
     for number, video in enumerate(IDS):
         (settings.videos / f"{video}.mp4").write_bytes(b"video %d" % number)
-        database.add_video(VideoRow(video, f"clip{number}.mp4", "upload", f"{video}.mp4", 7, 1.0 + number))
-    database.add_job(JobRow("d" * 32, IDS[0], "queued", REQUEST, 1.0))
+        database.add_video(uploaded(video, name=f"clip{number}.mp4", created=1.0 + number))
+    database.add_job(Job(id="d" * 32, video=IDS[0], request=REQUEST, created=1.0))
     database.finish_job("d" * 32, DOCUMENT)
     database.save_labels(IDS[1], "squat", [(0.5, 1.0)])
     database.close()
@@ -161,7 +162,7 @@ def test_a_rebuild_takes_names_counts_and_labels_from_the_copy(tmp_path: Path) -
     assert rebuilt == {"videos": 3, "jobs": 1, "labels": 1, "nameless": 1}
     again = Database(settings.database)
     assert {row.name for row in again.videos()} == {"clip0.mp4", "clip1.mp4", "recovered-ffffffff.mp4"}
-    assert again.labels(IDS[1])[0].spans == ((0.5, 1.0),)
+    assert again.labels(IDS[1])[0].pairs == ((0.5, 1.0),)
     assert again.result("d" * 32) == DOCUMENT
     assert any(p.read_bytes().startswith(b"garbage") for p in settings.trash.rglob("escounts.sqlite"))
 
@@ -177,8 +178,8 @@ def test_a_running_service_keeps_a_copy_of_its_database(tmp_path: Path) -> None:
 def test_a_rebuild_of_a_sound_database_loses_nothing(tmp_path: Path) -> None:
     settings = filled(tmp_path)
     database = Database(settings.database)
-    database.add_training(TrainingRow("e" * 32, "mine", "running", "[]", 1.0))
-    database.end_training("e" * 32, "done", report="{}")
+    database.add_training(Training(id="e" * 32, name="mine", videos=[], created=1.0))
+    database.end_training("e" * 32, "done", report=REPORT)
     trainings = database.trainings()
     database.close()
     rebuilt = rebuild(DataFolder(settings))
@@ -308,9 +309,7 @@ def test_deleting_a_video_takes_only_what_was_uploaded(tmp_path: Path, source: s
     for mine in (settings.videos / "notes.txt", tmp_path / "plan.txt"):
         mine.write_bytes(b"mine")
     before = snapshot(tmp_path)
-    database = folder.open_database()
-    Library(folder, database).remove_files(VideoRow("f" * 32, "x.mp4", source, file, 4, 1.0))
-    database.close()
+    folder.discard(Video(id="f" * 32, name="x.mp4", source=source, file=file, size=4, created=1.0), [], [])
     after = snapshot(tmp_path)
     assert {name: after.get(name) for name in before if "sqlite" not in name} == {
         name: data for name, data in before.items() if "sqlite" not in name

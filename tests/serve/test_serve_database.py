@@ -6,23 +6,24 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from serving import REQUEST, uploaded
 
-from escounts.serve.database import Database, JobRow, LabelRow, VideoRow
+from escounts.serve.database import Database
+from escounts.serve.schemas import Job
 
 DOCUMENT = {"model": "spectral", "count": 4, "confidence": 0.5, "unsure": False, "repetitions": []}
-REQUEST = '{"exemplars": [], "start": null, "end": null, "assume_repeats": false}'
 
 
 @pytest.fixture()
 def database(tmp_path: Path) -> Database:
     database = Database(tmp_path / "test.sqlite")
     for name, created in (("a", 1.0), ("b", 2.0)):
-        database.add_video(VideoRow(name, f"{name}.mp4", "upload", f"{name}.mp4", 10, created, expires=created + 100))
+        database.add_video(uploaded(name, created=created, expires=created + 100))
     return database
 
 
 def queue(database: Database, job: str, video: str = "a", created: float = 1.0) -> None:
-    assert database.add_job(JobRow(job, video, "queued", REQUEST, created))
+    assert database.add_job(Job(id=job, video=video, request=REQUEST, created=created))
 
 
 def test_it_is_kept_in_wal_mode(database: Database, tmp_path: Path) -> None:
@@ -38,7 +39,7 @@ def test_a_second_opening_sees_everything(database: Database, tmp_path: Path) ->
     assert job is not None
     assert (job.state, job.count, job.ended) == ("done", 4, True)
     assert again.result("j") == DOCUMENT
-    assert again.labels("a")[0].spans == ((0.5, 1.0),)
+    assert again.labels("a")[0].pairs == ((0.5, 1.0),)
     assert [video.id for video in again.videos()] == ["b", "a"]
 
 
@@ -68,7 +69,7 @@ def test_deleting_a_video_takes_its_jobs_results_and_labels(database: Database) 
     database.save_labels("a", "", [])
     database.delete_video("a")
     assert (database.job("j"), database.result("j"), database.labels()) == (None, None, [])
-    assert database.add_job(JobRow("late", "a", "queued", REQUEST, 1.0)) is False
+    assert database.add_job(Job(id="late", video="a", request=REQUEST, created=1.0)) is False
 
 
 def test_a_result_that_comes_after_its_job_was_deleted_is_dropped(database: Database) -> None:
@@ -94,7 +95,7 @@ def test_what_has_expired(database: Database) -> None:
 
 def test_a_failed_statement_changes_nothing(database: Database) -> None:
     with pytest.raises(sqlite3.IntegrityError):
-        database.add_video(VideoRow("a", "again.mp4", "upload", "x", 1, 1.0))
+        database.add_video(uploaded("a"))
     assert len(database.videos()) == 2
 
 
@@ -104,5 +105,7 @@ def test_labels_of_an_older_database_are_kept(tmp_path: Path) -> None:
         old.execute("CREATE TABLE labels (video TEXT PRIMARY KEY, action TEXT, spans TEXT, updated REAL)")
         old.execute("INSERT INTO labels VALUES ('v', 'squat', '[[0.5, 1.5]]', 3.0)")
     database = Database(path)
-    assert database.labels() == [LabelRow("v", "squat", ((0.5, 1.5),), 3.0, None)]
+    (label,) = database.labels()
+    assert (label.video, label.action, label.pairs, label.updated) == ("v", "squat", ((0.5, 1.5),), 3.0)
+    assert (label.job, label.revision) == (None, 1)
     database.close()

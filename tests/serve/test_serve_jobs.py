@@ -15,19 +15,20 @@ from typing import Any, cast
 import numpy as np
 import pytest
 from movies import beside, bouncing, write_movie
-from serving import Client, eventually, service_running
+from serving import REQUEST, Client, eventually, service_running, uploaded
 
+from escounts.errors import EscountsError
 from escounts.output.json import to_dict
 from escounts.results import CountResult, DensityMap
-from escounts.serve.database import Database, JobRow, VideoRow
+from escounts.serve.database import Database
 from escounts.serve.jobs import JobRunner
+from escounts.serve.schemas import Job
 from escounts.serve.settings import Settings, Source
 from escounts.serve.worker import RenderTask
-from escounts.serve.worker_pool import JobError, Running, WorkerHandle, resolve
+from escounts.serve.worker_pool import Running, WorkerHandle, resolve
 from escounts.system.processes import Child, parsed_report
 
 SOURCE = Source("v", "clip.mp4", "clip.mp4")
-REQUEST = '{"exemplars": [], "start": null, "end": null, "assume_repeats": false}'
 
 
 class Listening:
@@ -36,14 +37,14 @@ class Listening:
     def __init__(self) -> None:
         self.states: list[str] = []
 
-    def publish(self, event: dict[str, Any]) -> None:
-        self.states.append(event["job"].state)
+    def publish(self, event: Job) -> None:
+        self.states.append(event.state)
 
 
 @pytest.fixture()
 def database(tmp_path: Path) -> Iterator[Database]:
     database = Database(tmp_path / "escounts.sqlite")
-    database.add_video(VideoRow("v", "clip.mp4", "upload", "clip.mp4", 1, time.time()))
+    database.add_video(uploaded("v"))
     yield database
     database.close()
 
@@ -56,7 +57,7 @@ def hub() -> Listening:
 @pytest.fixture()
 def runner(tmp_path: Path, database: Database, hub: Listening) -> JobRunner:
     """A queue that nobody supervises: the tests take its steps."""
-    return JobRunner(Settings(data=tmp_path, devices=()), database, hub.publish, locate=lambda row: SOURCE)
+    return JobRunner(Settings(data=tmp_path, devices=()), database, hub.publish)
 
 
 @pytest.fixture()
@@ -64,8 +65,8 @@ def worker(runner: JobRunner) -> WorkerHandle:
     return WorkerHandle("cpu", cast(Child, Ended(None)))
 
 
-def queued(name: str) -> JobRow:
-    return JobRow(name, "v", "queued", REQUEST, time.time())
+def queued(name: str) -> Job:
+    return Job(id=name, video="v", request=REQUEST, created=time.time())
 
 
 def test_nobody_hears_of_a_state_after_the_one_that_followed_it(
@@ -81,7 +82,7 @@ def test_nobody_hears_of_a_state_after_the_one_that_followed_it(
     supervisor = threading.Thread(target=start)
     read = database.job
 
-    def job(job_id: str) -> JobRow | None:
+    def job(job_id: str) -> Job | None:
         row = read(job_id)
         if threading.current_thread() is not supervisor:
             supervisor.start()
@@ -197,8 +198,8 @@ def test_a_drawing_that_nobody_waits_for_any_more_harms_nobody(runner: JobRunner
     runner._end(worker, "done", "drawing", "clip.png")
     assert worker.tasks == {}
     waited: Future[str] = Future()
-    resolve(waited, JobError("no"))
-    with pytest.raises(JobError, match="no"):
+    resolve(waited, EscountsError("no"))
+    with pytest.raises(EscountsError, match="no"):
         waited.result(1)
 
 
@@ -206,9 +207,9 @@ def test_drawings_wait_in_a_queue_of_bounded_length(
     tmp_path: Path, database: Database, hub: Listening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = Settings(data=tmp_path, devices=(), max_queue=2)
-    runner = JobRunner(settings, database, hub.publish, locate=lambda row: SOURCE)
+    runner = JobRunner(settings, database, hub.publish)
     first, second = (runner.render(RenderTask(name, SOURCE, "clip.png", "png")) for name in "ab")
-    with pytest.raises(JobError, match="2 drawings are waiting already"):
+    with pytest.raises(EscountsError, match="2 drawings are waiting already"):
         runner.render(RenderTask("c", SOURCE, "clip.png", "png"))
     assert first.cancel(), "as when the browser went away"
     runner.render(RenderTask("d", SOURCE, "clip.png", "png"))

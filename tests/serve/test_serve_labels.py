@@ -9,15 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from serving import Client
+from serving import Client, uploaded
 
 from escounts.research.datasets import folder
-from escounts.research.datasets.annotation_formats import LabelledFile
+from escounts.research.datasets.annotation_formats import PIECE, LabelledFile, dataset_zip, distinct_names
 from escounts.research.datasets.annotation_formats.tables import write_file
 from escounts.research.datasets.registry import check_files
 from escounts.serve.app import Service
-from escounts.serve.database import VideoRow
-from escounts.serve.media import PIECE, dataset_zip, unique_names
+from escounts.serve.label_api import _safe_name
 
 
 def test_saved_over_http_as_training_reads_them(client: Client, service: Service, clips: dict[int, Path]) -> None:
@@ -50,7 +49,7 @@ def test_labels_of_server_files_reach_the_labels_that_training_reads(client: Cli
     (found,) = [item for item in dataset.videos if item.file.endswith("seven.mp4")]
     path = dataset.locate(service.settings.videos, found)
     row = service.database.video(video["id"])
-    assert path is not None and row is not None and path.samefile(service.library.locate(row).path)
+    assert path is not None and row is not None and path.samefile(service.settings.locate(row).path)
     assert found.spans == ((0.5, 1.5),)
 
 
@@ -115,14 +114,17 @@ def test_everything_is_one_dataset_folder(
     assert (tmp_path / "same name (2).mp4").read_bytes() == clips[5].read_bytes()
 
 
-def test_a_dataset_in_pieces_is_never_whole_in_memory(service: Service) -> None:
-    assert max(len(piece) for piece in dataset_zip(service)) < 2 * PIECE
+def test_a_dataset_in_pieces_is_never_whole_in_memory(tmp_path: Path) -> None:
+    video = tmp_path / "long.mp4"
+    video.write_bytes(bytes(5 * PIECE))
+    pieces = [*dataset_zip([(video, LabelledFile(video.name, ((0.5, 1.5),)))])]
+    assert len(pieces) > 5 and max(map(len, pieces)) < 2 * PIECE
 
 
 def test_names_in_a_dataset_are_readable_safe_and_unique() -> None:
     sent = ["../../etc/passwd", "a.mp4", "A.mov", "a.mp4", "=cmd().mp4", "...", "labels.csv", "käse 1.mp4"]
-    rows = [VideoRow(str(i), name, "upload", f"{i}.mp4", 1, 0.0) for i, name in enumerate(sent)]
-    names = list(unique_names(rows).values())
+    safe = [_safe_name(uploaded(str(place), name=name)) for place, name in enumerate(sent)]
+    names = distinct_names(safe, {"labels.csv"})
     assert names == [
         "passwd.mp4", "a.mp4", "A (2).mp4", "a (3).mp4", "_cmd().mp4", "video.mp4", "labels.mp4", "käse 1.mp4",
     ]  # fmt: skip

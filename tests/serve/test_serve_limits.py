@@ -15,14 +15,14 @@ from typing import Any
 import click
 import httpx
 import pytest
-from serving import GUARD, PATIENCE, Client, eventually, get, post, service_running
+from serving import GUARD, PATIENCE, Client, eventually, get, post, service_running, uploaded
 from starlette.requests import Request
 
 from escounts.cli.serve import chosen_token, serve_command
 from escounts.errors import EscountsError
 from escounts.serve.app import Service, _gone, _unwritable
 from escounts.serve.data_folder import DISK_RESERVE, DataFolder
-from escounts.serve.database import Database, VideoRow
+from escounts.serve.database import Database
 from escounts.serve.previews import preview_rate
 from escounts.serve.security import GuessLimit
 from escounts.serve.settings import Settings, hide_paths
@@ -296,7 +296,7 @@ def test_a_full_disk_is_told_and_can_be_freed(tiny_disk: Path) -> None:
     database = Database(settings.database)
     video = "a" * 32
     (settings.videos / f"{video}.mp4").write_bytes(b"x" * 1_500_000)
-    database.add_video(VideoRow(video, "a.mp4", "upload", f"{video}.mp4", 1_500_000, 1.0, duration=5000.0))
+    database.add_video(uploaded(video, size=1_500_000, duration=5000.0))
     database.close()
     with service_running(settings.data, devices=()) as (address, _), Client(address) as client:
         with contextlib.suppress(OSError), open(tiny_disk / "filler", "wb", buffering=0) as filler:

@@ -18,16 +18,16 @@ import pytest
 from serving import Client, eventually, service_running
 
 import escounts.models.store
+from escounts.errors import EscountsError
 from escounts.output.json import to_dict
 from escounts.results import CountResult, DensityMap
 from escounts.serve import live_api, trainings, worker_pool
 from escounts.serve.app import Service
-from escounts.serve.database import TrainingRow
 from escounts.serve.live_api import LiveSession, LiveSessions
+from escounts.serve.schemas import Training
 from escounts.serve.settings import Source, WorkerOptions
 from escounts.serve.trainings import TrainingTask
 from escounts.serve.worker import LANES, RenderTask
-from escounts.serve.worker_pool import JobError
 from escounts.system import processes
 from escounts.system.processes import HEAD, Line
 
@@ -90,7 +90,7 @@ def test_a_live_count_that_sends_a_pickle_has_failed(tmp_path: Path, monkeypatch
 def test_a_training_that_sends_a_pickle_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trainings, "run", taken_over_training)
     with service_running(tmp_path, devices=()) as (_, service):
-        row = TrainingRow("0" * 32, "mine", "running", "[]", time.time())
+        row = Training(id="0" * 32, name="mine", videos=[], created=time.time())
         target = tmp_path / "weights" / "mine.safetensors"
         service.trainings.start(row, target, lambda made: replace(TASK, target=str(made)))
         running = service.trainings._running
@@ -151,7 +151,7 @@ def test_nobody_waits_for_a_worker_that_does_not_listen(
     video = client.send_video(clips[5], "deaf.mp4")["id"]
     assert client.ended(client.start_count(video)["id"])["state"] == "done"
     drawing = RenderTask("a", Source(video, str(clips[5]), "deaf.mp4"), "", "png", {"x": "y" * 4_000_000})
-    with pytest.raises(JobError, match="SIGKILL"):
+    with pytest.raises(EscountsError, match="SIGKILL"):
         service.runner.render(drawing).result(60)
     video = client.send_video(clips[5], "honest.mp4")["id"]
     assert client.ended(client.start_count(video)["id"], 60)["count"] == 3
@@ -205,7 +205,7 @@ def test_a_training_whose_report_or_model_is_none_has_failed(
     monkeypatch.setattr(trainings, "run", process)
     monkeypatch.setattr(processes, "UNFINISHED_SECONDS", 1.0)
     with service_running(tmp_path / "data", devices=()) as (address, service), Client(address) as client:
-        row = TrainingRow("0" * 32, "mine", "running", "[]", time.time())
+        row = Training(id="0" * 32, name="mine", videos=[], created=time.time())
         target = tmp_path / "weights" / "mine.safetensors"
         service.trainings.start(row, target, lambda made: replace(TASK, target=str(made)))
         eventually(lambda: service.database.trainings(row.id)[0].state == "failed", 60)

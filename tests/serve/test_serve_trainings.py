@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fastapi import HTTPException
 from lines import line
 from serving import Client, Command, eventually, service_running
 
@@ -20,8 +21,9 @@ from escounts.errors import VideoError
 from escounts.models import store
 from escounts.serve import trainings
 from escounts.serve.app import EventHub, Service
-from escounts.serve.database import Database, TrainingRow
-from escounts.serve.settings import Refused, Settings, Source, WorkerOptions
+from escounts.serve.database import Database
+from escounts.serve.schemas import Training
+from escounts.serve.settings import Settings, Source, WorkerOptions
 from escounts.serve.trainings import Trainings, TrainingTask
 from escounts.system import processes
 from escounts.system.processes import Line
@@ -144,7 +146,7 @@ def test_a_training_cut_off_by_a_kill_has_failed_at_the_next_start(tmp_path: Pat
     command = Command(tmp_path / "data")
     command.kill()
     database = Database(tmp_path / "data" / "escounts.sqlite")
-    database.add_training(TrainingRow("0" * 32, "mine", "running", "[]", 1.0))
+    database.add_training(Training(id="0" * 32, name="mine", videos=[], created=1.0))
     database.close()
     command = Command(tmp_path / "data")
     with Client(command.address) as client:
@@ -156,9 +158,9 @@ def test_a_training_cut_off_by_a_kill_has_failed_at_the_next_start(tmp_path: Pat
 TASK = TrainingTask((), "", WorkerOptions("lite", "cpu", 2**33, 0, 0, max_duration=60.0, max_pixels=10**8, threads=1))
 
 
-def asked(name: str) -> TrainingRow:
+def asked(name: str) -> Training:
     """A training as the API asks for it."""
-    return TrainingRow(name * 32, "mine", "running", "[]", 1.0)
+    return Training(id=name * 32, name="mine", videos=[], created=1.0)
 
 
 @pytest.fixture()
@@ -205,7 +207,7 @@ def test_a_process_that_cannot_be_started_is_a_failed_training(
 
     monkeypatch.setattr(processes, "spawned", start)
     teaching = Trainings(database, EventHub().publish, Settings(tmp_path, job_seconds=60))
-    with pytest.raises(Refused, match="Cannot allocate memory"):
+    with pytest.raises(HTTPException, match="Cannot allocate memory"):
         teaching.start(asked("a"), tmp_path / "w" / "mine.safetensors", lambda partial: TASK)
     assert [(row.state, row.error) for row in database.trainings()] == [
         ("failed", "no process could be started: Cannot allocate memory")

@@ -9,14 +9,12 @@ import os
 import secrets
 import socket
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import click
 
 from escounts.cli.numbers import COUNT, Number, size
 from escounts.errors import EscountsError
-from escounts.serve import data_folder
 from escounts.serve.settings import Settings
 from escounts.system.atomic_files import lock_folder
 from escounts.system.extras import install_command
@@ -117,10 +115,7 @@ def every_device() -> tuple[str, ...]:
 def serve(settings: Settings, *, rebuild: bool = False) -> None:
     """Listen, print the address, serve until Ctrl-C. rebuild: make the database anew first."""
     try:
-        import uvicorn  # noqa: PLC0415 - the extra [serve]
-
-        from escounts.serve.app import create_app  # noqa: PLC0415 - the extra [serve]
-        from escounts.serve.limits import server_config  # noqa: PLC0415 - the extra [serve]
+        from escounts.serve import app, data_folder, limits  # noqa: PLC0415 - the extra [serve]
     except ImportError as error:
         raise EscountsError(f"serve needs more packages ({error.name}): {install_command('serve')}") from error
 
@@ -143,16 +138,7 @@ def serve(settings: Settings, *, rebuild: bool = False) -> None:
         stack.callback(held.release)
         listening = listen(settings.host, settings.port)
         rebuilt = data_folder.rebuild(folder) if rebuild else None
-        app = create_app(settings)
-
-        class Server(uvicorn.Server):
-            """Ends event streams and live counts first, so that Ctrl-C does not wait for open pages."""
-
-            def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-                app.state.service.hub.close()
-                app.state.service.live.stop()
-                super().handle_exit(sig, frame)
-
+        application = app.create_app(settings)
         click.echo(f"escounts is at {address(settings, listening)}")
         click.echo(f"data in {settings.data}; stop with Ctrl-C")
         if rebuilt is not None:
@@ -163,10 +149,9 @@ def serve(settings: Settings, *, rebuild: bool = False) -> None:
             )
         for what, why in (missing_protections() if settings.sandbox else {}).items():
             click.echo(f"videos are opened without protection of {what}: {why}", err=True)
-        say_unknown_files(app.state.service.unknown_files, settings.videos)
-        config = server_config(app, settings, timeout_graceful_shutdown=3)
+        say_unknown_files(application.state.service.unknown_files, settings.videos)
         with contextlib.suppress(KeyboardInterrupt):
-            Server(config).run(sockets=[listening])
+            limits.Server(application, settings).run(sockets=[listening])
         click.echo("stopped; what was running is taken up at the next start")
 
 

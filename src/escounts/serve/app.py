@@ -22,25 +22,25 @@ from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
-from starlette.types import Scope
 
 from escounts.errors import EscountsError, OutputError, one_line
-from escounts.serve import job_api, label_api, live_api, training_api, trash_api, video_api
+from escounts.serve import job_api, label_api, live_api, training_api, video_api
 from escounts.serve.data_folder import DISK_RESERVE, DataFolder
-from escounts.serve.database import Database, VideoRow
+from escounts.serve.database import Database
 from escounts.serve.jobs import JobRunner
+from escounts.serve.label_api import write_labels_csv
 from escounts.serve.limits import RequestLimits
 from escounts.serve.live_api import LiveSessions
-from escounts.serve.media import Library, write_labels_csv
-from escounts.serve.schemas import Health
+from escounts.serve.schemas import Health, Job, Training, Video
 from escounts.serve.security import Guard, GuessLimit
-from escounts.serve.settings import MEBIBYTE, Refused, Settings, hide_paths
+from escounts.serve.settings import MEBIBYTE, Settings, hide_paths
 from escounts.serve.trainings import Trainings
 
 log = logging.getLogger(__name__)
 HEARTBEAT_SECONDS = 15.0
 BACKLOG = 256
 """Events that a listener may be behind."""
+Event = Job | Training
 STATIC = Path(__file__).parent / "static"
 DESCRIPTION = (
     "Counts repetitions in videos. Upload a video, ask for a count, follow it, ask again with an exemplar. "
@@ -54,10 +54,10 @@ class EventHub:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._listeners: dict[asyncio.Queue[dict[str, Any] | None], asyncio.AbstractEventLoop] = {}
+        self._listeners: dict[asyncio.Queue[Event | None], asyncio.AbstractEventLoop] = {}
         self._closed = False
 
-    def publish(self, event: dict[str, Any]) -> None:
+    def publish(self, event: Event) -> None:
         with self._lock:
             for queue, loop in self._listeners.items():
                 if not loop.is_closed():
@@ -75,9 +75,9 @@ class EventHub:
     def listeners(self) -> int:
         return len(self._listeners)
 
-    async def listen(self) -> AsyncIterator[dict[str, Any] | None]:
+    async def listen(self) -> AsyncIterator[Event | None]:
         """Events as they come; None after a silence, to keep the connection known to be alive."""
-        queue: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue(BACKLOG)
+        queue: asyncio.Queue[Event | None] = asyncio.Queue(BACKLOG)
         with self._lock:
             if self._closed:
                 return
@@ -98,7 +98,7 @@ class EventHub:
                 del self._listeners[queue]
 
 
-def _offer(queue: asyncio.Queue[dict[str, Any] | None], event: dict[str, Any] | None) -> None:
+def _offer(queue: asyncio.Queue[Event | None], event: Event | None) -> None:
     if queue.full():
         queue.get_nowait()
     queue.put_nowait(event)
@@ -111,7 +111,6 @@ class Service:
     settings: Settings
     database: Database
     hub: EventHub
-    library: Library
     runner: JobRunner
     trainings: Trainings
     live: LiveSessions
@@ -128,31 +127,27 @@ class Service:
         folder.prepare()
         database = folder.open_database()
         folder.set_torn_files_aside()
-        library = Library(folder, database)
         hub = EventHub()
-        runner = JobRunner(
-            settings, database, hub.publish, locate=library.locate, maintain=lambda: service.maintain()
-        )
+        runner = JobRunner(settings, database, hub.publish, maintain=lambda: service.maintain())
         guesses = GuessLimit(settings.max_guesses)
         unknown = folder.unknown_files(database.videos(limit=-1))
         trainings = Trainings(database, hub.publish, settings)
-        live = LiveSessions(settings)
-        service = cls(settings, database, hub, library, runner, trainings, live, folder, guesses, unknown)
+        service = cls(settings, database, hub, runner, trainings, LiveSessions(settings), folder, guesses, unknown)
         return service
 
-    def delete(self, video: VideoRow) -> None:
+    def delete(self, video: Video) -> None:
         """Delete a video with its jobs, results and labels: files first, which makes room for the other changes."""
-        labelled = bool(self.database.labels(video.id))
-        self.library.remove_files(video)
+        labels = self.database.labels(video.id)
+        self.folder.discard(video, labels, [job.id for job in self.database.jobs(video.id, limit=-1)])
         self.runner.forget(video.id)
         self.database.delete_video(video.id)
-        if labelled:  # labels.csv must not name a file that is gone; the trash has its labels
+        if labels:  # labels.csv must not name a file that is gone; the trash has its labels
             try:
                 write_labels_csv(self)
             except OutputError as error:
                 log.warning("labels.csv still names a deleted video: %s", error)
 
-    def delete_expired(self) -> list[VideoRow]:
+    def delete_expired(self) -> list[Video]:
         """Delete the videos whose time is over; returns the rows that are gone."""
         gone = self.database.expired(time.time())
         for video in gone:
@@ -180,19 +175,6 @@ class Service:
         failing = not workers or error is not None or any(worker["error"] for worker in workers)
         status: Literal["ok", "starting", "failing"] = "failing" if failing else "ok" if ready else "starting"
         return Health(status=status, error=error, disk_free=free, workers=workers)
-
-
-class PageFiles(StaticFiles):
-    """The page's own files; the browser asks each time whether they changed, so an upgrade shows at once."""
-
-    def file_response(self, *args: object, **kwargs: object) -> Response:
-        response = super().file_response(*args, **kwargs)  # type: ignore[arg-type]
-        response.headers["cache-control"] = "no-cache"
-        return response
-
-    def get_path(self, scope: Scope) -> str:
-        path = super().get_path(scope)
-        return "index.html" if path in (".", "") else path
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -223,12 +205,10 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(RequestLimits, settings=settings)
     app.add_middleware(Guard, settings=settings, guesses=service.guesses)  # the last one added is asked first
     app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(Refused, _refused)
     app.add_exception_handler(EscountsError, _unacceptable)
     app.add_exception_handler(sqlite3.Error, _unwritable)
     app.add_exception_handler(ClientDisconnect, _gone)
     app.include_router(video_api.router)
-    app.include_router(trash_api.router)
     app.include_router(job_api.router)
     app.include_router(label_api.router)
     app.include_router(training_api.router)
@@ -249,7 +229,7 @@ def create_app(settings: Settings) -> FastAPI:
         """The API to read, from its own description; FastAPI's page would load its scripts from elsewhere."""
         return HTMLResponse(api_page(app.openapi()))
 
-    app.mount("/", PageFiles(directory=STATIC, html=True), name="page")
+    app.mount("/", StaticFiles(directory=STATIC, html=True), name="page")
     return app
 
 
@@ -298,11 +278,6 @@ def _invalid(request: Request, error: Exception) -> JSONResponse:
         parts.append(f"{where}: {item['msg']}" if where else str(item["msg"]))
     detail = "; ".join(parts).encode("ascii", "backslashreplace").decode()
     return JSONResponse({"detail": detail[:1000]}, 422)
-
-
-def _refused(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, Refused)
-    return JSONResponse({"detail": str(error)}, error.status)
 
 
 def _unacceptable(request: Request, error: Exception) -> JSONResponse:

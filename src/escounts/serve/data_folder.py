@@ -15,14 +15,15 @@ import re
 import shutil
 import sqlite3
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from escounts.errors import EscountsError
-from escounts.serve.database import SCHEMA_VERSION, Database, JobRow, LabelRow, TrainingRow, VideoRow
+from escounts.serve.database import SCHEMA_VERSION, Database
+from escounts.serve.schemas import SavedLabels, Video
 from escounts.serve.settings import MEBIBYTE, Settings
 from escounts.system.atomic_files import write_text
 
@@ -110,7 +111,7 @@ class DataFolder:
         """Names of the files in videos/ that are named as this service names uploads."""
         return {path.name for path in _entries(self.settings.videos) if UPLOAD.fullmatch(path.name)}
 
-    def unknown_files(self, rows: Iterable[VideoRow]) -> list[str]:
+    def unknown_files(self, rows: Iterable[Video]) -> list[str]:
         """Files in videos/ that no row names, sorted; they are never touched."""
         known = {row.file for row in rows if row.source != "media"} | {LABELS_FILE}
         return sorted(p.name for p in _entries(self.settings.videos) if p.name not in known)
@@ -150,6 +151,36 @@ class DataFolder:
                     (entry / path.name).unlink(missing_ok=True)  # what of a copy had room
                     path.unlink()
         return entry
+
+    def discard(self, video: Video, labels: Sequence[SavedLabels], drawn_for: Iterable[str]) -> None:
+        """Move a video's file, if it is ours, to the trash with what is known of it; remove what was drawn for it and
+        for its jobs."""
+        ours = video.source != "media" and UPLOAD.fullmatch(video.file)
+        if ours or labels:
+            about = {**video.model_dump(exclude={"labelled", "labelled_count", "action", "job"}), "file": video.file}
+            said = [{**label.model_dump(), "video": label.video, "spans": label.pairs} for label in labels]
+            files = [self.settings.videos / video.file] if ours else []
+            self.set_aside(video.id, files, {"video": about, "labels": said})
+        for owner in (video.id, *drawn_for):
+            for render in self.settings.renders.glob(f"{owner}.*"):
+                render.unlink(missing_ok=True)
+        self.empty_trash()
+
+    def discarded(self) -> Iterator[tuple[Path, Video, list[SavedLabels]]]:
+        """Entry, row and labels of every video in the trash whose record and file are there, the newest first."""
+        for entry in sorted(_entries(self.settings.trash), reverse=True):
+            if not TRASH_ENTRY.fullmatch(entry.name):
+                continue
+            try:
+                record = json.loads((entry / "record.json").read_text(encoding="utf-8"))
+                video = Video(**record["video"])
+                labels = [SavedLabels(**label) for label in record["labels"]]
+            except (OSError, ValueError, KeyError, TypeError):
+                continue  # torn files, a database, or what somebody else put there
+            root = self.settings.media_root
+            kept = video.source == "media" and root is not None and (root / video.file).is_file()
+            if kept or (UPLOAD.fullmatch(video.file) and (entry / video.file).is_file()):
+                yield entry, video, labels
 
     def empty_trash(self, *, needed: int = 0) -> None:
         """Remove entries older than `trash_days`; and the oldest while `needed` bytes have no room on the disk."""
@@ -208,13 +239,7 @@ def _query(path: Path, statement: str) -> list[tuple[Any, ...]]:
         connection.close()
 
 
-COLUMNS: dict[str, tuple[str, ...]] = {
-    "videos": tuple(field.name for field in fields(VideoRow)),
-    "jobs": tuple(field.name for field in fields(JobRow)),
-    "results": ("job", "document"),
-    "labels": tuple(field.name for field in fields(LabelRow)),
-    "trainings": tuple(field.name for field in fields(TrainingRow)),
-}
+TABLES = ("videos", "jobs", "results", "labels", "trainings")
 BESIDE = ("", "-wal", "-shm")
 REMEMBERED = ("videos", "jobs", "labels")
 
@@ -261,14 +286,15 @@ def _made_anew(fresh: Path, old: Path, folder: DataFolder) -> dict[str, int]:
 def _take_rows(source: Path, database: Database, folder: DataFolder) -> None:
     """Copy every row that can be read and is not there yet; videos only where their file is there."""
     uploads = folder.uploads()
-    for table, columns in COLUMNS.items():
+    for table in TABLES:
+        columns = database.columns(table)
         rows = _readable_rows(source, table, columns)
         if table == "videos":
             rows = [row for row in rows if row["source"] == "media" or row["file"] in uploads]
         database.restore(table, columns, [tuple(row[name] for name in columns) for row in rows])
 
 
-def _readable_rows(source: Path, table: str, columns: tuple[str, ...]) -> list[dict[str, Any]]:
+def _readable_rows(source: Path, table: str, columns: Sequence[str]) -> list[dict[str, Any]]:
     """The rows of a table up to the first damaged page from the front, and from the back."""
     found: dict[Any, dict[str, Any]] = {}
     connection = sqlite3.connect(source)
@@ -291,5 +317,7 @@ def _take_files(database: Database, folder: DataFolder) -> int:
     for file in lost:
         state = (folder.settings.videos / file).stat()
         name = f"recovered-{file[:8]}{Path(file).suffix}"
-        database.add_video(VideoRow(file[:32], name, "upload", file, state.st_size, state.st_mtime))
+        database.add_video(
+            Video(id=file[:32], name=name, source="upload", file=file, size=state.st_size, created=state.st_mtime)
+        )
     return len(lost)

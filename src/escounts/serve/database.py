@@ -8,14 +8,11 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from escounts.serve.schemas import Job, SavedLabels, Training, Video
 from escounts.system.atomic_files import atomic_file
-
-JobState = Literal["queued", "running", "done", "failed", "cancelled"]
-ENDED: tuple[JobState, ...] = ("done", "failed", "cancelled")
 
 SCHEMA_VERSION = 1
 SCHEMA = f"""
@@ -45,73 +42,6 @@ PRAGMA user_version = {SCHEMA_VERSION};
 """
 
 
-@dataclass(frozen=True)
-class VideoRow:
-    """One video. source: "upload", "camera" or "media"; file: a name under the source's own folder."""
-
-    id: str
-    name: str
-    source: str
-    file: str
-    size: int
-    created: float
-    expires: float | None = None
-    duration: float | None = None
-    width: int | None = None
-    height: int | None = None
-    fps: float | None = None
-
-
-@dataclass(frozen=True)
-class JobRow:
-    """One count of one video. request: JSON with exemplars, start, end, assume_repeats."""
-
-    id: str
-    video: str
-    state: JobState
-    request: str
-    created: float
-    crashes: int = 0
-    error: str | None = None
-    started: float | None = None
-    finished: float | None = None
-    model: str | None = None
-    count: int | None = None
-    confidence: float | None = None
-    unsure: int | None = None
-
-    @property
-    def ended(self) -> bool:
-        return self.state in ENDED
-
-
-@dataclass(frozen=True)
-class LabelRow:
-    """Corrected repetitions of one video: (start, end) in seconds. job: the count that was corrected, if known.
-    revision: how often they were saved, at least."""
-
-    video: str
-    action: str
-    spans: tuple[tuple[float, float], ...]
-    updated: float
-    job: str | None = None
-    revision: int | None = None
-
-
-@dataclass(frozen=True)
-class TrainingRow:
-    """One training on labelled videos under a name. videos: their ids as JSON; report: what it did, as JSON."""
-
-    id: str
-    name: str
-    state: Literal["running", "done", "failed", "cancelled"]
-    videos: str
-    created: float
-    finished: float | None = None
-    error: str | None = None
-    report: str | None = None
-
-
 class Database:
     """Every statement the service runs. Safe to call from any thread.
 
@@ -134,13 +64,12 @@ class Database:
             ):
                 self._connection.execute(f"PRAGMA {pragma}")
             self._connection.executescript(SCHEMA)
-            self._add_column("labels", "job", "TEXT")
-            self._add_column("labels", "revision", "INTEGER")
+            for column, kind in (("job", "TEXT"), ("revision", "INTEGER")):
+                if column not in self.columns("labels"):  # of an older version
+                    self._connection.execute(f"ALTER TABLE labels ADD COLUMN {column} {kind}")
 
-    def _add_column(self, table: str, column: str, kind: str) -> None:
-        """Give a table of an older version a column it lacks."""
-        if column not in {row["name"] for row in self._connection.execute(f"PRAGMA table_info({table})")}:
-            self._connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} {kind}")
+    def columns(self, table: str) -> list[str]:
+        return [row["name"] for row in self._connection.execute(f"PRAGMA table_info({table})")]
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self._path, check_same_thread=False, isolation_level=None, timeout=5.0)
@@ -191,13 +120,15 @@ class Database:
                     self._connection.execute("ROLLBACK")
                 raise
 
-    def _insert(self, table: str, row: VideoRow | JobRow | TrainingRow) -> None:
-        values = asdict(row)
+    def _insert(self, table: str, row: Video | Job | Training) -> None:
+        values = {name: getattr(row, name) for name in self.columns(table)}
+        for name in {"request", "videos"} & values.keys():
+            values[name] = json.dumps(values[name])
         marks = ", ".join("?" * len(values))
         with self._transaction() as connection:
             connection.execute(f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks})", (*values.values(),))
 
-    def _rows(self, query: str, values: Sequence[Any] = ()) -> list[sqlite3.Row]:
+    def _rows(self, query: str, *values: Any) -> list[sqlite3.Row]:
         reader: sqlite3.Connection | None = getattr(self._own, "reader", None)
         if reader is None:
             reader = self._own.reader = self._connect()
@@ -207,31 +138,26 @@ class Database:
 
     # videos
 
-    def add_video(self, video: VideoRow) -> None:
+    def add_video(self, video: Video) -> None:
         self._insert("videos", video)
 
-    def video(self, video_id: str) -> VideoRow | None:
-        rows = self._rows("SELECT * FROM videos WHERE id = ?", (video_id,))
-        return VideoRow(**dict(rows[0])) if rows else None
+    def video(self, video_id: str) -> Video | None:
+        return next(self._videos("WHERE id = ?", video_id), None)
 
-    def videos(self, limit: int = 500) -> list[VideoRow]:
+    def videos(self, limit: int = 500) -> list[Video]:
         """The newest first."""
-        rows = self._rows("SELECT * FROM videos ORDER BY created DESC, id LIMIT ?", (limit,))
-        return [VideoRow(**dict(row)) for row in rows]
+        return [*self._videos("ORDER BY created DESC, id LIMIT ?", limit)]
 
-    def media_video(self, file: str) -> VideoRow | None:
+    def media_video(self, file: str) -> Video | None:
         """The row of a file under the media root, if it was counted before."""
-        rows = self._rows("SELECT * FROM videos WHERE source = 'media' AND file = ?", (file,))
-        return VideoRow(**dict(rows[0])) if rows else None
+        return next(self._videos("WHERE source = 'media' AND file = ?", file), None)
 
-    def expired(self, now: float) -> list[VideoRow]:
+    def expired(self, now: float) -> list[Video]:
         """Videos whose time is over. One with labels never expires: somebody's work hangs on it."""
-        rows = self._rows(
-            "SELECT * FROM videos WHERE expires IS NOT NULL AND expires <= ?"
-            " AND id NOT IN (SELECT video FROM labels)",
-            (now,),
-        )
-        return [VideoRow(**dict(row)) for row in rows]
+        return [*self._videos("WHERE expires <= ? AND id NOT IN (SELECT video FROM labels)", now)]
+
+    def _videos(self, which: str, *values: Any) -> Iterator[Video]:
+        return (Video(**row) for row in self._rows(f"SELECT * FROM videos {which}", *values))
 
     def describe_video(self, video_id: str, *, duration: float, width: int, height: int, fps: float) -> None:
         with self._transaction() as connection:
@@ -247,7 +173,7 @@ class Database:
 
     # jobs
 
-    def add_job(self, job: JobRow) -> bool:
+    def add_job(self, job: Job) -> bool:
         """Queue a job; False when its video has been deleted meanwhile."""
         try:
             self._insert("jobs", job)
@@ -255,24 +181,21 @@ class Database:
             return False
         return True
 
-    def job(self, job_id: str) -> JobRow | None:
-        rows = self._rows("SELECT * FROM jobs WHERE id = ?", (job_id,))
-        return JobRow(**dict(rows[0])) if rows else None
+    def job(self, job_id: str) -> Job | None:
+        return next(self._jobs("WHERE id = ?", job_id), None)
 
-    def jobs(self, video_id: str | None = None, limit: int = 500) -> list[JobRow]:
+    def jobs(self, video_id: str | None = None, limit: int = 500) -> list[Job]:
         """The newest first, of one video or of all."""
         where, values = ("WHERE video = ?", (video_id,)) if video_id else ("", ())
-        rows = self._rows(f"SELECT * FROM jobs {where} ORDER BY created DESC, id LIMIT ?", (*values, limit))
-        return [JobRow(**dict(row)) for row in rows]
+        return [*self._jobs(f"{where} ORDER BY created DESC, id LIMIT ?", *values, limit)]
 
-    def queued(self) -> list[JobRow]:
+    def queued(self) -> list[Job]:
         """What waits, the oldest first; recounts of a video that has a result go before first counts."""
-        rows = self._rows(
-            "SELECT *, EXISTS (SELECT 1 FROM jobs AS d WHERE d.video = jobs.video AND d.state = 'done')"
-            " AS again "
-            "FROM jobs WHERE state = 'queued' ORDER BY again DESC, created, id"
-        )
-        return [JobRow(**{k: v for k, v in dict(row).items() if k != "again"}) for row in rows]
+        again = "EXISTS (SELECT 1 FROM jobs AS d WHERE d.video = jobs.video AND d.state = 'done')"
+        return [*self._jobs(f"WHERE state = 'queued' ORDER BY {again} DESC, created, id")]
+
+    def _jobs(self, which: str, *values: Any) -> Iterator[Job]:
+        return (Job(**row) for row in self._rows(f"SELECT * FROM jobs {which}", *values))
 
     def totals(self) -> dict[str, int]:
         """How many jobs are in each state."""
@@ -295,7 +218,7 @@ class Database:
             statement = "UPDATE jobs SET state = 'queued', started = NULL WHERE state = 'running'"
             return connection.execute(statement).rowcount
 
-    def end_job(self, job_id: str, state: JobState, *, error: str | None = None) -> None:
+    def end_job(self, job_id: str, state: str, *, error: str | None = None) -> None:
         self._set_job(job_id, state=state, error=error, finished=time.time())
 
     def finish_job(self, job_id: str, document: dict[str, Any]) -> None:
@@ -319,13 +242,13 @@ class Database:
                     (job_id, json.dumps(document)),
                 )
 
-    def say_again(self, job_id: str, request: str, document: dict[str, Any]) -> None:
+    def say_again(self, job_id: str, request: dict[str, Any], document: dict[str, Any]) -> None:
         """A finished job in the unit that a person chose: what is asked for, and the count that lists show."""
         shown = {name: document[name] for name in ("count", "confidence")}
-        self._set_job(job_id, request=request, **shown, unsure=int(document["unsure"]))
+        self._set_job(job_id, request=json.dumps(request), **shown, unsure=int(document["unsure"]))
 
     def result(self, job_id: str) -> dict[str, Any] | None:
-        rows = self._rows("SELECT document FROM results WHERE job = ?", (job_id,))
+        rows = self._rows("SELECT document FROM results WHERE job = ?", job_id)
         return dict(json.loads(rows[0][0])) if rows else None
 
     def delete_job(self, job_id: str) -> None:
@@ -347,7 +270,7 @@ class Database:
         *,
         job: str | None = None,
         revision: int | None = None,
-    ) -> LabelRow | None:
+    ) -> SavedLabels | None:
         """revision: of the labels that these replace, 0 for none; where others were saved meanwhile, nothing is saved
         and None returned. Without it these replace whatever is there."""
         with self._transaction() as connection:
@@ -355,38 +278,38 @@ class Database:
             before = (rows[0][0] or 1) if rows else 0
             if revision not in (None, before):
                 return None
-            label = LabelRow(video_id, action, tuple(spans), time.time(), job, before + 1)
+            about = {"video": video_id, "action": action, "spans": spans, "job": job, "revision": before + 1}
+            label = SavedLabels.model_validate({**about, "updated": time.time()})
             connection.execute(
                 "INSERT OR REPLACE INTO labels (video, action, spans, updated, job, revision)"
                 " VALUES (?, ?, ?, ?, ?, ?)",
-                (video_id, action, json.dumps(label.spans), label.updated, job, label.revision),
+                (video_id, action, json.dumps(label.pairs), label.updated, job, label.revision),
             )
         return label
 
-    def labels(self, video_id: str | None = None) -> list[LabelRow]:
+    def labels(self, video_id: str | None = None) -> list[SavedLabels]:
+        """Those saved first coming first, of one video or of all."""
         where, values = ("WHERE video = ?", (video_id,)) if video_id else ("", ())
-        rows = self._rows(f"SELECT * FROM labels {where} ORDER BY updated", values)
-        return [
-            LabelRow(**{**row, "spans": tuple((float(a), float(b)) for a, b in json.loads(row["spans"]))})
-            for row in map(dict, rows)
-        ]
+        rows = self._rows(f"SELECT * FROM labels {where} ORDER BY updated", *values)
+        return [SavedLabels(**row) for row in rows]
 
     # trainings
 
-    def add_training(self, row: TrainingRow) -> None:
-        self._insert("trainings", row)
+    def add_training(self, training: Training) -> None:
+        self._insert("trainings", training)
 
     def end_training(
         self, training_id: str, state: str, *, error: str | None = None, report: str | None = None
     ) -> None:
+        """report: what it did, as JSON."""
         with self._transaction() as connection:
             connection.execute(
                 "UPDATE trainings SET state = ?, error = ?, report = ?, finished = ? WHERE id = ?",
                 (state, error, report, time.time(), training_id),
             )
 
-    def trainings(self, training_id: str | None = None) -> list[TrainingRow]:
+    def trainings(self, training_id: str | None = None) -> list[Training]:
         """The newest first; of one id."""
         where, values = ("WHERE id = ?", (training_id,)) if training_id else ("", ())
-        rows = self._rows(f"SELECT * FROM trainings {where} ORDER BY created DESC, id LIMIT 200", values)
-        return [TrainingRow(**dict(row)) for row in rows]
+        rows = self._rows(f"SELECT * FROM trainings {where} ORDER BY created DESC, id LIMIT 200", *values)
+        return [Training(**row) for row in rows]

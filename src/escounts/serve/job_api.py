@@ -6,22 +6,22 @@ A file says what the person said where a video was corrected, otherwise what the
 from __future__ import annotations
 
 import asyncio
-import json
 import secrets
+import tempfile
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
 
-from fastapi import APIRouter, HTTPException, Query, Request
+from fastapi import APIRouter, Body, HTTPException, Query
 from fastapi import Path as PathParameter
 from fastapi.responses import FileResponse, Response, StreamingResponse
 from pydantic import AfterValidator
 
+from escounts.errors import EscountsError
 from escounts.output import FORMATS
-from escounts.serve.database import JobRow
-from escounts.serve.documents import changed, chosen, with_labels, written
+from escounts.output.json import from_dict, to_dict
 from escounts.serve.schemas import (
     GUARDED,
     PROBLEMS,
@@ -31,15 +31,16 @@ from escounts.serve.schemas import (
     Job,
     JobId,
     Services,
+    Training,
     Unit,
-    UnitChoice,
+    Video,
+    chosen,
     need_job,
     present_job,
     video_or_404,
 )
-from escounts.serve.training_api import other_model, training_event
+from escounts.serve.training_api import other_model, present_training
 from escounts.serve.worker import RenderTask
-from escounts.serve.worker_pool import JobError
 
 router = APIRouter(prefix="/api", responses=USUAL_PROBLEMS)
 
@@ -60,6 +61,8 @@ EVENT = {
         "data": {"type": "string", "description": "A Job without its result, or a Training, as JSON."},
     },
 }
+SILENCE = ": still here\n\n"
+"""A comment in the wire format of server-sent events."""
 STREAM: dict[int | str, dict[str, Any]] = {200: {"content": {"text/event-stream": {"schema": EVENT}}}}
 
 
@@ -82,20 +85,20 @@ async def count(service: Services, request: CountRequest, response: Response) ->
         raise HTTPException(429, f"{service.settings.max_queue} jobs are waiting already; try again later")
     if request.unit is None and not (request.exemplars or request.each):
         request = request.model_copy(update={"unit": _unit_before(service, request.video)})
-    row = JobRow(secrets.token_hex(16), request.video, "queued", request.stored(), time.time())
-    if not await asyncio.to_thread(service.runner.submit, row):
+    job = Job(id=secrets.token_hex(16), video=request.video, request=request.stored(), created=time.time())
+    if not await asyncio.to_thread(service.runner.submit, job):
         raise HTTPException(404, "the video was deleted meanwhile")
     if request.wait > 0:
-        await asyncio.wait({asyncio.wrap_future(service.runner.ended(row.id))}, timeout=request.wait)
-    now = need_job(service, row.id)
+        await asyncio.wait({asyncio.wrap_future(service.runner.ended(job.id))}, timeout=request.wait)
+    now = need_job(service, job.id)
     response.status_code = 200 if now.ended else 202
     return present_job(service, now, whole=True)
 
 
 def _unit_before(service: Services, video: str) -> Unit | None:
     """What a person chose for the newest count of a video that followed no exemplar."""
-    requests = (json.loads(row.request) for row in service.database.jobs(video) if row.state == "done")
-    return next((request.get("unit") for request in requests if not request["exemplars"]), None)
+    done = (job for job in service.database.jobs(video) if job.state == "done")
+    return next((job.unit for job in done if not job.exemplars), None)
 
 
 @router.get("/jobs", tags=["jobs"])
@@ -119,14 +122,14 @@ def job(
     counted = service.database.result(job_id)
     if shown.result is None or counted is None or (unit is None and at is None):
         return shown
-    result = changed(counted if unit is not None else shown.result, unit, at)
+    result = _changed(counted if unit is not None else shown.result, unit, at)
     return shown.model_copy(
         update={"result": result, **{name: result[name] for name in ("count", "confidence", "unsure")}}
     )
 
 
 @router.put("/jobs/{job_id}/unit", tags=["jobs"], dependencies=GUARDED, responses={409: PROBLEMS[409]})
-def choose_unit(service: Services, job_id: JobId, choice: UnitChoice) -> Job:
+def choose_unit(service: Services, job_id: JobId, unit: Annotated[Unit | None, Body(embed=True)]) -> Job:
     """Say what one repetition is: the job, its files and later recounts without exemplars are in that unit.
 
     Where the model gave no unit, its count is doubled ("side") or halved ("cycle"), and says so. null: as it counted.
@@ -135,8 +138,7 @@ def choose_unit(service: Services, job_id: JobId, choice: UnitChoice) -> Job:
     counted = service.database.result(job_id)
     if counted is None:
         raise HTTPException(409, f"this job is {row.state}; there is a count once it is done")
-    request = json.dumps({**json.loads(row.request), "unit": choice.unit})
-    service.database.say_again(job_id, request, chosen(counted, choice.unit))
+    service.database.say_again(job_id, {**row.request, "unit": unit}, chosen(counted, unit))
     return present_job(service, need_job(service, job_id), whole=True)
 
 
@@ -157,15 +159,17 @@ def delete_job(service: Services, job_id: JobId) -> None:
 
 
 @router.get("/events", tags=["jobs"], response_class=StreamingResponse, responses=STREAM)
-async def events(service: Services, request: Request) -> StreamingResponse:
+async def events(service: Services) -> StreamingResponse:
     """Every change of every job and training as server-sent events, without end, each named for what it carries."""
 
     async def stream() -> AsyncIterator[str]:
         async for event in service.hub.listen():
-            if event is not None and "training" in event:
-                yield _as_text("training", training_event(service, event))
+            if isinstance(event, Training):
+                yield f"event: training\ndata: {present_training(service, event).model_dump_json()}\n\n"
+            elif event is not None:
+                yield f"event: job\ndata: {event.model_dump_json(exclude={'result'})}\n\n"
             else:
-                yield _as_text("job", _as_json(event))
+                yield SILENCE
 
     return _stream(stream())
 
@@ -177,29 +181,16 @@ async def job_events(service: Services, job_id: JobId) -> StreamingResponse:
 
     async def stream() -> AsyncIterator[str]:
         async for event in service.hub.listen():
-            if event is not None and ("job" not in event or event["job"].id != job_id):
+            if event is not None and event.id != job_id:
                 continue
-            row = service.database.job(job_id)
-            if row is None:
+            job = service.database.job(job_id)
+            if job is None:
                 return
-            yield _as_text("job", present_job(service, row).model_dump())
-            if row.ended:
+            yield f"event: job\ndata: {present_job(service, job).model_dump_json()}\n\n"
+            if job.ended:
                 return
 
     return _stream(stream())
-
-
-def _as_text(kind: str, event: dict[str, Any] | None) -> str:
-    """One event in the wire format of server-sent events; None is a comment."""
-    if event is None:
-        return ": still here\n\n"
-    return f"event: {kind}\ndata: {json.dumps(event)}\n\n"
-
-
-def _as_json(event: dict[str, Any] | None) -> dict[str, Any] | None:
-    if event is None:
-        return None
-    return Job.of(event["job"], event).model_dump(exclude={"result"})
 
 
 def _stream(text: AsyncIterator[str]) -> StreamingResponse:
@@ -230,24 +221,30 @@ async def download(
     media_type, suffix = kind.media_type, kind.suffix
     name = f"{Path(video.name).stem or 'video'}{suffix}"
     if not kind.drawn:
-        text = await asyncio.to_thread(written, document, kind)
+        text = await asyncio.to_thread(_written, document, format)
         attachment = f"attachment; filename*=UTF-8''{quote(name, safe='')}"
         return Response(text, media_type=media_type, headers={"content-disposition": attachment})
     target = service.settings.renders / f"{job_id}.{version}{suffix}"
     if not target.exists():
-        source = service.library.locate(video)
-        task = RenderTask(secrets.token_hex(16), source, str(target), format, document)
-        try:
-            await asyncio.wrap_future(service.runner.render(task))
-        except JobError as error:
-            raise HTTPException(503, f"the {format} could not be made: {error}") from error
+        await drawn(service, video, target, format, document)
         if "-" in version:
             _remove_older(target)
     return FileResponse(target, media_type=media_type, filename=name)
 
 
+async def drawn(
+    service: Services, video: Video, target: Path, format: str, document: dict[str, Any] | None = None
+) -> None:
+    """Have a worker draw a result, or without one the video itself, into a file; see `RenderTask`."""
+    task = RenderTask(secrets.token_hex(16), service.settings.locate(video), str(target), format, document)
+    try:
+        await asyncio.wrap_future(service.runner.render(task))
+    except EscountsError as error:
+        raise HTTPException(503, f"no {format} could be made: {error}") from error
+
+
 def _shown(
-    service: Services, row: JobRow, unit: Unit | None, at: float | None, corrected: bool
+    service: Services, row: Job, unit: Unit | None, at: float | None, corrected: bool
 ) -> tuple[dict[str, Any], str]:
     """The document to write, and a name for what it is: one file is kept for each."""
     document = service.database.result(row.id)
@@ -255,13 +252,27 @@ def _shown(
         raise HTTPException(409, f"this job is {row.state}; there is a file once it is done")
     if unit is not None or at is not None:
         version = "counted" if unit is None else unit
-        return changed(document, unit, at), version if at is None else f"{version}-{round(at * 1000)}"
-    choice = json.loads(row.request).get("unit")
-    document = chosen(document, choice)
-    labels = service.database.labels(row.video) if corrected else []
-    if labels:
-        return with_labels(document, labels[0].spans), f"corrected-{round(labels[0].updated * 1000)}"
-    return document, choice or "counted"
+        return _changed(document, unit, at), version if at is None else f"{version}-{round(at * 1000)}"
+    document = chosen(document, row.unit)
+    for labels in service.database.labels(row.video) if corrected else ():
+        said = to_dict(from_dict(document).corrected(labels.pairs))  # with the model's count beside it
+        return said, f"corrected-{round(labels.updated * 1000)}"
+    return document, row.unit or "counted"
+
+
+def _changed(document: dict[str, Any], unit: Unit | None, at: float | None) -> dict[str, Any]:
+    """By cycles or by sides, as the model counted them, with all borders moved so that one lies at `at` seconds."""
+    result = from_dict(document)
+    result = result if unit is None else result.in_unit(unit)
+    return to_dict(result if at is None else result.aligned(at=at))
+
+
+def _written(document: dict[str, Any], format: str) -> bytes:
+    """A file of a format that needs no video."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "result"
+        FORMATS[format].write(from_dict(document), path)
+        return path.read_bytes()
 
 
 def _remove_older(target: Path) -> None:

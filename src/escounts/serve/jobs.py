@@ -6,7 +6,6 @@ of it; progress and the workers' state are only in memory.
 
 from __future__ import annotations
 
-import json
 import logging
 import sqlite3
 import threading
@@ -16,11 +15,12 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from escounts.serve.database import Database, JobRow, VideoRow
-from escounts.serve.documents import chosen
+from escounts.errors import EscountsError
+from escounts.serve.database import Database
+from escounts.serve.schemas import Job, chosen
 from escounts.serve.settings import Settings, Source, hide_paths
 from escounts.serve.worker import CountTask, RenderTask
-from escounts.serve.worker_pool import JobError, Running, WorkerHandle, WorkerPool, checked_result, resolve
+from escounts.serve.worker_pool import Running, WorkerHandle, WorkerPool, checked_result, resolve
 from escounts.system.processes import are_numbers
 
 MAINTENANCE_SECONDS = 600.0
@@ -34,29 +34,26 @@ log = logging.getLogger(__name__)
 class JobRunner:
     """Runs the queue. `submit`, `cancel` and `render` may be called from any thread.
 
-    publish: called with every change of a job; it may not wait. locate: row → Source, the file a worker opens.
-    maintain: called now and then.
+    publish: called with a job whenever it changes; it may not wait. maintain: called now and then.
     """
 
     def __init__(
         self,
         settings: Settings,
         database: Database,
-        publish: Callable[[dict[str, Any]], None],
+        publish: Callable[[Job], None],
         *,
-        locate: Callable[[VideoRow], Source],
         maintain: Callable[[], None] = lambda: None,
     ) -> None:
         self._settings = settings
         self._database = database
         self._publish = publish
-        self._locate = locate
         self._maintain = maintain
         self._lock = threading.RLock()
         self._pool = WorkerPool(settings, on_message=self._wake)
         self._renders: list[tuple[RenderTask, Future[str]]] = []
         self._rendering: dict[str, Future[str]] = {}
-        self._waiters: dict[str, list[Future[JobRow | None]]] = {}
+        self._waiters: dict[str, list[Future[Job | None]]] = {}
         self._received: deque[tuple[Any, ...]] = deque()
         self._news = threading.Event()
         self._stopping = False
@@ -84,7 +81,7 @@ class JobRunner:
             self._thread.join(10)
         self._pool.stop()
 
-    def submit(self, job: JobRow) -> bool:
+    def submit(self, job: Job) -> bool:
         """Queue a job that is not in the database yet; False when its video is gone."""
         if not self._database.add_job(job):
             return False
@@ -92,9 +89,9 @@ class JobRunner:
         self._wake()
         return True
 
-    def ended(self, job_id: str) -> Future[JobRow | None]:
+    def ended(self, job_id: str) -> Future[Job | None]:
         """A future of the job's row once it is done, failed or cancelled; of None when it is deleted."""
-        future: Future[JobRow | None] = Future()
+        future: Future[Job | None] = Future()
         with self._lock:
             job = self._database.job(job_id)
             if job is None or job.ended:
@@ -128,23 +125,23 @@ class JobRunner:
                 worker.send("forget", video_id)
 
     def render(self, task: RenderTask) -> Future[str]:
-        """Have a worker write a download; the future gives its path or raises JobError, as this does when too many
-        wait already."""
+        """Have a worker write a download; the future gives its path or raises EscountsError, as this does when too
+        many wait already."""
         future: Future[str] = Future()
         with self._lock:
             if sum(not waiting.cancelled() for _, waiting in self._renders) >= self._settings.max_queue:
-                raise JobError(f"{self._settings.max_queue} drawings are waiting already; try again later")
+                raise EscountsError(f"{self._settings.max_queue} drawings are waiting already; try again later")
             self._renders.append((task, future))
         self._wake()
         return future
 
-    def view(self, job: JobRow) -> dict[str, Any]:
-        """Progress of a job: fraction done (0..1), seconds left if known."""
+    def with_progress(self, job: Job) -> Job:
+        """The job as it stands: fraction done (0..1), seconds left if known."""
         with self._lock:
             running = self._pool.running(job.id)
             if running is None:
-                return {"progress": 1.0 if job.state == "done" else 0.0, "remaining_s": None}
-            return running[1].view()
+                return job.model_copy(update={"progress": 1.0 if job.state == "done" else 0.0})
+            return job.model_copy(update=running[1].view())
 
     def workers(self) -> list[dict[str, Any]]:
         """The state of each worker, for the health page."""
@@ -243,13 +240,13 @@ class JobRunner:
         entry = worker.tasks.get(task_id)
         render = self._rendering.pop(task_id, None)
         if render is not None:
-            resolve(render, str(value) if kind == "done" else JobError(str(value)))
+            resolve(render, str(value) if kind == "done" else EscountsError(str(value)))
         elif kind == "done":
             document = checked_result(value)
             self._database.finish_job(task_id, document)
-            row = self._database.job(task_id)
-            if row is not None and (unit := json.loads(row.request).get("unit")):
-                self._database.say_again(task_id, row.request, chosen(document, unit))
+            job = self._database.job(task_id)
+            if job is not None and job.unit is not None:
+                self._database.say_again(task_id, job.request, chosen(document, job.unit))
             self._measure(entry)
         elif kind == "cancelled" or (entry is not None and entry.cancel_at is not None):
             self._database.end_job(task_id, "cancelled")
@@ -286,7 +283,7 @@ class JobRunner:
             self.tally["worker_crashes"] += 1
         for task_id, entry in list(worker.tasks.items()):
             if task_id in self._rendering:
-                resolve(self._rendering.pop(task_id), JobError(death))
+                resolve(self._rendering.pop(task_id), EscountsError(death))
                 del worker.tasks[task_id]
                 continue
             job = self._database.job(task_id)
@@ -347,33 +344,33 @@ class JobRunner:
             self._database.end_job(job.id, "failed", error=f"no worker could be started: {hide_paths(reason)}")
             self._announce(job.id)
         while self._renders:
-            resolve(self._renders.pop()[1], JobError(f"no worker could be started: {hide_paths(reason)}"))
+            resolve(self._renders.pop()[1], EscountsError(f"no worker could be started: {hide_paths(reason)}"))
 
-    def _task(self, job: JobRow) -> CountTask | None:
+    def _task(self, job: Job) -> CountTask | None:
         """The job as a worker takes it; a job whose exemplar's video is gone ends here."""
         video = self._database.video(job.video)
         if video is None:
             return None
-        request = json.loads(job.request)
         exemplars: list[tuple[float, float, Source | None]] = []
-        for exemplar in request["exemplars"]:
-            other = exemplar["video"] if exemplar["video"] != job.video else None
+        for exemplar in job.exemplars:
+            other = exemplar.video if exemplar.video != job.video else None
             row = self._database.video(other) if other else None
             if other and row is None:
                 self._database.end_job(job.id, "failed", error="the video of its exemplar has been deleted")
                 self._announce(job.id)
                 return None
-            exemplars.append((exemplar["start"], exemplar["end"], self._locate(row) if row else None))
+            exemplars.append((exemplar.start, exemplar.end, self._settings.locate(row) if row else None))
+        model = job.request.get("model")
         return CountTask(
             id=job.id,
-            source=self._locate(video),
+            source=self._settings.locate(video),
             exemplars=tuple(exemplars),
-            start=request["start"],
-            end=request["end"],
-            region=request.get("region"),
-            each=request.get("each", False),
-            assume_repeats=request["assume_repeats"],
-            model=request.get("model") and self._settings.loadable(request["model"]),
+            start=job.start,
+            end=job.end,
+            region=job.region,
+            each=job.each,
+            assume_repeats=job.request["assume_repeats"],
+            model=model and self._settings.loadable(model),
         )
 
     def _announce(self, job_id: str) -> None:
@@ -387,4 +384,4 @@ class JobRunner:
                 for future in self._waiters.pop(job_id, []):
                     resolve(future, job)
             if job is not None:
-                self._publish({"job": job, **self.view(job)})
+                self._publish(self.with_progress(job))

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import io
+import re
 import zipfile
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -18,21 +21,14 @@ from escounts.research.datasets.annotation_formats import (
     FORMATS,
     Format,
     LabelledFile,
+    dataset_zip,
     guess_format,
     write_labels,
 )
 from escounts.research.datasets.annotation_formats.labels import NAMED, cut, label_problem, of_one_action
-from escounts.research.datasets.annotation_formats.tables import read_counts
+from escounts.research.datasets.annotation_formats.tables import read_counts, write_file
 from escounts.research.datasets.annotation_formats.timelines import read_tasks, task
-from escounts.serve.database import LabelRow, VideoRow
-from escounts.serve.media import (
-    dataset_zip,
-    label_names,
-    labelled_file,
-    labelled_videos,
-    videos_by_name,
-    write_labels_csv,
-)
+from escounts.serve.data_folder import LABELS_FILE
 from escounts.serve.schemas import (
     GUARDED,
     PROBLEMS,
@@ -42,6 +38,7 @@ from escounts.serve.schemas import (
     Labels,
     SavedLabels,
     Services,
+    Video,
     VideoId,
     need_job,
     video_or_404,
@@ -73,7 +70,7 @@ def save_labels(service: Services, video_id: VideoId, labels: Labels) -> SavedLa
 
 def _save_all(
     service: Services,
-    files: Sequence[tuple[VideoRow, LabelledFile]],
+    files: Sequence[tuple[Video, LabelledFile]],
     *,
     job: str | None = None,
     revision: int | None = None,
@@ -101,14 +98,14 @@ def _save_all(
             write_labels_csv(service)
     except OutputError as error:
         raise HTTPException(507, "the labels are kept, but labels.csv could not be written") from error
-    return [SavedLabels.of(row) for row in saved]
+    return saved
 
 
 @router.get("/videos/{video_id}/labels")
 def labels_of(service: Services, video_id: VideoId) -> SavedLabels:
     """The corrected repetitions of a video."""
     video_or_404(service, video_id)
-    return SavedLabels.of(_need(service, video_id))
+    return _need(service, video_id)
 
 
 @router.get("/videos/{video_id}/labels.csv", response_class=PlainTextResponse, responses=CSV)
@@ -126,9 +123,12 @@ def all_labels_csv(service: Services) -> Response:
 
 @router.get("/labels/dataset.zip", response_class=StreamingResponse, responses=ZIP)
 def dataset(service: Services) -> StreamingResponse:
-    """All labelled videos with a labels.csv: unpacked, a folder for `escounts train folder` and `data check`."""
+    """All labelled videos with a labels.csv: unpacked, a folder for `escounts train folder` and `data check`. A video
+    whose file is gone is left out."""
+    found = [(Path(service.settings.locate(row).path), row, label) for row, label in labelled_videos(service)]
+    files = [(path, labelled_file(row, label, _safe_name(row))) for path, row, label in found if path.is_file()]
     headers = {"content-disposition": 'attachment; filename="escounts-dataset.zip"'}
-    return StreamingResponse(dataset_zip(service), media_type="application/zip", headers=headers)
+    return StreamingResponse(dataset_zip(files), media_type="application/zip", headers=headers)
 
 
 @router.get("/labels/export/{format}", responses=EXPORT)
@@ -138,7 +138,7 @@ def export_labels(service: Services, format: Format) -> Response:
 
 
 def _all_labels(service: Services) -> list[LabelledFile]:
-    names = label_names(service)
+    names = _label_names(service.database.videos(limit=-1))
     return [labelled_file(row, label, names[row.id]) for row, label in labelled_videos(service)]
 
 
@@ -167,8 +167,8 @@ def import_labels(service: Services, request: LabelImport) -> ImportedLabels:
         files = of_one_action(FORMATS[format].read(request.text, request.only, request.fps), "class")
     else:
         files = [LabelledFile(file, (), action) for file, (_, action) in counts.items()]
-    known = videos_by_name(service)
-    found: dict[str, tuple[VideoRow, LabelledFile]] = {}
+    known = _videos_by_name(service.database.videos(limit=-1))
+    found: dict[str, tuple[Video, LabelledFile]] = {}
     unknown: list[str] = []
     ambiguous: list[str] = []
     for file in files:
@@ -196,7 +196,7 @@ def _spread(count: int, duration: float) -> tuple[tuple[float, float], ...]:
     return tuple(pseudo_spans(count, 0.0, duration))
 
 
-def _not_emptied(service: Services, row: VideoRow, file: LabelledFile) -> LabelledFile:
+def _not_emptied(service: Services, row: Video, file: LabelledFile) -> LabelledFile:
     """The labels, unless a person's work would be lost for none."""
     before = service.database.labels(row.id)
     if not file.spans and before and before[0].spans:
@@ -235,17 +235,66 @@ def _download(content: bytes, kind: str, name: str) -> Response:
     return Response(content, media_type=kind, headers=headers)
 
 
-def _need(service: Services, video_id: str) -> LabelRow:
+def _need(service: Services, video_id: str) -> SavedLabels:
     rows = service.database.labels(video_id)
     if not rows:
         raise HTTPException(404, "this video has no labels yet; correct its repetitions and save them")
     return rows[0]
 
 
-def _duration(service: Services, row: VideoRow) -> float:
+def _duration(service: Services, row: Video) -> float:
     """Seconds that can be labelled: a container may state too few, the newest count knows how many frames came."""
     if row.duration is None:
         raise HTTPException(409, f"{row.name} has not been opened yet; count it first")
     done = next((job for job in service.database.jobs(row.id) if job.state == "done"), None)
     result = service.database.result(done.id) if done is not None else None
     return max(row.duration, float(result["duration"]) if result is not None else 0.0)
+
+
+def labelled_videos(service: Services) -> list[tuple[Video, SavedLabels]]:
+    """Every labelled video, the labels saved first coming first."""
+    rows = {row.id: row for row in service.database.videos(limit=-1)}
+    return [(rows[label.video], label) for label in service.database.labels() if label.video in rows]
+
+
+def labelled_file(row: Video, label: SavedLabels, file: str) -> LabelledFile:
+    """A video's labels under a file name."""
+    return LabelledFile(file, label.pairs, label.action, row.fps, row.duration)
+
+
+def write_labels_csv(service: Services) -> None:
+    """labels.csv of the data folder: uploads lie beside it, files of the media root are named by their whole path."""
+    files = [
+        (row, label, Path(service.settings.locate(row).path).resolve() if row.source == "media" else row.file)
+        for row, label in labelled_videos(service)
+    ]
+    write_file(
+        service.settings.videos / LABELS_FILE, [labelled_file(row, label, str(file)) for row, label, file in files]
+    )
+
+
+def _label_names(rows: Sequence[Video]) -> dict[str, str]:
+    """Video id → the name its labels have in a file of another tool: safe, and with the beginning of its id where
+    several videos would have it, so that a name means the same video however many come and go."""
+    often = Counter(_safe_name(row).casefold() for row in rows)
+    return {row.id: _safe_name(row) if often[_safe_name(row).casefold()] == 1 else _with_id(row) for row in rows}
+
+
+def _videos_by_name(rows: Sequence[Video]) -> dict[str, list[Video]]:
+    """Every name that labels may come with → the videos that have it: as sent, and as `_label_names` has it."""
+    found: dict[str, list[Video]] = {}
+    for row in rows:
+        for name in {row.name, _safe_name(row), _with_id(row)}:
+            found.setdefault(name, []).append(row)
+    return found
+
+
+def _safe_name(row: Video) -> str:
+    """The name a video was sent with, without characters that a file's name cannot have."""
+    stem = re.sub(r"[^\w .()+-]", "_", Path(row.name).stem).strip(" .-+") or "video"
+    return stem + (Path(row.file).suffix or ".mp4")
+
+
+def _with_id(row: Video) -> str:
+    name = Path(_safe_name(row))
+    return f"{name.stem} ({row.id[:8]}){name.suffix}"

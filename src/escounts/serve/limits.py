@@ -1,15 +1,15 @@
 """Limits on requests: how many are answered at a time, and how large and how slow one may be.
 
-uvicorn closes a connection that is silent after an answer, but waits for ever for the end of a first head; here it
-is closed after a while. Everything else is a middleware: bodies are checked as they arrive, answers must be read, and
-past `max_connections` requests a new one is refused.
+uvicorn closes a connection that is silent after an answer, but waits for ever for the end of a first head; here both
+are closed after `request_seconds`. All else is a middleware: bodies are checked as they arrive, answers must be
+read, and past `max_connections` requests a new one is refused.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
+from types import FrameType
 
 import h11
 import uvicorn
@@ -119,35 +119,50 @@ def _too_slow(what: str) -> HTTPException:
     return HTTPException(408, f"the request came too slowly: {what}; send it again", headers={"connection": "close"})
 
 
-def server_config(app: FastAPI, settings: Settings, **options: Any) -> uvicorn.Config:
-    """How uvicorn serves the application, with the limits of its settings."""
+class PatientProtocol(H11Protocol):
+    """Closes a connection on which no head of a request is whole in time. h11 bounds the length of a head, which
+    httptools, uvicorn's other choice, does not."""
 
-    class PatientProtocol(H11Protocol):
-        """Closes a connection on which no head of a request is whole in time. h11 bounds the length of a head, which
-        httptools, uvicorn's other choice, does not."""
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._late = asyncio.get_running_loop().call_later(self.timeout_keep_alive, transport.close)
 
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
-            self._end_of_head = b""
-            self._late = asyncio.get_running_loop().call_later(settings.request_seconds, transport.close)
-
-        def data_received(self, data: bytes) -> None:
-            if not self._late.cancelled():
-                self._end_of_head = self._end_of_head[-3:] + data
-                if b"\n\r\n" in self._end_of_head or b"\n\n" in self._end_of_head:
-                    self._late.cancel()
-            try:
-                super().data_received(data)
-            except h11.LocalProtocolError:  # what follows an answered request is not HTTP
-                self.transport.abort()
-
-        def send_400_response(self, msg: str) -> None:
-            super().send_400_response(msg)
-            if self.cycle is not None:  # the head was well formed, the body is not: nothing more can be answered
-                self.cycle.disconnected = True
-
-        def connection_lost(self, exc: Exception | None) -> None:
+    def data_received(self, data: bytes) -> None:
+        try:
+            super().data_received(data)
+        except h11.LocalProtocolError:  # what follows an answered request is not HTTP
+            self.transport.abort()
+        if self.cycle is not None:
             self._late.cancel()
-            super().connection_lost(exc)
 
-    return uvicorn.Config(app, log_level="warning", server_header=False, ws="none", http=PatientProtocol, **options)
+    def send_400_response(self, msg: str) -> None:
+        super().send_400_response(msg)
+        if self.cycle is not None:  # the head was well formed, the body is not: nothing more can be answered
+            self.cycle.disconnected = True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._late.cancel()
+        super().connection_lost(exc)
+
+
+class Server(uvicorn.Server):
+    """uvicorn with the limits of the settings. Ends event streams and live counts first, so that Ctrl-C does not wait
+    for open pages."""
+
+    def __init__(self, app: FastAPI, settings: Settings, *, patience: int = 3) -> None:
+        self._service = app.state.service
+        config = uvicorn.Config(
+            app,
+            log_level="warning",
+            server_header=False,
+            ws="none",
+            http=PatientProtocol,
+            timeout_keep_alive=settings.request_seconds,  # type: ignore[arg-type]  # the event loop takes parts of one
+            timeout_graceful_shutdown=patience,
+        )
+        super().__init__(config)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._service.hub.close()
+        self._service.live.stop()
+        super().handle_exit(sig, frame)

@@ -22,7 +22,7 @@ from pydantic import BaseModel, Field
 from escounts.serve.live_worker import run
 from escounts.serve.schemas import GUARDED, PROBLEMS, USUAL_PROBLEMS, Services, Span, Strict
 from escounts.serve.security import client_address
-from escounts.serve.settings import MEBIBYTE, Refused, Settings, WorkerOptions
+from escounts.serve.settings import MEBIBYTE, Settings, WorkerOptions
 from escounts.serve.training_api import other_model
 from escounts.system.processes import Child
 
@@ -73,15 +73,15 @@ class LiveSession:
     def send(self, command: str, argument: object) -> None:
         """To the process; one at a time, and never after its end."""
         if self.state in ("ended", "failed"):
-            raise Refused(self.error or "this live count has ended; begin another", 409)
+            raise HTTPException(409, self.error or "this live count has ended; begin another")
         if self.state == "starting":
-            raise Refused("the model is still being loaded; wait until `state` is ready", 409)
+            raise HTTPException(409, "the model is still being loaded; wait until `state` is ready")
         if not self.sending.acquire(blocking=False):
-            raise Refused("the frames before these are still being taken; send one request at a time", 409)
+            raise HTTPException(409, "the frames before these are still being taken; send one request at a time")
         try:
             self.process.send((command, argument))
         except OSError as error:
-            raise Refused("the process of this live count is gone; begin another", 409) from error
+            raise HTTPException(409, "the process of this live count is gone; begin another") from error
         finally:
             self.sending.release()
 
@@ -110,9 +110,9 @@ class LiveSessions:
         with self._lock:
             active = [session for session in self._sessions.values() if not session.over.is_set()]
             if any(session.client == client for session in active):
-                raise Refused("a live count from this address is running already; end it first", 409)
+                raise HTTPException(409, "a live count from this address is running already; end it first")
             if len(active) >= self._settings.max_live:
-                raise Refused(f"{len(active)} live counts are running already; try again later", 429)
+                raise HTTPException(429, f"{len(active)} live counts are running already; try again later")
             for done in [key for key, session in self._sessions.items() if session.over.is_set()][:-KEPT]:
                 del self._sessions[done]
             session = self._start(client, self._settings.loadable(model or self._settings.model), assume_repeats)
@@ -123,7 +123,7 @@ class LiveSessions:
     def find(self, session_id: str) -> LiveSession:
         session = self._sessions.get(session_id)
         if session is None:
-            raise Refused("there is no such live count; it may have ended long ago", 404)
+            raise HTTPException(404, "there is no such live count; it may have ended long ago")
         return session
 
     def take(self, session_id: str, frames: list[tuple[float, bytes]]) -> LiveSession:
@@ -145,7 +145,7 @@ class LiveSessions:
         """No more frames: wait for the last repetitions."""
         session = self.find(session_id)
         if session.state == "counting":
-            with contextlib.suppress(Refused):
+            with contextlib.suppress(HTTPException):
                 session.send("end", None)
                 session.over.wait(LAST_SECONDS)
         session.end("ended")

@@ -1,23 +1,28 @@
-"""What goes over the wire, and what handlers share: the service behind a request, rows that must exist, the answers
-an API states. Times in seconds; created, started, finished and expires in seconds since 1970."""
+"""What the database keeps and what goes over the wire, one class for both, and what handlers share.
+
+A field that is `Hidden` stays on the server. Times in seconds; created, started, finished, updated and expires in
+seconds since 1970.
+"""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from fastapi import Depends, Header, HTTPException, Path, Request
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic.json_schema import SkipJsonSchema
 
+from escounts.output.json import from_dict, to_dict
 from escounts.research.datasets.annotation_formats import Format
 from escounts.research.datasets.annotation_formats.labels import LONGEST_ACTION, MOST_SPANS, name_problem
-from escounts.serve.database import JobRow, LabelRow, VideoRow
-from escounts.serve.documents import chosen
 from escounts.video.regions import region
 
 if TYPE_CHECKING:
     from escounts.serve.app import Service
 
+T = TypeVar("T")
+Hidden = Annotated[SkipJsonSchema[T], Field(exclude=True)]
 Identifier = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$", examples=["0" * 32])]
 Unit = Literal["cycle", "side"]
 Second = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
@@ -40,6 +45,16 @@ def _nameable(text: str) -> str:
 
 def _box(text: str) -> str:
     return str(region("region", text))
+
+
+def _parsed(value: Any) -> Any:
+    """A column of JSON as what it holds."""
+    return json.loads(value) if isinstance(value, str) else value
+
+
+def _from_pairs(value: Any) -> Any:
+    """Repetitions as the database has them: start and end of each."""
+    return [{"start": start, "end": end} for start, end in _parsed(value)]
 
 
 Text = Annotated[str, AfterValidator(_encodable)]
@@ -106,16 +121,9 @@ class CountRequest(Strict):
             )
         return self
 
-    def stored(self) -> str:
-        return self.model_dump_json(
-            include={"exemplars", "start", "end", "region", "each", "assume_repeats", "unit", "model"}
-        )
-
-
-class UnitChoice(Strict):
-    """What one repetition is, as a person says it; null: as the model counted."""
-
-    unit: Unit | None
+    def stored(self) -> dict[str, Any]:
+        """What is kept of it with its job."""
+        return self.model_dump(exclude={"video", "wait"})
 
 
 class Labels(Strict):
@@ -154,29 +162,21 @@ class ImportedLabels(BaseModel):
     spread: list[str] = []
 
 
-class MediaChoice(Strict):
-    """A file under the media root, as GET /api/media lists it."""
-
-    file: Annotated[Text, Field(max_length=1000)]
-
-
-class SessionRequest(Strict):
-    token: Annotated[str, Field(max_length=500)]
-
-
 class SavedLabels(BaseModel):
-    """Labels as they are kept, since when, and how often they were saved."""
+    """Labels as they are kept, since when, and how often they were saved, at least. job: the count that they correct,
+    if it is known."""
 
-    spans: list[Span]
+    video: Hidden[str]
+    spans: Annotated[list[Span], BeforeValidator(_from_pairs)]
     action: str
-    job: str | None
+    job: str | None = None
     updated: float
-    revision: int
+    revision: Annotated[int, BeforeValidator(lambda number: number or 1)] = 1
 
-    @classmethod
-    def of(cls, row: LabelRow) -> SavedLabels:
-        spans = [Span(start=start, end=end) for start, end in row.spans]
-        return cls(spans=spans, action=row.action, updated=row.updated, job=row.job, revision=row.revision or 1)
+    @property
+    def pairs(self) -> tuple[tuple[float, float], ...]:
+        """Start and end of each repetition."""
+        return tuple((span.start, span.end) for span in self.spans)
 
 
 class Job(BaseModel):
@@ -184,38 +184,45 @@ class Job(BaseModel):
 
     id: str
     video: str
-    state: Literal["queued", "running", "done", "failed", "cancelled"]
-    progress: float
-    remaining_s: float | None
-    error: str | None
+    state: Literal["queued", "running", "done", "failed", "cancelled"] = "queued"
+    progress: float = 0.0
+    remaining_s: float | None = None
+    error: str | None = None
     created: float
-    started: float | None
-    finished: float | None
-    exemplars: list[Exemplar]
-    start: float | None
-    end: float | None
-    region: str | None
-    each: bool
-    unit: Unit | None = Field(description="As a person chose it; null: as the model counted.")
-    model: str | None
-    count: int | None
-    confidence: float | None
-    unsure: bool | None
+    started: float | None = None
+    finished: float | None = None
+    exemplars: list[Exemplar] = []
+    start: float | None = None
+    end: float | None = None
+    region: str | None = None
+    each: bool = False
+    unit: Unit | None = Field(default=None, description="As a person chose it; null: as the model counted.")
+    model: str | None = None
+    count: int | None = None
+    confidence: float | None = None
+    unsure: bool | None = None
     result: dict[str, Any] | None = None
+    request: Hidden[Annotated[dict[str, Any], BeforeValidator(_parsed)]]
+    """What was asked for, as `CountRequest.stored` has it; model is the one asked for, not the one that counted."""
+    crashes: Hidden[int] = 0
 
+    @model_validator(mode="before")
     @classmethod
-    def of(cls, row: JobRow, view: dict[str, Any], result: dict[str, Any] | None = None) -> Job:
-        about: dict[str, Any] = {name: view[name] for name in ("progress", "remaining_s")}
-        request = json.loads(row.request)
-        about |= {name: request[name] for name in ("exemplars", "start", "end")}
-        about |= {name: request.get(name) for name in ("region", "unit")} | {"each": request.get("each", False)}
-        about |= {"unsure": None if row.unsure is None else bool(row.unsure), "result": result}
-        return cls(**{name: getattr(row, name) for name in cls.model_fields if name not in about}, **about)
+    def _asked(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        asked = _parsed(values["request"])
+        shown = ("exemplars", "start", "end", "region", "each", "unit")
+        return {**{name: asked[name] for name in shown if name in asked}, **values}
+
+    @property
+    def ended(self) -> bool:
+        return self.state in ("done", "failed", "cancelled")
 
 
 class Video(BaseModel):
-    """One video; job is its newest count, labelled_count and action what a person says. expires: when it is deleted,
-    or null.
+    """One video; job is its newest count, labelled_count and action what a person says. source: "upload", "camera" or
+    "media". expires: when it is deleted, or null.
 
     Labelled videos and files of the media root are kept; so is everything where the server keeps uploads for ever.
     """
@@ -223,41 +230,66 @@ class Video(BaseModel):
     id: str
     name: str
     source: str
+    file: Hidden[str]
+    """Its name under the source's own folder."""
     size: int
     created: float
-    expires: float | None
-    duration: float | None
-    width: int | None
-    height: int | None
-    fps: float | None
-    labelled: bool
-    labelled_count: int | None
-    action: str | None
-    job: Job | None
-
-    @classmethod
-    def of(cls, row: VideoRow, *, labels: LabelRow | None, job: Job | None) -> Video:
-        about: dict[str, Any] = {
-            "expires": row.expires if labels is None else None,
-            "labelled": labels is not None,
-            "labelled_count": None if labels is None else len(labels.spans),
-            "action": None if labels is None else labels.action,
-        }
-        shown = {name: getattr(row, name) for name in cls.model_fields if name not in about and name != "job"}
-        return cls(**shown, **about, job=job)
+    expires: float | None = None
+    duration: float | None = None
+    width: int | None = None
+    height: int | None = None
+    fps: float | None = None
+    labelled: bool = False
+    labelled_count: int | None = None
+    action: str | None = None
+    job: Job | None = None
 
 
-class Limits(BaseModel):
-    """What this server takes, for the page to say before it is asked."""
+class Score(BaseModel):
+    """Videos counted right and within one, and the mean of |count − label| / label."""
 
-    model: str
-    max_upload: int
-    max_duration: float
-    keep_days: float
-    media_root: bool
-    formats: list[str]
-    titles: dict[str, str] = Field(description="What a person reads for each format.")
-    version: str
+    right: int
+    within_one: int
+    error: float
+
+
+class Outcome(BaseModel):
+    """One video: what was labelled; counted before, when left out of the training, and by the finished model."""
+
+    video: str = Field(validation_alias=AliasChoices("video", "name"))
+    """Its id, which the process that learns knows as its name."""
+    name: str
+    labelled: int
+    before: int
+    after: int
+    fitted: int
+
+
+class Report(BaseModel):
+    """What a training did. model: its name where it helped, else null."""
+
+    helped: bool
+    message: str
+    model: str | None = None
+    before: Score
+    after: Score
+    videos: list[Outcome]
+
+
+class Training(BaseModel):
+    """One training on labelled videos under a name; report is there when it is done."""
+
+    id: str
+    name: str
+    state: Literal["running", "done", "failed", "cancelled"] = "running"
+    stage: Literal["encoding", "checking", "training"] | None = None
+    progress: float = 0.0
+    remaining_s: float | None = None
+    error: str | None = None
+    created: float
+    finished: float | None = None
+    videos: Annotated[list[str], BeforeValidator(_parsed)]
+    report: Annotated[Report | None, BeforeValidator(_parsed)] = None
 
 
 class Health(BaseModel):
@@ -313,29 +345,37 @@ def header_stated(
 GUARDED = [Depends(header_stated)]
 
 
-def video_or_404(service: Service, video_id: str) -> VideoRow:
+def video_or_404(service: Service, video_id: str) -> Video:
     row = service.database.video(video_id)
     if row is None:
         raise HTTPException(404, "there is no such video; it may have been deleted or have expired")
     return row
 
 
-def need_job(service: Service, job_id: str) -> JobRow:
+def need_job(service: Service, job_id: str) -> Job:
     row = service.database.job(job_id)
     if row is None:
         raise HTTPException(404, "there is no such job; it may have been deleted with its video")
     return row
 
 
-def present_job(service: Service, row: JobRow, *, whole: bool = False) -> Job:
-    result = service.database.result(row.id) if whole and row.state == "done" else None
-    if result is not None:
-        result = chosen(result, json.loads(row.request).get("unit"))
-    return Job.of(row, service.runner.view(row), result)
+def chosen(document: dict[str, Any], unit: Unit | None) -> dict[str, Any]:
+    """A result in the unit that a person chose to keep; of a model that gave none the number is doubled or halved."""
+    return document if unit is None else to_dict(from_dict(document).in_unit(unit, assume=True))
 
 
-def present_video(service: Service, row: VideoRow) -> Video:
-    jobs = service.database.jobs(row.id, limit=1)
-    job = present_job(service, jobs[0]) if jobs else None
-    labels = service.database.labels(row.id)
-    return Video.of(row, labels=labels[0] if labels else None, job=job)
+def present_job(service: Service, job: Job, *, whole: bool = False) -> Job:
+    """A job with its progress; whole: and with its result, when it is done."""
+    shown = service.runner.with_progress(job)
+    result = service.database.result(job.id) if whole and job.state == "done" else None
+    return shown if result is None else shown.model_copy(update={"result": chosen(result, job.unit)})
+
+
+def present_video(service: Service, video: Video) -> Video:
+    """A video with its newest job and what a person says of it."""
+    about: dict[str, Any] = {"job": None}
+    for job in service.database.jobs(video.id, limit=1):
+        about["job"] = present_job(service, job)
+    for labels in service.database.labels(video.id):
+        about |= {"labelled": True, "labelled_count": len(labels.spans), "action": labels.action, "expires": None}
+    return video.model_copy(update=about)

@@ -32,6 +32,7 @@ GUESS_SECONDS = 60.0
 ADDRESSES_REMEMBERED = 1000
 
 HEADERS: Mapping[str, str] = {
+    "cache-control": "no-cache",  # the browser asks each time, so that an upgrade of the page shows at once
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
         "media-src 'self' blob:; connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'self'; "

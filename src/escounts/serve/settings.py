@@ -7,28 +7,33 @@ import ipaddress
 import os
 import re
 import sys
+import time
 import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import escounts
 from escounts.errors import EscountsError, VideoError
 from escounts.models.catalogue import weight_places
 from escounts.system.sandbox import Sandbox
 
+if TYPE_CHECKING:
+    from escounts.serve.schemas import Video
+
 MEBIBYTE = 1024 * 1024
 GIBIBYTE = 1024 * MEBIBYTE
 PATHS = re.compile(r"(?<![\w/:.])/(?:[^\s/'\",;:]+/)*[^\s/'\",;:]+/?")
 
 
-class Refused(EscountsError):
-    """Something that the service does not take, or cannot do now. status: the HTTP status that says so."""
+@dataclass(frozen=True)
+class Source:
+    """A video as the server knows it: id, the file to open, the name to show."""
 
-    def __init__(self, message: str, status: int) -> None:
-        super().__init__(message)
-        self.status = status
+    id: str
+    path: str
+    name: str
 
 
 @dataclass(frozen=True)
@@ -101,6 +106,15 @@ class Settings:
         """Folder of the models that were taught here."""
         return self.data / "models"
 
+    def expiry(self) -> float | None:
+        """When an upload of now is deleted; None: never."""
+        return time.time() + self.keep_days * 86400 if self.keep_days > 0 else None
+
+    def locate(self, video: Video) -> Source:
+        """The file behind a row."""
+        folder = self.media_root if video.source == "media" else self.videos
+        return Source(video.id, str((folder or self.videos) / video.file), video.name)
+
     def loadable(self, model: str) -> str:
         """What `load` takes for a model's name: the path of one that was taught here, else the name."""
         path = self.models / f"{model}.safetensors"
@@ -143,15 +157,6 @@ class WorkerOptions:
             max_pixels=settings.max_pixels,
             threads=settings.worker_threads,
         )
-
-
-@dataclass(frozen=True)
-class Source:
-    """A video as the server knows it: id, the file to open, the name to show."""
-
-    id: str
-    path: str
-    name: str
 
 
 def open_video(source: Source, options: WorkerOptions) -> Any:

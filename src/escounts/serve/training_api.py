@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 import time
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException
 from fastapi import Path as InPath
@@ -15,10 +14,19 @@ from pydantic import BaseModel, Field
 from escounts.errors import ModelError
 from escounts.models import catalogue, store
 from escounts.models.catalogue import is_own_model, own_model_path
-from escounts.serve.database import TrainingRow
-from escounts.serve.schemas import GUARDED, PROBLEMS, USUAL_PROBLEMS, Identifier, Services, Strict, Text, video_or_404
+from escounts.serve.schemas import (
+    GUARDED,
+    PROBLEMS,
+    USUAL_PROBLEMS,
+    Identifier,
+    Services,
+    Strict,
+    Text,
+    Training,
+    video_or_404,
+)
 from escounts.serve.settings import Settings, WorkerOptions
-from escounts.serve.trainings import Report, TrainingTask
+from escounts.serve.trainings import TrainingTask
 
 router = APIRouter(prefix="/api", tags=["teaching"], responses=USUAL_PROBLEMS)
 BUSY: dict[int | str, dict[str, Any]] = {409: PROBLEMS[409]}
@@ -37,22 +45,6 @@ class TrainingRequest(Strict):
     videos: Annotated[list[Identifier], Field(max_length=500)] | None = None
     replace: bool = False
     shared: bool = False
-
-
-class Training(BaseModel):
-    """One training; report is there when it is done."""
-
-    id: str
-    name: str
-    state: Literal["running", "done", "failed", "cancelled"]
-    stage: Literal["encoding", "checking", "training"] | None
-    progress: float
-    remaining_s: float | None
-    error: str | None
-    created: float
-    finished: float | None
-    videos: list[str]
-    report: Report | None
 
 
 class Model(BaseModel):
@@ -80,25 +72,25 @@ def start_training(service: Services, request: TrainingRequest) -> Training:
         )
     folder = None if request.shared else settings.models
     target = own_model_path(request.name, replace_old=request.replace, folder=folder)
-    row = TrainingRow(
-        secrets.token_hex(16), request.name, "running", json.dumps([v.id for v, _ in chosen]), time.time()
+    row = Training(
+        id=secrets.token_hex(16), name=request.name, videos=[source.id for source, _ in chosen], created=time.time()
     )
     options = WorkerOptions.of(settings, settings.devices[0], model=_initial(settings.model))
     service.trainings.start(row, target, lambda partial: TrainingTask(tuple(chosen), str(partial), options))
-    return present_training(service, row, service.trainings.view(row))
+    return present_training(service, row)
 
 
 @router.get("/trainings")
 def trainings(service: Services) -> list[Training]:
     """All trainings, the newest first."""
-    return [present_training(service, row, service.trainings.view(row)) for row in service.database.trainings()]
+    return [present_training(service, row) for row in service.database.trainings()]
 
 
 @router.get("/trainings/{training_id}")
 def training(service: Services, training_id: TrainingId) -> Training:
     """One training."""
     row = _need(service, training_id)
-    return present_training(service, row, service.trainings.view(row))
+    return present_training(service, row)
 
 
 @router.post("/trainings/{training_id}/cancel", status_code=202, dependencies=GUARDED)
@@ -106,7 +98,7 @@ def cancel_training(service: Services, training_id: TrainingId) -> Training:
     """End a training; nothing of it is kept. One that has ended stays as it is."""
     row = _need(service, training_id)
     service.trainings.cancel(training_id)
-    return present_training(service, row, service.trainings.view(row))
+    return present_training(service, row)
 
 
 @router.get("/models")
@@ -143,20 +135,15 @@ def delete_model(service: Services, name: Annotated[str, InPath(max_length=80)])
     path.unlink(missing_ok=True)
 
 
-def present_training(service: Services, row: TrainingRow, view: dict[str, Any]) -> Training:
-    """A row as it goes over the wire; report's videos are called by the names they have here."""
-    report = None
-    if row.report is not None:
+def present_training(service: Services, row: Training) -> Training:
+    """A training as it stands; the videos of its report are called by the names they have here."""
+    shown = service.trainings.with_progress(row)
+    if shown.report is not None:
         names = {video.id: video.name for video in service.database.videos(limit=-1)}
-        report = Report.of(json.loads(row.report), row.name, names)
-    shown = {name: getattr(row, name) for name in ("id", "name", "state", "error", "created", "finished")}
-    return Training(**shown, **view, videos=json.loads(row.videos), report=report)
-
-
-def training_event(service: Services, event: dict[str, Any]) -> dict[str, Any]:
-    """A published change as the data of a server-sent event."""
-    view = {name: event[name] for name in ("stage", "progress", "remaining_s")}
-    return present_training(service, event["training"], view).model_dump()
+        for outcome in shown.report.videos:
+            outcome.name = names.get(outcome.video, "a deleted video")
+        shown.report.model = row.name if shown.report.helped else None
+    return shown
 
 
 def other_model(service: Services, name: str) -> str | None:
@@ -175,7 +162,7 @@ def _chosen(service: Services, request: TrainingRequest) -> list[tuple[Any, tupl
         video_or_404(service, video_id)
     rows = {row.id: row for row in service.database.videos(limit=-1)}
     return [
-        (service.library.locate(rows[label.video]), label.spans)
+        (service.settings.locate(rows[label.video]), label.pairs)
         for label in service.database.labels()
         if label.video in rows
         and (request.videos is None or label.video in request.videos)
@@ -194,7 +181,7 @@ def _initial(model: str) -> str:
     return model if weights is not None and is_own_model(weights) else "default"
 
 
-def _need(service: Services, training_id: str) -> TrainingRow:
+def _need(service: Services, training_id: str) -> Training:
     rows = service.database.trainings(training_id)
     if not rows:
         raise HTTPException(404, "there is no such training")

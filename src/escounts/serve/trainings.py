@@ -14,18 +14,18 @@ import sqlite3
 import stat
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
+from fastapi import HTTPException
 
 from escounts.errors import EscountsError, ModelError
 from escounts.models.catalogue import is_own_model
-from escounts.serve.database import Database, TrainingRow
+from escounts.serve.database import Database
+from escounts.serve.schemas import Report, Training
 from escounts.serve.settings import (
-    Refused,
     Settings,
     Source,
     WorkerOptions,
@@ -96,52 +96,12 @@ RETRY_SECONDS = 0.5
 log = logging.getLogger(__name__)
 
 
-class Score(BaseModel):
-    """Videos counted right and within one, and the mean of |count − label| / label."""
-
-    right: int
-    within_one: int
-    error: float
-
-
-class Outcome(BaseModel):
-    """One video: what was labelled; counted before, when left out of the training, and by the finished model."""
-
-    video: str
-    name: str
-    labelled: int
-    before: int
-    after: int
-    fitted: int
-
-
-class Report(BaseModel):
-    """What a training did. model: its name where it helped, else null."""
-
-    helped: bool
-    message: str
-    model: str | None
-    before: Score
-    after: Score
-    videos: list[Outcome]
-
-    @classmethod
-    def of(cls, values: Any, model: str, names: Mapping[str, str]) -> Report:
-        """From what the process reported; ValueError where that is not a report. names: of the videos, by id."""
-        try:
-            found = [(video, video["name"]) for video in values["videos"]]
-            videos = [{**video, "video": id_, "name": names.get(id_, "a deleted video")} for video, id_ in found]
-            return cls.model_validate({**values, "videos": videos, "model": model if values["helped"] else None})
-        except (KeyError, TypeError) as error:
-            raise ValueError("it is not a report of what was learnt") from error
-
-
 @dataclass
 class _Running:
     """The training in hand. made: the file that its process writes, in a folder of its own, the only one that it may
     write to; target: where the model goes. stage and share: what the process reported last."""
 
-    row: TrainingRow
+    row: Training
     process: Child
     made: Path
     target: Path
@@ -157,7 +117,7 @@ class _Running:
 class Trainings:
     """Starts, follows and ends trainings; may be called from any thread. publish: called with every change."""
 
-    def __init__(self, database: Database, publish: Callable[[dict[str, Any]], None], settings: Settings) -> None:
+    def __init__(self, database: Database, publish: Callable[[Training], None], settings: Settings) -> None:
         self._database, self._publish, self._settings = database, publish, settings
         self._lock = threading.Lock()
         self._running: _Running | None = None
@@ -169,12 +129,12 @@ class Trainings:
             if row.state == "running":
                 self._database.end_training(row.id, "failed", error=CUT_OFF)
 
-    def start(self, row: TrainingRow, target: Path, make: Callable[[Path], TrainingTask]) -> None:
+    def start(self, row: Training, target: Path, make: Callable[[Path], TrainingTask]) -> None:
         """Begin; the new model is put at target only once it is whole. make: from the file that the process is to
         write to its task."""
         with self._lock:
             if self._running is not None:
-                raise Refused(f"{self._running.row.name} is being learnt; wait for it, or cancel it", 409)
+                raise HTTPException(409, f"{self._running.row.name} is being learnt; wait for it, or cancel it")
             made = self._settings.renders / f".{row.id}.training.partial" / "model.safetensors"
             for folder in (target.parent, made.parent):
                 folder.mkdir(parents=True, exist_ok=True)
@@ -188,7 +148,7 @@ class Trainings:
                 shutil.rmtree(made.parent, ignore_errors=True)
                 reason = f"no process could be started: {error.strerror or error}"
                 self._database.end_training(row.id, "failed", error=reason)
-                raise Refused(reason, 409) from error
+                raise HTTPException(409, reason) from error
             self._running = running = _Running(row, process, made, target, time.monotonic())
             running.follower = threading.Thread(target=self._follow, args=(running,), name="training", daemon=True)
             running.follower.start()
@@ -213,15 +173,17 @@ class Trainings:
         if running is not None and running.follower is not None:
             running.follower.join(5)
 
-    def view(self, row: TrainingRow) -> dict[str, Any]:
-        """Stage, share done (0..1) and seconds left if they can be guessed."""
+    def with_progress(self, row: Training) -> Training:
+        """The training as it stands: stage, share done (0..1) and seconds left if they can be guessed."""
         running = self._running
         if running is None or running.row.id != row.id:
-            return {"stage": None, "progress": 1.0 if row.state == "done" else 0.0, "remaining_s": None}
+            return row.model_copy(update={"progress": 1.0 if row.state == "done" else 0.0})
         elapsed = time.monotonic() - running.began
         left = elapsed * (1 - running.share) / running.share if running.share > 0.05 else None
         remaining = None if left is None else round(left, 1)
-        return {"stage": running.stage, "progress": round(running.share, 4), "remaining_s": remaining}
+        return row.model_copy(
+            update={"stage": running.stage, "progress": round(running.share, 4), "remaining_s": remaining}
+        )
 
     def _follow(self, running: _Running) -> None:
         """Read what the process reports until it ends, then write down how."""
@@ -282,7 +244,7 @@ class Trainings:
         if running.killed_for is not None:
             return "failed", {"error": running.killed_for}
         if kind == "done":
-            if Report.of(value, running.row.name, {}).helped:
+            if Report.model_validate(value).helped:
                 _keep(running.made, running.target)
             return "done", {"report": json.dumps(value)}
         return "failed", {"error": str(value)}
@@ -300,7 +262,7 @@ class Trainings:
 
     def _announce(self, training_id: str) -> None:
         for row in self._database.trainings(training_id):
-            self._publish({"training": row, **self.view(row)})
+            self._publish(self.with_progress(row))
 
 
 def _keep(made: Path, target: Path) -> None:

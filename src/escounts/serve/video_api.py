@@ -1,35 +1,31 @@
-"""Videos over HTTP: upload, choose from the media root, list, play, delete; and the session of the page."""
+"""Videos over HTTP: upload, choose from the media root, list, play, delete, restore; and the session of the page."""
 
 from __future__ import annotations
 
-import asyncio
-import secrets
+import shutil
 from importlib.metadata import version
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, HTTPException, Query, Request, Response
+from fastapi import APIRouter, Body, HTTPException, Query, Request, Response
 from fastapi.responses import FileResponse
+from pydantic import BaseModel, Field
 
 from escounts.output import FORMATS
-from escounts.serve.database import VideoRow
-from escounts.serve.media import content_type
+from escounts.serve.job_api import drawn
+from escounts.serve.label_api import write_labels_csv
+from escounts.serve.media import content_type, from_media, media_files, receive
 from escounts.serve.schemas import (
     GUARDED,
     PROBLEMS,
     USUAL_PROBLEMS,
-    Limits,
-    MediaChoice,
     Services,
-    SessionRequest,
+    Text,
     Video,
     VideoId,
     present_video,
     video_or_404,
 )
 from escounts.serve.security import COOKIE, client_address, session_value, token_matches, too_many_guesses
-from escounts.serve.worker import RenderTask
-from escounts.serve.worker_pool import JobError
 
 router = APIRouter(prefix="/api", responses=USUAL_PROBLEMS)
 
@@ -57,19 +53,37 @@ FILE_HEADERS = {
 
 
 @router.post("/session", status_code=204, tags=["service"], dependencies=GUARDED)
-def open_session(service: Services, request: Request, session: SessionRequest, response: Response) -> None:
+def open_session(
+    service: Services,
+    request: Request,
+    token: Annotated[str, Body(embed=True, max_length=500)],
+    response: Response,
+) -> None:
     """Trade the token for a cookie, so that the page's video element and event stream are let in too."""
-    token = service.settings.token
-    if token is None:
+    right = service.settings.token
+    if right is None:
         return
     address = client_address(request.scope)
     wait = service.guesses.seconds_left(address)
     if wait:
         raise HTTPException(429, too_many_guesses(wait), headers={"retry-after": str(wait)})
-    if not token_matches(session.token, token):
-        service.guesses.note(address, session.token)
+    if not token_matches(token, right):
+        service.guesses.note(address, token)
         raise HTTPException(401, "that is not the token; it was printed when the server started")
-    response.set_cookie(COOKIE, session_value(token), httponly=True, samesite="strict", path="/")
+    response.set_cookie(COOKIE, session_value(right), httponly=True, samesite="strict", path="/")
+
+
+class Limits(BaseModel):
+    """What this server takes, for the page to say before it is asked."""
+
+    model: str
+    max_upload: int
+    max_duration: float
+    keep_days: float
+    media_root: bool
+    formats: list[str]
+    titles: dict[str, str] = Field(description="What a person reads for each format.")
+    version: str
 
 
 @router.get("/limits", tags=["service"])
@@ -108,7 +122,7 @@ async def upload(
         raise HTTPException(415, "send the video file itself, as application/octet-stream, video/* or image/gif")
     length = request.headers.get("content-length")
     expected = int(length) if length is not None and length.isascii() and length.isdigit() else None
-    row = await service.library.receive(name, source, request.stream(), expected)
+    row = await receive(service, name, source, request.stream(), expected)
     return present_video(service, row)
 
 
@@ -133,7 +147,7 @@ def video(service: Services, video_id: VideoId) -> Video:
 def video_file(service: Services, video_id: VideoId) -> FileResponse:
     """The file, whole or in ranges, as a video element asks for it."""
     row = video_or_404(service, video_id)
-    path = service.library.locate(row).path
+    path = service.settings.locate(row).path
     try:
         open(path, "rb").close()
     except OSError as error:
@@ -149,34 +163,28 @@ def video_file(service: Services, video_id: VideoId) -> FileResponse:
 )
 async def preview(service: Services, video_id: VideoId) -> FileResponse:
     """A small H.264 copy for browsers that cannot play the file; a worker makes it the first time."""
-    path = await _drawn(service, video_or_404(service, video_id), "preview", ".mp4")
-    return FileResponse(path, media_type="video/mp4", headers=FILE_HEADERS)
+    return await _drawn(service, video_id, "preview", ".mp4")
 
 
 @router.get("/videos/{video_id}/thumbnail", tags=["videos"], response_class=FileResponse, responses=PICTURE)
 async def thumbnail(service: Services, video_id: VideoId) -> FileResponse:
     """A small JPEG from the middle of the video; a worker makes it the first time."""
-    path = await _drawn(service, video_or_404(service, video_id), "thumbnail", ".jpg")
-    return FileResponse(path, media_type="image/jpeg", headers=FILE_HEADERS)
+    return await _drawn(service, video_id, "thumbnail", ".jpg")
 
 
 @router.get("/videos/{video_id}/filmstrip", tags=["videos"], response_class=FileResponse, responses=PICTURE)
 async def filmstrip(service: Services, video_id: VideoId) -> FileResponse:
     """60 small pictures side by side in one JPEG, evenly spread over the video."""
-    path = await _drawn(service, video_or_404(service, video_id), "filmstrip", ".jpg")
-    return FileResponse(path, media_type="image/jpeg", headers=FILE_HEADERS)
+    return await _drawn(service, video_id, "filmstrip", ".jpg")
 
 
-async def _drawn(service: Services, row: VideoRow, format: str, suffix: str) -> Path:
+async def _drawn(service: Services, video_id: str, format: str, suffix: str) -> FileResponse:
     """A file that shows the video itself, made by a worker the first time it is asked for."""
-    target = service.settings.renders / f"{row.id}.{format}{suffix}"
+    target = service.settings.renders / f"{video_id}.{format}{suffix}"
+    video = video_or_404(service, video_id)
     if not target.exists():
-        task = RenderTask(secrets.token_hex(16), service.library.locate(row), str(target), format)
-        try:
-            await asyncio.wrap_future(service.runner.render(task))
-        except JobError as error:
-            raise HTTPException(503, f"no {format} could be made: {error}") from error
-    return target
+        await drawn(service, video, target, format)
+    return FileResponse(target, headers=FILE_HEADERS)
 
 
 @router.delete("/videos/{video_id}", status_code=204, tags=["videos"], dependencies=GUARDED)
@@ -188,10 +196,62 @@ def delete_video(service: Services, video_id: VideoId) -> None:
 @router.get("/media", tags=["videos"])
 def media(service: Services) -> list[str]:
     """The videos under the media root, if the server has one."""
-    return service.library.media_files()
+    root = service.settings.media_root
+    return [] if root is None else media_files(root)
 
 
 @router.post("/media", status_code=201, tags=["videos"], dependencies=GUARDED)
-def choose_media(service: Services, choice: MediaChoice) -> Video:
-    """Take a file under the media root as a video; it is not copied."""
-    return present_video(service, service.library.from_media(choice.file))
+def choose_media(service: Services, file: Annotated[Text, Body(embed=True, max_length=1000)]) -> Video:
+    """Take a file under the media root, as GET /api/media lists it, as a video; it is not copied."""
+    return present_video(service, from_media(service, file))
+
+
+class DeletedVideo(BaseModel):
+    """A video in the trash. deleted: seconds since 1970; labelled_count: repetitions of its labels, or null."""
+
+    id: str
+    name: str
+    deleted: float
+    labelled_count: int | None
+
+
+@router.get("/trash", tags=["videos"])
+def deleted_videos(service: Services) -> list[DeletedVideo]:
+    """The videos that can be restored, the last deleted first."""
+    return [
+        DeletedVideo(
+            id=video.id,
+            name=video.name,
+            deleted=float(entry.name.partition("-")[0]),
+            labelled_count=len(labels[0].spans) if labels else None,
+        )
+        for entry, video, labels in service.folder.discarded()
+    ]
+
+
+@router.post(
+    "/trash/{video_id}/restore",
+    status_code=201,
+    tags=["videos"],
+    dependencies=GUARDED,
+    responses={409: PROBLEMS[409]},
+)
+def restore(service: Services, video_id: VideoId) -> Video:
+    """Take a video and its labels out of the trash. Its counts are gone: POST /api/jobs counts it again."""
+    found = next((found for found in service.folder.discarded() if found[1].id == video_id), None)
+    if found is None:
+        raise HTTPException(404, "this video is no longer in the trash")
+    entry, video, labels = found
+    if service.database.video(video_id) is not None:
+        raise HTTPException(409, f"{video.name} is among the videos already")
+    if video.expires is not None:
+        video.expires = service.settings.expiry()
+    if video.source != "media":
+        shutil.move(entry / video.file, service.settings.videos / video.file)
+    service.database.add_video(video)
+    for label in labels:
+        service.database.save_labels(video_id, label.action, label.pairs)
+    shutil.rmtree(entry, ignore_errors=True)
+    if labels:
+        write_labels_csv(service)
+    return present_video(service, video)

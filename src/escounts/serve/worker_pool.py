@@ -21,15 +21,11 @@ START_FAILURES_ALLOWED = 5
 RESTART_SECONDS = 0.5
 
 
-class JobError(EscountsError):
-    """Something asked of the service that it could not do; the text says what and why."""
-
-
-def resolve(future: Future[T], outcome: T | JobError) -> None:
+def resolve(future: Future[T], outcome: T | EscountsError) -> None:
     """Give a future its value or its error; one that was given up meanwhile stays given up."""
     if not future.set_running_or_notify_cancel():
         return
-    if isinstance(outcome, JobError):
+    if isinstance(outcome, EscountsError):
         future.set_exception(outcome)
     else:
         future.set_result(outcome)

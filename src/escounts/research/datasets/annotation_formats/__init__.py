@@ -6,10 +6,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import io
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from escounts.errors import DataError
 from escounts.research.datasets.annotation_formats import tables, timelines
@@ -19,6 +21,7 @@ __all__ = [
     "FORMATS",
     "Format",
     "LabelledFile",
+    "dataset_zip",
     "guess_format",
     "label_file_format",
     "label_text",
@@ -29,6 +32,8 @@ __all__ = [
 Format = Literal["csv", "boris", "boris-tabular", "elan", "label-studio"]
 LARGEST = 64 * 2**20
 """Bytes of a file that is read."""
+PIECE = 2**18
+"""Bytes of a video that are in memory at once while it is put in a zip."""
 
 
 @dataclass(frozen=True)
@@ -96,13 +101,53 @@ def write_labels(videos: Sequence[LabelledFile], format: Format) -> dict[str, st
     entry = FORMATS[format]
     if not entry.one_video:
         return {f"labels{entry.suffix}": entry.write(videos)}
-    files: dict[str, str] = {}
-    taken = set()
-    for group in grouped(videos):
-        base = base_name(group[0].file)
-        name, number = f"{base}{entry.suffix}", 2
-        while name.casefold() in taken:  # a.mp4 of two folders, or A.mp4 where case does not count
-            name, number = f"{base} ({number}){entry.suffix}", number + 1
-        taken.add(name.casefold())
-        files[name] = entry.write(group)
-    return files
+    groups = grouped(videos)
+    names = distinct_names([f"{base_name(group[0].file)}{entry.suffix}" for group in groups])
+    return {name: entry.write(group) for name, group in zip(names, groups, strict=True)}
+
+
+def distinct_names(names: Iterable[str], taken: Iterable[str] = ()) -> list[str]:
+    """The names, told apart by a number where they differ in nothing or, as a disk may see it, in case alone."""
+    known, distinct = set(taken), []
+    for name in names:
+        stem, dot, suffix = name.rpartition(".")
+        number = 2
+        while name.casefold() in known:
+            name, number = f"{stem} ({number}){dot}{suffix}", number + 1
+        known.add(name.casefold())
+        distinct.append(name)
+    return distinct
+
+
+def dataset_zip(videos: Sequence[tuple[Path, LabelledFile]]) -> Iterator[bytes]:
+    """Labelled videos and their labels.csv as a zip, piece by piece: `escounts train folder` takes what is in it."""
+    names = distinct_names([label.file for _, label in videos], {"labels.csv"})
+    sent = _Sent()
+    with zipfile.ZipFile(sent, "w") as archive:
+        labels = [replace(label, file=name) for (_, label), name in zip(videos, names, strict=True)]
+        archive.writestr("labels.csv", tables.write_csv(labels))
+        for (path, _), name in zip(videos, names, strict=True):
+            with archive.open(name, "w", force_zip64=True) as member, open(path, "rb") as file:
+                while piece := file.read(PIECE):
+                    member.write(piece)
+                    yield sent.take()
+    yield sent.take()
+
+
+class _Sent(io.RawIOBase):
+    """What a zip writes into: gives out what has come so far, and keeps nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._pieces: list[bytes] = []
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:
+        self._pieces.append(bytes(data))
+        return len(self._pieces[-1])
+
+    def take(self) -> bytes:
+        taken, self._pieces = b"".join(self._pieces), []
+        return taken
