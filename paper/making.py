@@ -163,7 +163,6 @@ def _probe(runner: TableRunner, recipe: Recipe, source: Source, seed: int) -> tu
             Path(folder),
             device=str(runner.device),
             report=lambda step, total, figures: marks.append((step, time.perf_counter())),
-            resume=False,
         )
         weights = (Path(folder) / "last.safetensors").stat().st_size
     (first, began), (last, ended) = marks[0], marks[-1]

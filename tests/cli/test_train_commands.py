@@ -18,6 +18,7 @@ from escounts.decision.rules import Calibration
 from escounts.models.checkpoint import read_checkpoint, read_tensors, save_network
 from escounts.nn.network import LITE_TINY, Network
 from escounts.research.training.predictions import load_predictions
+from escounts.research.training.synthetic_run import NETWORKS, RECIPE, SMOKE, SyntheticRun
 
 Escounts = Callable[..., Outcome]
 
@@ -120,48 +121,49 @@ def test_the_default_models_form_is_trained_on_and_counts(escounts: Escounts, mi
     assert "holds other tokens (identity:" in other.err
 
 
-def test_the_default_models_recipe_is_a_command(
-    escounts: Escounts,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The model card's second part, and that options left out are the recipe's own values."""
-    from escounts.research.training import synthetic_run
-    from escounts.research.training.optimisation import TrainConfig, synthetic_recipe
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[SyntheticRun]:
+    """The runs that `train synthetic` asks for; none is trained."""
+    asked: list[SyntheticRun] = []
+    monkeypatch.setattr("escounts.cli.train.train_synthetic", lambda run, **_: asked.append(run) or {})  # type: ignore[func-returns-value]
+    return asked
 
-    asked: list[TrainConfig] = []
 
-    def record(run: synthetic_run.SyntheticRun, **_: object) -> dict[str, float]:
-        asked.append(run.train)
-        return {}
-
-    monkeypatch.setattr("escounts.cli.train_synthetic.train_synthetic", record)
-    options = ["--seed", "11", "--seconds", "460", "--lr", "5e-4", "--warmup", "100", "--ema", "0.999", "--compile"]
+def test_the_default_models_recipe_is_a_command(escounts: Escounts, tmp_path: Path, runs: list[SyntheticRun]) -> None:
+    """That of the model card; options left out are the recipe's own values."""
+    options = ["--steps", "12000", "--lr", "4e-4", "--ema", "0.999", "--compile"]
     for arguments in (options, []):
         outcome = escounts("train", "synthetic", "--out", tmp_path / "run", "--device", "cpu", *arguments)
         assert outcome.code == 0, outcome.err
-    second = synthetic_recipe(seed=11, seconds=460.0, lr=5e-4, warmup_steps=100, ema=0.999, compile=True)
-    assert asked == [second, synthetic_recipe()]
+    card = replace(SyntheticRun().train, steps=12000, lr=4e-4, ema=0.999, compile=True)
+    assert [run.train for run in runs] == [card, SyntheticRun().train]
 
 
 def test_a_smoke_run_follows_the_options_beside_it(
-    escounts: Escounts,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    escounts: Escounts, tmp_path: Path, runs: list[SyntheticRun]
 ) -> None:
-    from escounts.research.training import synthetic_run
-    from escounts.research.training.synthetic_run import NETWORKS, SMOKE
-
-    asked: list[synthetic_run.SyntheticRun] = []
-    monkeypatch.setattr("escounts.cli.train_synthetic.train_synthetic", lambda run, **_: asked.append(run) or {})  # type: ignore[func-returns-value]
     for options in ([], ["--model", "lite", "--steps", "7", "--lr", "1e-3", "--warmup", "2"]):
         outcome = escounts("train", "synthetic", "--smoke", "--out", tmp_path / "run", "--device", "cpu", *options)
         assert outcome.code == 0, outcome.err
-    plain, changed = asked
-    assert (plain.network, plain.train) == (SMOKE.network, SMOKE.train)
+    plain, changed = runs
+    assert plain == SMOKE
     assert changed.network == NETWORKS["lite"] and changed.pixels == SMOKE.pixels
     assert (changed.train.steps, changed.train.lr, changed.train.warmup_steps) == (7, 1e-3, 2)
     assert changed.train.batch_size == SMOKE.train.batch_size
+
+
+def test_every_field_of_the_default_models_recipe_can_be_set(
+    escounts: Escounts, tmp_path: Path, runs: list[SyntheticRun]
+) -> None:
+    choices = ("weight_decay=0.1", "lengths=48,64", "window_blocks=3", "dark=0.1")
+    train = ("train", "synthetic", "--out", tmp_path / "run", "--device", "cpu", "--precision", "bf16")
+    outcome = escounts(*train, *(word for choice in choices for word in ("--set", choice)))
+    assert outcome.code == 0, outcome.err
+    run = runs[0]
+    assert (run.train.weight_decay, run.train.precision, run.pixels.lengths) == (0.1, "bf16", (48, 64))
+    assert (run.network.decoder.window_blocks, run.generator.dark) == (3, 0.1)
+    mistake = escounts(*train, "--set", "weight_decoy=0.1")
+    assert mistake.code == 2 and "near are train.weight_decay" in mistake.err
 
 
 def test_the_released_objective_is_an_option(
@@ -200,33 +202,21 @@ def test_the_released_objective_is_an_option(
     assert asked[2].train.epochs == 3
 
 
-def test_the_generators_choices_are_options(
-    escounts: Escounts,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    from escounts.research.training.synthetic_run import RECIPE
-    from escounts.synthetic import GeneratorConfig
-
-    asked: list[GeneratorConfig] = []
-    monkeypatch.setattr(
-        "escounts.cli.train_synthetic.train_synthetic",
-        lambda run, **_: asked.append(run.generator) or {},  # type: ignore[func-returns-value]
-    )
+def test_the_generators_choices_are_options(escounts: Escounts, tmp_path: Path, runs: list[SyntheticRun]) -> None:
     train = ("train", "synthetic", "--out", tmp_path / "run", "--device", "cpu")
     choices = ("clips=0.48", "period=3,60", "subframes=2")
     outcome = escounts(*train, *(word for choice in choices for word in ("--generator", choice)))
     assert outcome.code == 0, outcome.err
-    assert asked == [replace(RECIPE, clips=0.48, period=(3.0, 60.0), subframes=2)]
+    assert runs[0].generator == replace(RECIPE, clips=0.48, period=(3.0, 60.0), subframes=2)
     for choice, said in {
-        "clip=1": "the generator has no 'clip'; it has clips",
-        "clips": "'clips': write NAME=VALUE",
-        "clips=": "clips takes a number, not ''",
-        "period=3": "period takes two numbers with a comma, not '3'",
-        "subframes=1.5": "subframes takes a whole number, not '1.5'",
+        "clip=1": "no one setting is called 'generator.clip'; near are generator.clips",
+        "clips": "--set generator.clips: write KEY=VALUE",
+        "clips=": "clips is ''; it takes a number",
+        "period=3": "period is [3]; it takes 2 numbers",
+        "subframes=1.5": "subframes is 1.5; it takes a whole number",
         "negative=0.9": "siblings always repeat",
         "clips=48": "clips is 48.0, expected a share from 0 to 1",
-        "clips=nan": "clips is nan, expected a finite number",
+        "clips=NaN": "clips is nan, expected a finite number",
         "clips=-0.1": "clips is -0.1, expected nothing below 0",
         "jitter=0.5,0.1": "expected the smaller number first",
         "few_most=0": "few_most is 0, expected at least 1",
@@ -294,30 +284,6 @@ def test_mistakes_are_one_line(
     assert outcome.code == 2
     assert said in outcome.err
     assert "Traceback" not in outcome.err
-
-
-def test_the_mean_of_two_runs_is_calibrated_and_counts(escounts: Escounts, mine: Path, tmp_path: Path) -> None:
-    for seed in (0, 1):
-        torch.manual_seed(seed)
-        about = {"train": json.dumps({"seed": seed}), "commit": f"c{seed}", "footage": "every licence"}
-        save_network(tmp_path / f"{seed}.safetensors", Network(LITE_TINY), metadata=about, dtype=torch.float16)
-    out = tmp_path / "mean.safetensors"
-    runs = (tmp_path / "0.safetensors", tmp_path / "1.safetensors")
-    made = escounts("train", "mean", *runs, "--out", out, "--videos", 2)
-    assert made.code == 0, made.err
-    mean, _, metadata = read_checkpoint(out)
-    first, second = (read_tensors(tmp_path / f"{seed}.safetensors") for seed in (0, 1))
-    name = max(mean, key=lambda key: mean[key].numel())
-    assert torch.allclose(mean[name].float(), (first[name].float() + second[name].float()) / 2, atol=1e-3)
-    assert not torch.allclose(mean[name], first[name])
-    assert json.loads(metadata["train"]) == [{"seed": 0}, {"seed": 1}]
-    assert json.loads(metadata["commit"]) == ["c0", "c1"]
-    assert json.loads(metadata["footage"]) == ["every licence"] * 2, "what runs were trained on stays with them"
-    assert metadata["mean_footage"] == "none"
-    assert escounts("train", "mean", *runs, "--out", tmp_path / "no", "--videos", 0).code == 2
-    assert not (tmp_path / "no").exists()
-    assert Calibration.from_json(metadata["calibration"]).gate_sharpness == 2.0
-    assert escounts("count", mine / "v0.mp4", "--model", out).code == 0
 
 
 @pytest.fixture(scope="module")

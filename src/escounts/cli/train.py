@@ -10,12 +10,23 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from escounts.cli import train_synthetic
 from escounts.cli.display import counting_display, training_display
-from escounts.cli.numbers import COUNT, SEED, Number, whole_numbers
+from escounts.cli.numbers import COUNT, NONE_OR_MORE, SEED, Number, whole_numbers
 from escounts.models.catalogue import is_own_model, own_model_path
 from escounts.nn.device import choose_device
 from escounts.research.training.recipes import Recipe, train_dataset, train_folder
+from escounts.research.training.synthetic_run import (
+    NETWORKS,
+    SMOKE,
+    SyntheticRun,
+    calibrate_on_labels,
+    changed,
+    clip_bank,
+    clip_files,
+    provenance_of,
+    train_synthetic,
+)
+from escounts.synthetic import MotionBank
 from escounts.system.atomic_files import keep_existing
 from escounts.teach.own_action import learn_folder
 
@@ -23,6 +34,8 @@ if TYPE_CHECKING:
     from escounts.research.datasets.annotations import Problem
 
 PATH = click.Path(path_type=Path)
+EXISTING = click.Path(path_type=Path, exists=True)
+EXISTING_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
 @click.group()
@@ -30,25 +43,19 @@ def train_command() -> None:
     """Train a counter. A stopped run goes on where it was when the same command is given again."""
 
 
-train_command.add_command(train_synthetic.synthetic)
-train_command.add_command(train_synthetic.calibrate)
-train_command.add_command(train_synthetic.mean)
-
-
 def _sigma(text: Any) -> float | Literal["variable"]:
     return "variable" if text == "variable" else Number(above=0, most=1000).convert(text, None, None)
 
 
 def run_options(function: Callable[..., None]) -> Callable[..., None]:
-    """The options of every training."""
+    """The options of every training; what is left out is as the recipe has it."""
     options = [
-        click.option("--epochs", type=COUNT, help="Default: 300, the paper's."),
-        click.option("--steps", type=COUNT, help="Optimiser steps, instead of epochs."),
-        click.option("--batch", "batch_size", type=COUNT, help="Videos per step (default 8)."),
+        click.option("--steps", type=COUNT, help="Optimiser steps."),
+        click.option("--batch", "batch_size", type=COUNT, help="Videos per step (default 8; 24 generated ones)."),
         click.option(
             "--lr",
             type=Number(above=0, most=100),
-            help="Learning rate (default 5e-5 on a dataset, 1e-4 on a folder).",
+            help="Learning rate (default 5e-5 on a dataset, 1e-4 on a folder, 6e-4 on generated repetitions).",
         ),
         click.option("--seed", type=SEED, default=0, show_default=True),
         click.option("--ema", type=Number(above=0, below=1), help="Decay of averaged weights, such as 0.999."),
@@ -65,6 +72,9 @@ def run_options(function: Callable[..., None]) -> Callable[..., None]:
     for option in reversed(options):
         function = option(function)
     return function
+
+
+EPOCHS = click.option("--epochs", type=COUNT, help="Instead of steps; default: 300, the paper's.")
 
 
 def _dataset_command(group_name: str, datasets: tuple[str, ...]) -> None:
@@ -97,6 +107,7 @@ def _dataset_command(group_name: str, datasets: tuple[str, ...]) -> None:
         show_default=True,
         help="The paper's, or the released code's with its objective.",
     )
+    @EPOCHS
     @run_options
     def train(form: str, tokens: Path, encoder: str | None, objective: str, decoder: str, **options: Any) -> None:
         recipe = Recipe(
@@ -139,6 +150,7 @@ _dataset_command("ovr", ("ovr-ego4d", "ovr-kinetics"))
     "--encoder",
     help="Likewise, a fresh decoder on the frozen tokens of i3d, hf:ORG/NAME, timm:NAME or another encoder.",
 )
+@EPOCHS
 @run_options
 def folder(
     root: Path | None,
@@ -212,13 +224,12 @@ def _say_problems(problems: Iterable[Problem]) -> None:
 @contextmanager
 def training(options: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """What the library's training functions take of the common options, with a display of its progress."""
-    names = ("epochs", "steps", "batch_size", "lr", "ema", "precision")
-    changes = {name: options[name] for name in names if options[name] is not None}
-    pairs = [text.partition("=") for text in options.get("settings", ())]
+    names = ("epochs", "steps", "batch_size", "lr", "warmup_steps", "ema", "precision", "compile")
+    changes = {name: options[name] for name in names if options.get(name) is not None}
+    pairs = [text.partition("=") for text in options["settings"]]
     if wrong := [name for name, sign, _ in pairs if not sign]:
         raise click.BadParameter(f"--set {wrong[0]}: write KEY=VALUE, such as window_blocks=4")
-    if pairs:
-        changes["settings"] = {name: value for name, _, value in pairs}
+    changes["settings"] = {name: value for name, _, value in pairs}
     with training_display() as report:
         device = str(choose_device(options["device"]))
         yield {"seed": options["seed"], "changes": changes, "device": device, "report": report}
@@ -230,5 +241,123 @@ def say(figures: dict[str, float], out: Path) -> None:
         return
     for name, value in sorted(figures.items()):
         if name.startswith("val_"):
-            click.echo(f"{name.removeprefix('val_'):6s} {value:.3f}")
+            click.echo(f"{name.removeprefix('val_'):10s} {value:.3f}")
     click.echo(f"wrote {out}")
+
+
+@train_command.command()
+@click.option("--model", type=click.Choice(list(NETWORKS)), help="Which configuration to train.  [default: lite]")
+@click.option("--clips", type=EXISTING, help="Folder of clips to cut motion from.")
+@click.option(
+    "--clip-table",
+    "clip_tables",
+    multiple=True,
+    type=EXISTING_FILE,
+    help="CSV with file and licence; only permissively licensed rows are used, paths beside the table. Repeatable.",
+)
+@click.option("--exclude", multiple=True, type=EXISTING, help="CSV with a file column to leave out; repeatable.")
+@click.option(
+    "--coded-stills",
+    type=NONE_OR_MORE,
+    default=0,
+    show_default=True,
+    help="How many frames of the clips go through real codecs as still videos, in which nothing moves.",
+)
+@click.option(
+    "--filmed",
+    type=EXISTING_FILE,
+    help="CSV with file and borders_s: repetitions of these clips that are shown as they were filmed.",
+)
+@click.option(
+    "--labels",
+    type=EXISTING_FILE,
+    help="CSV with file, split, motion, count, rep_times, alternates, sure: its clips of the split `train` are shown "
+    "as they were filmed. It needs other clips beside it.",
+)
+@click.option("--mocap", type=EXISTING, help="motions.npz of motion-capture trials, with motions.csv beside it.")
+@click.option(
+    "--generator",
+    "choices",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A choice of the generator, such as dark=0.3 or period=3,60: short for --set generator.NAME=VALUE.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Processes that decode clips and look for motion in them, before training.",
+)
+@click.option(
+    "--renderers",
+    type=NONE_OR_MORE,
+    help="Processes that draw batches ahead, on the GPU where there is one (default 1 there, else 0).",
+)
+@click.option("--warmup", "warmup_steps", type=NONE_OR_MORE, help="Steps until the full rate (default 200).")
+@click.option(
+    "--compile/--no-compile",
+    default=None,
+    help="Fuse the encoder's frame stage with torch.compile: pays on a GPU that trains for minutes.",
+)
+@click.option("--init", "initial", type=EXISTING, help="Start from this checkpoint.")
+@click.option("--out", type=PATH, default=Path("runs/lite"), show_default=True)
+@click.option(
+    "--smoke",
+    is_flag=True,
+    help="A minute on a CPU: a tiny model, short videos, few steps, where no option says otherwise.",
+)
+@run_options
+def synthetic(
+    model: str | None,
+    clips: Path | None,
+    clip_tables: tuple[Path, ...],
+    exclude: tuple[Path, ...],
+    mocap: Path | None,
+    choices: tuple[str, ...],
+    workers: int,
+    renderers: int | None,
+    initial: Path | None,
+    out: Path,
+    smoke: bool,
+    **options: Any,
+) -> None:
+    """Train the default model on generated repetitions of clips, motion capture and drawn motion."""
+    options["settings"] += tuple(f"generator.{choice}" for choice in choices)
+    special = {name: options.pop(name) for name in ("filmed", "coded_stills", "labels")}
+    with training(options) as how:
+        run = changed(SMOKE if smoke else SyntheticRun(), model=model, seed=how.pop("seed"), **how.pop("changes"))
+        bank = None
+        if clips is not None or clip_tables:
+            files = clip_files(clips, clip_tables, exclude)
+            click.echo(f"decoding {len(files)} clips", err=True)
+            bank = clip_bank(files, exclude=exclude, workers=workers, **special)
+        elif special["labels"] is not None:
+            raise click.UsageError("--labels needs clips to cut motion from: give --clips or --clip-table")
+        motion = MotionBank.from_npz(mocap, mocap.with_suffix(".csv"), workers=workers) if mocap else None
+        figures = train_synthetic(
+            run,
+            out=out,
+            clips=bank,
+            motion=motion,
+            renderers=(1 if how["device"] != "cpu" else 0) if renderers is None else renderers,
+            initial=initial,
+            provenance=provenance_of(bank, motion, permissive=clips is None),
+            **how,
+        )
+    say(figures, out / "last.safetensors")
+
+
+@train_command.command()
+@click.argument("checkpoint", type=EXISTING_FILE)
+@click.option(
+    "--labels", type=EXISTING_FILE, required=True, help="Table of labelled clips, as for `train synthetic`."
+)
+@click.option("--split", default="val", show_default=True, help="Its clips: none that the weights were trained on.")
+@click.option("--device", default="auto", show_default=True)
+def calibrate(checkpoint: Path, labels: Path, split: str, device: str) -> None:
+    """Fit gate, choice of views, "no repetitions", unit and confidence on labelled clips, and write them into the
+    checkpoint."""
+    with counting_display("clips") as progress:
+        fitted = calibrate_on_labels(checkpoint, labels, split=split, device=choose_device(device), progress=progress)
+    click.echo(fitted.to_json())

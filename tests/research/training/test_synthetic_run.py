@@ -1,4 +1,4 @@
-"""A run on generated repetitions leaves a checkpoint that says how sure it is, fitted on videos it never saw."""
+"""A run on generated repetitions: it resumes, starts from older weights, and is calibrated on labelled clips."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import torch
 from movies import write_movie
 
 from escounts.decision.rules import Calibration
-from escounts.errors import DataError, ModelError
-from escounts.models.checkpoint import load_network, read_checkpoint, save_network, write_checkpoint
+from escounts.errors import DataError
+from escounts.models.checkpoint import read_checkpoint, save_network, write_checkpoint
 from escounts.nn.heads import RateHeadConfig
 from escounts.nn.network import LITE_TINY, Network
 from escounts.research.training import synthetic_run
@@ -24,7 +24,6 @@ from escounts.research.training.synthetic_run import (
     UNCALIBRATED,
     calibrate_on_labels,
     clip_files,
-    mean_of_runs,
     train_synthetic,
 )
 from escounts.research.training.token_run import RunMetadata
@@ -32,31 +31,28 @@ from escounts.synthetic import GeneratorConfig
 
 SHORT = replace(
     SMOKE,
-    train=replace(SMOKE.train, steps=2, batch_size=2, validate_every=2),
+    train=replace(SMOKE.train, steps=2, batch_size=2, validate_every=2, log_every=1, checkpoint_every=1),
     generator=GeneratorConfig(clips=0.0, motion=0.0, procedural=1.0),
 )
 
 
-def test_the_last_checkpoint_is_calibrated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(synthetic_run, "CALIBRATION_LENGTHS", (180,))
-    train_synthetic(SHORT, out=tmp_path, provenance={"footage": "none"})
-    before, config, plain = read_checkpoint(tmp_path / "last.safetensors")
-    assert "calibration" not in plain, "a smoke run is not calibrated"
-    # The same command again finds the run finished, and only calibrates.
-    train_synthetic(replace(SHORT, calibration_videos=4), out=tmp_path, provenance={"footage": "none"})
-    after, config_after, metadata = read_checkpoint(tmp_path / "last.safetensors")
-    fitted = Calibration.from_json(metadata.pop("calibration"))
-    assert metadata.pop("calibration_videos") == "4"
-    assert metadata == plain and config_after == config
-    assert json.loads(metadata["train"])["steps"] == 2
-    assert all(torch.equal(after[name], before[name]) and after[name].dtype == before[name].dtype for name in before)
-    assert fitted.weights != UNCALIBRATED.weights
-    kept = ("unsure_below", "gate_bias", "gate_sharpness")
-    assert all(getattr(fitted, name) == getattr(UNCALIBRATED, name) for name in kept)
+def test_a_stopped_run_goes_on_and_another_one_is_refused(tmp_path: Path) -> None:
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    train_synthetic(SHORT, out=whole, provenance={"footage": "none"})
+
+    def stop(step: int, total: int, figures: dict[str, float]) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train_synthetic(SHORT, out=stopped, provenance={"footage": "none"}, report=stop)
+    train_synthetic(SHORT, out=stopped, provenance={"footage": "none"})
+    (ours, _, metadata), (theirs, _, plain) = (read_checkpoint(out / "last.safetensors") for out in (stopped, whole))
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    assert metadata == plain and json.loads(plain["train"])["steps"] == 2 and "calibration" not in plain
     with pytest.raises(DataError, match=r"holds another run \(another generator\)"):
-        train_synthetic(replace(SHORT, generator=replace(SHORT.generator, dark=0.5)), out=tmp_path)
+        train_synthetic(replace(SHORT, generator=replace(SHORT.generator, dark=0.5)), out=whole)
     with pytest.raises(DataError, match="is not a run on stored tokens"):
-        RunMetadata.read(tmp_path)
+        RunMetadata.read(whole)
 
 
 def test_a_checkpoint_is_calibrated_on_labelled_clips(tmp_path: Path) -> None:
@@ -81,10 +77,9 @@ def test_clips_for_training_are_permissive_and_not_held_out(tmp_path: Path) -> N
     table.write_text("file,licence\na.mp4,MIT License\nb.mp4,none\nc.mp4,Apache License\n")
     held_out.write_text("file,start_s,end_s,kind,what\nc.mp4,0,5,nothing,a street\n")
     assert clip_files(None, [table], exclude=[held_out]) == [tmp_path / "a.mp4"]
-    assert clip_files(None, [table], every_licence=True, exclude=[held_out]) == [
-        tmp_path / "a.mp4",
-        tmp_path / "b.mp4",
-    ]
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/d.mp4").touch()
+    assert clip_files(tmp_path / "mine", [table]) == [tmp_path / name for name in ("mine/d.mp4", "a.mp4", "c.mp4")]
 
 
 def test_training_and_calibrating_need_no_video_reader() -> None:
@@ -92,34 +87,20 @@ def test_training_and_calibrating_need_no_video_reader() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_networks_of_different_form_have_no_mean(tmp_path: Path) -> None:
-    wider = replace(LITE_TINY, encoder_options={**LITE_TINY.encoder_options, "widths": (8, 16, 24, 40)})
-    for name, config in (("a", LITE_TINY), ("b", wider)):
-        save_network(tmp_path / name, Network(config))
-    with pytest.raises(ModelError, match="different networks"):
-        mean_of_runs([tmp_path / "a", tmp_path / "b"], tmp_path / "mean")
-    assert not (tmp_path / "mean").exists()
-
-
-def test_the_mean_with_a_checkpoint_of_an_earlier_form(tmp_path: Path) -> None:
+def test_a_run_can_start_from_a_checkpoint_of_an_earlier_form(tmp_path: Path) -> None:
     head = LITE_TINY.decoder.head
     assert isinstance(head, RateHeadConfig) and head.video_width, "today's form has the later parts"
     options = {name: value for name, value in LITE_TINY.encoder_options.items() if name != "amount"}
     first = replace(
         LITE_TINY, encoder_options=options, decoder=replace(LITE_TINY.decoder, head=replace(head, video_width=0))
     )
-    old, new = Network(first), Network(LITE_TINY)
-    assert isinstance(new.encoder.amount, torch.Tensor)
-    torch.nn.init.ones_(new.encoder.amount)
-    for name, network in (("old", old), ("new", new)):
-        save_network(tmp_path / name, network)
-    mean_of_runs([tmp_path / name for name in ("old", "old", "new")], tmp_path / "mean")
-    mean = load_network(tmp_path / "mean")[0].state_dict()
-    olds, news = old.state_dict(), new.state_dict()
-    torch.testing.assert_close(mean["encoder.amount"], torch.full_like(news["encoder.amount"], 1 / 3))
-    torch.testing.assert_close(mean["decoder.head.video.0.weight"], news["decoder.head.video.0.weight"])
-    wanted = (2 * olds["decoder.head.linear.weight"] + news["decoder.head.linear.weight"]) / 3
-    torch.testing.assert_close(mean["decoder.head.linear.weight"], wanted)
+    old, begun = Network(first), Network(LITE_TINY)
+    save_network(tmp_path / "old.safetensors", old)
+    own = {name: value.clone() for name, value in begun.state_dict().items()}
+    synthetic_run.start_from(begun, tmp_path / "old.safetensors")
+    given = old.state_dict()
+    assert {name for name in own if name not in given}, "or there is nothing that it lacks"
+    assert all(torch.equal(value, given.get(name, own[name])) for name, value in begun.state_dict().items())
 
 
 def test_a_run_can_start_from_weights_with_a_look(tmp_path: Path) -> None:

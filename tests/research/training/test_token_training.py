@@ -35,8 +35,8 @@ from escounts.research.training.token_run import (
     load_trained,
     refuse_leakage,
     train_on_tokens,
-    with_settings,
 )
+from escounts.system.config_codec import with_settings
 
 SMALL = replace(
     PAPER, in_channels=8, channels=32, heads=2, cross_blocks=1, window_blocks=1, window=(4, 2, 2), grid=(2, 2),
@@ -269,7 +269,7 @@ def test_settings_reach_every_part_of_a_recipe() -> None:
         "train.seed": "3",
         "window": "full",
     }
-    run = with_settings(TokenRun(), settings | {"objective.count_weight": "0.5"})
+    run = with_settings(TokenRun(), settings | {"objective.count_weight": "0.5"}, TokenRun.from_plain)
     assert isinstance(run.decoder, DecoderConfig)
     assert (run.decoder.window_blocks, run.decoder.window, run.train.betas) == (4, "full", (0.9, 0.95))
     assert not run.tokens.exemplars.same_class and (run.train.seed, run.tokens.seed) == (3, 0)
@@ -287,4 +287,4 @@ def test_settings_reach_every_part_of_a_recipe() -> None:
 )
 def test_a_setting_that_is_none_is_answered_with_near_ones(name: str, value: str, said: str) -> None:
     with pytest.raises(DataError, match=said):
-        with_settings(TokenRun(), {name: value})
+        with_settings(TokenRun(), {name: value}, TokenRun.from_plain)

@@ -8,7 +8,7 @@ import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -22,10 +22,9 @@ Schedule = Literal["steps", "cosine"]
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """The defaults are the paper's recipe (section 4.1); `synthetic_recipe` is the default model's.
+    """The defaults are the paper's recipe (section 4.1).
 
     steps: length of the run in optimiser steps; None means epochs × the task's steps per epoch.
-    seconds: a budget on the clock (a lent machine); the schedule then follows whichever is further on.
     schedule "steps": × decay every decay_epochs epochs; "cosine": to zero at the end, after the warm-up.
     ema: decay of the averaged weights per step, or None. clip: largest gradient norm.
     compile: let torch.compile fuse the trained encoder's frame stage (a GPU that trains for minutes).
@@ -33,7 +32,6 @@ class TrainConfig:
 
     epochs: int = 300
     steps: int | None = None
-    seconds: float | None = None
     batch_size: int = 8
     lr: float = 5e-5
     weight_decay: float = 0.05
@@ -69,21 +67,6 @@ class TrainConfig:
         write_text(path, json.dumps(to_plain(self), indent=2) + "\n")
 
 
-def synthetic_recipe(**changes: Any) -> TrainConfig:
-    """The default model's recipe: from pixels, everything trained, one cosine."""
-    recipe: dict[str, Any] = dict(
-        steps=4000,
-        batch_size=24,
-        lr=6e-4,
-        betas=(0.9, 0.98),
-        schedule="cosine",
-        warmup_steps=200,
-        ema=0.998,
-        validate_every=2000,
-    )
-    return TrainConfig(**(recipe | changes))
-
-
 def build_optimiser(network: nn.Module, config: TrainConfig, device: torch.device) -> torch.optim.AdamW:
     """AdamW; weight decay on matrices and kernels only, not on norms, biases and scales."""
     trained = [p for p in network.parameters() if p.requires_grad]
@@ -110,11 +93,11 @@ def step_if_finite(optimiser: torch.optim.AdamW, norm: Tensor) -> None:
         del optimiser.found_inf  # type: ignore[attr-defined]
 
 
-def learning_rate(config: TrainConfig, *, step: int, epoch: int, progress: float) -> float:
-    """Rate of this step. progress: share of the run that is done, 0..1."""
+def learning_rate(config: TrainConfig, *, step: int, total: int, epoch: int) -> float:
+    """Rate of this step (from 0) of `total`."""
     warm = min(1.0, (step + 1) / config.warmup_steps) if config.warmup_steps else 1.0
     if config.schedule == "cosine":
-        return config.lr * warm * (0.5 + 0.5 * math.cos(math.pi * min(1.0, progress)))
+        return config.lr * warm * (0.5 + 0.5 * math.cos(math.pi * (step / total)))
     return config.lr * warm * config.decay ** (epoch // config.decay_epochs)
 
 

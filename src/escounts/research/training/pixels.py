@@ -1,14 +1,9 @@
-"""Training from pixels on generated repetitions: encoder and decoder learn together.
-
-Plans are drawn ahead in worker processes, frames are rendered on the training device.
-"""
+"""Training from pixels on generated repetitions: encoder and decoder learn together."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import torch
@@ -20,9 +15,8 @@ from escounts.nn.heads import VIDEO_OUTPUTS, HeadOutput, pool_video_logits
 from escounts.nn.network import EXEMPLAR_CELLS, Network, exemplar_cells
 from escounts.research.metrics import auc, mae, obo
 from escounts.research.training.objective import Target
-from escounts.research.training.render_ahead import RenderProcesses, RenderThread
+from escounts.research.training.render_ahead import RenderProcesses
 from escounts.synthetic import GeneratedBatch, Generator, Plan
-from escounts.synthetic.actions import forked_pool
 from escounts.system.arrays import Array
 
 Spans = Sequence[tuple[float, float]]
@@ -69,9 +63,16 @@ class PixelBatch:
     target: Target
 
     def tensors(self) -> list[Tensor]:
-        """All that the batch holds on the device."""
-        values = [self.frames_BTCHW, *vars(self.exemplars).values(), *vars(self.target).values()]
-        return [value for value in values if isinstance(value, Tensor)]
+        """All that the batch holds, frames first."""
+        truth = (value for value in vars(self.target).values() if value is not None)
+        return [self.frames_BTCHW, *vars(self.exemplars).values(), *truth]
+
+    @classmethod
+    def of(cls, tensors: Sequence[Tensor]) -> PixelBatch:
+        """The inverse of `tensors`."""
+        density_BT, count_B, period_BT, video_BK = tensors[5:]
+        target = Target(density_BT, count_B, period_BT=period_BT, video_BK=video_BK)
+        return cls(tensors[0], Exemplars(*tensors[1:5]), target)
 
 
 class PixelTask:
@@ -89,11 +90,10 @@ class PixelTask:
         device: torch.device | str = "cpu",
         config: PixelConfig | None = None,
         size: int = 128,
-        workers: int = 0,
         renderers: int = 0,
     ) -> None:
-        """size: pixels a side the network's encoder takes. workers: processes that draw plans ahead. renderers:
-        processes that draw plans and pixels instead, on the same device; make the task before the GPU is used."""
+        """size: pixels a side the network's encoder takes. renderers: processes that draw batches ahead, on the same
+        device; make the task before the GPU is used."""
         self.size = size
         self.generator = generator
         self.validation = validation
@@ -101,42 +101,24 @@ class PixelTask:
         self.seed = seed
         self.device = torch.device(device)
         self.config = config or PixelConfig()
-        self._planner = _Planner(generator, 0 if renderers else workers)
-        self._render_ahead: RenderProcesses | RenderThread | None = None
+        self._renderers: RenderProcesses | None = None
         if renderers:
-            self._render_ahead = RenderProcesses(
-                self._build_apart,
-                self._joined,
-                device=self.device,
-                processes=renderers,
-                largest=batch_size * max(self.config.lengths) * 3 * size * size,
-            )
-        elif self.device.type == "cuda":
-            self._render_ahead = RenderThread(self._build, self.device)
+            largest = batch_size * max(self.config.lengths) * 3 * size * size
+            self._renderers = RenderProcesses(self._build, device=self.device, processes=renderers, largest=largest)
 
     def batch(self, step: int, rank: int, world: int) -> PixelBatch:
-        if self._render_ahead is None:
-            return self._build(step, rank, world)
-        batch: PixelBatch = self._render_ahead.batch(step, rank, world)
-        return batch
+        if self._renderers is None:
+            return self._on_device(self._build(step, rank, world))
+        return PixelBatch.of(self._renderers.batch(step, rank, world))
 
-    def _build_apart(self, step: int, rank: int, world: int) -> tuple[Tensor, tuple[dict[str, Tensor], ...]]:
-        """A batch's frames, and what else it holds, on the CPU."""
-        batch = self._build(step, rank, world)
-        rest = (
-            vars(batch.exemplars),
-            {name: value for name, value in vars(batch.target).items() if value is not None},
-        )
-        return batch.frames_BTCHW, tuple({name: value.cpu() for name, value in part.items()} for part in rest)
-
-    def _joined(self, frames_BTCHW: Tensor, rest: tuple[dict[str, Tensor], ...]) -> PixelBatch:
-        exemplars, target = ({name: value.to(self.device) for name, value in part.items()} for part in rest)
-        return PixelBatch(frames_BTCHW, Exemplars(**exemplars), Target(**target))
-
-    def _build(self, step: int, rank: int, world: int) -> PixelBatch:
-        plans = self._planner.plans([self._request(step + k, rank, world) for k in range(self._planner.ahead)])
+    def _build(self, step: int, rank: int, world: int) -> list[Tensor]:
+        """A batch's frames on the device, and what else it holds on the CPU."""
+        plans = self.generator.plans(*self._request(step, rank, world))
         rng = np.random.default_rng((self.seed, step, rank))
         return self._make(self.generator, plans, rng, shots=None)
+
+    def _on_device(self, tensors: Sequence[Tensor]) -> PixelBatch:
+        return PixelBatch.of([tensor.to(self.device) for tensor in tensors])
 
     def _request(self, step: int, rank: int, world: int) -> tuple[int, int, int]:
         """(batch's index, videos, frames each) of one process's share of a step.
@@ -176,7 +158,8 @@ class PixelTask:
         for k in range(self.config.validation_batches):
             plans = self.validation.plans(k, self.batch_size, self.config.validation_length)
             rng = np.random.default_rng((self.seed, k, 7))
-            output, target = self.forward(network, self._make(self.validation, plans, rng, shots=shots))
+            batch = self._on_device(self._make(self.validation, plans, rng, shots=shots))
+            output, target = self.forward(network, batch)
             counted += output.density_BT.sum(1).tolist()
             truth += target.count_B.tolist()
             if output.video_logits_BTK is not None and output.gate_logits_BT is not None:
@@ -197,19 +180,18 @@ class PixelTask:
                 figures[f"auc_{name}"] = auc(said_VK[known, column], true_VK[known, column] > 0.5)
         return figures
 
-    def _make(self, generator: Generator, plans: list[Plan], rng: Rng, *, shots: int | None) -> PixelBatch:
+    def _make(self, generator: Generator, plans: list[Plan], rng: Rng, *, shots: int | None) -> list[Tensor]:
         with torch.autocast(self.device.type, enabled=False):
             generated = generator.render(plans, device=self.device, size=self.size)
         length = generated.frames_BTCHW.shape[1]
         exemplars, units = choose_exemplars(generated, length, self.config, rng, shots=shots)
         maps = [np.stack([_map_of(kind, spans, length) for spans in units]) for kind in (rate_map, period_map)]
-        density_BT, period_BT = (torch.from_numpy(m.astype(np.float32)).to(self.device) for m in maps)
+        density_BT, period_BT = (torch.from_numpy(m.astype(np.float32)) for m in maps)
         if shots is None:
             show_twice(generated.frames_BTCHW, exemplars, (density_BT, period_BT), self.config.twice, rng)
-        video_BK = torch.tensor(video_truths(generated, length), device=self.device)
+        video_BK = torch.tensor(video_truths(generated, length))
         target = Target(density_BT=density_BT, count_B=density_BT.sum(1), period_BT=period_BT, video_BK=video_BK)
-        moved = Exemplars(**{name: value.to(self.device) for name, value in vars(exemplars).items()})
-        return PixelBatch(generated.frames_BTCHW, moved, target)
+        return PixelBatch(generated.frames_BTCHW, exemplars, target).tensors()
 
 
 TWICE_LEAST = 2.0
@@ -226,10 +208,11 @@ def show_twice(frames_BTCHW: Tensor, exemplars: Exemplars, maps_BT: Sequence[Ten
     for row in torch.nonzero(taken).flatten().tolist():
         taken[exemplars.source_BS[row, : int(exemplars.shots_B[row])]] = True
     drawn = torch.from_numpy(rng.random(len(taken)) < share)
-    enough = (maps_BT[0][:, :half].sum(1) >= TWICE_LEAST).cpu()
-    rows = torch.nonzero(drawn & enough & ~taken).flatten().to(frames_BTCHW.device)
+    enough = maps_BT[0][:, :half].sum(1) >= TWICE_LEAST
+    rows = torch.nonzero(drawn & enough & ~taken).flatten()
     for values in (frames_BTCHW, *maps_BT):
-        values[rows, half : 2 * half] = values[rows, :half]
+        again = rows.to(values.device)
+        values[again, half : 2 * half] = values[again, :half]
 
 
 def video_truths(generated: GeneratedBatch, length: int) -> list[list[float]]:
@@ -299,35 +282,3 @@ def _map_of(kind: Callable[..., Array], spans: Spans, length: int) -> Array:
 def _whole(spans: Spans, length: int) -> list[tuple[float, float]]:
     """Spans that lie within the video."""
     return [(start, end) for start, end in spans if start >= -0.5 and end <= length + 0.5]
-
-
-class _Planner:
-    """Draws plans ahead of the training loop in worker processes; with no workers, on the spot."""
-
-    def __init__(self, generator: Generator, workers: int) -> None:
-        self.generator = generator
-        self.ahead = max(1, 2 * workers)
-        self._pending: dict[tuple[int, int, int], Future[list[Plan]]] = {}
-        self._pool = forked_pool(workers, partial(_start_worker, generator)) if workers else None
-
-    def plans(self, requests: list[tuple[int, int, int]]) -> list[Plan]:
-        """The first request's plans; the others are asked for ahead."""
-        if self._pool is None:
-            return self.generator.plans(*requests[0])
-        for request in requests:
-            if request not in self._pending:
-                self._pending[request] = self._pool.submit(_draw, *request)
-        return self._pending.pop(requests[0]).result()
-
-
-_worker_generator: Generator
-
-
-def _start_worker(generator: Generator) -> None:
-    global _worker_generator
-    _worker_generator = generator
-    torch.set_num_threads(1)
-
-
-def _draw(index: int, size: int, length: int) -> list[Plan]:
-    return _worker_generator.plans(index, size, length)

@@ -84,13 +84,20 @@ def reserve_run_folder(out: Path, about: Mapping[str, Any]) -> None:
             raise DataError(
                 f"{file} is damaged ({error}); delete it if {out} is this run's, or choose another --out"
             ) from None
-        changed = [key for key in mine if there.get(key) != mine[key]]
+        changed = [key for key in mine if not _holds(there.get(key), mine[key])]
         if changed:
             raise DataError(f"{out} holds another run (another {', another '.join(changed)}); choose another --out")
     else:
         keep_existing((out / name for name in OWN_FILES), f"no {ABOUT} says whose run it is of: choose another --out")
     out.mkdir(parents=True, exist_ok=True)
     write_text(file, json.dumps(mine, indent=1, sort_keys=True) + "\n")
+
+
+def _holds(there: Any, mine: Any) -> bool:
+    """Whether a run folder's values are these. It may hold more: settings that an earlier version had."""
+    if isinstance(mine, dict) and isinstance(there, dict):
+        return all(key in there and _holds(there[key], value) for key, value in mine.items())
+    return bool(there == mine)
 
 
 class RunFolder:

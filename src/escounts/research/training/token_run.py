@@ -6,9 +6,8 @@ The run folder records what was trained on, video by video, so that an evaluatio
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -41,8 +40,8 @@ from escounts.research.training.objective import (
 from escounts.research.training.optimisation import TrainConfig
 from escounts.research.training.run_folder import ABOUT, reserve_run_folder
 from escounts.research.training.stored_tokens import StoredTokensConfig, StoredTokensTask
-from escounts.research.training.trainer import Report, Trainer, start_distributed
-from escounts.system.config_codec import from_plain, to_plain
+from escounts.research.training.trainer import Report, Trainer, device_of_process, start_distributed
+from escounts.system.config_codec import from_plain, to_plain, with_settings
 
 
 class HeadConfig(Protocol):
@@ -93,7 +92,7 @@ class TokenRun:
             kind = values["objective"].get("kind", "density")
             parts["objective"] = from_plain(_known(OBJECTIVES, kind), values["objective"])
         plain = {name: value for name, value in values.items() if name not in parts}
-        return replace(from_plain(cls, plain), **parts)
+        return replace(from_plain(cls, plain, ignore_unknown=True), **parts)
 
 
 def head_config(values: Mapping[str, Any]) -> DecoderConfig | HeadConfig:
@@ -146,7 +145,6 @@ def train_on_tokens(
     device: str = "cpu",
     initial: Path | None = None,
     report: Report | None = None,
-    resume: bool = True,
     cache: TokenCache | None = None,
 ) -> dict[str, float]:
     """Train and leave last and best checkpoints, log and run.json in `out`; the last validation's figures.
@@ -155,7 +153,8 @@ def train_on_tokens(
     frozen and is saved with the decoder, so that the result counts videos on its own. cache: the store's tokens
     near the device, where several runs share them.
     """
-    where = start_distributed(device)
+    where = device_of_process(device)
+    start_distributed(where)
     train, valid = dataset.split("train"), dataset.split("valid") if "valid" in dataset.splits else ()
     torch.manual_seed(run.train.seed)
     network = build(run.decoder, store.layout, initial)
@@ -178,7 +177,7 @@ def train_on_tokens(
     )
     if trainer.rank == 0:
         reserve_run_folder(out, about)
-    return trainer.fit(resume=resume)
+    return trainer.fit()
 
 
 def changed(run: TokenRun, changes: Mapping[str, Any]) -> TokenRun:
@@ -187,43 +186,8 @@ def changed(run: TokenRun, changes: Mapping[str, Any]) -> TokenRun:
     changes = dict(changes)
     settings = changes.pop("settings", {})
     train = replace(run.train, **({"steps": None} if "epochs" in changes else {}) | changes)
-    run = with_settings(replace(run, train=train), settings)
+    run = with_settings(replace(run, train=train), settings, TokenRun.from_plain)
     return replace(run, tokens=replace(run.tokens, batch_size=run.train.batch_size))
-
-
-def with_settings(run: TokenRun, settings: Mapping[str, str]) -> TokenRun:
-    """The run with other fields, each by its name where that is of one part only, or by its path (train.seed).
-
-    Values are JSON, or else text. Raises DataError for a name that is none, with those that are near.
-
-    >>> with_settings(TokenRun(), {"cross_blocks": "3", "betas": "[0.9, 0.95]", "same_class": "false"})
-    """
-    plain = to_plain(run)
-    paths = dict(_paths(plain, ""))
-    for name, text in settings.items():
-        meant = [path for path in paths if path == name or path.endswith(f".{name}")]
-        if len(meant) != 1:
-            last = {path.rpartition(".")[2]: path for path in paths}
-            near = meant or [last.get(one, one) for one in get_close_matches(name, [*last, *paths], 4, 0.5)]
-            raise DataError(f"no one setting is called {name!r}; near are {', '.join(near) or ', '.join(last)}")
-        try:
-            value = json.loads(text)
-        except ValueError:
-            value = text
-        paths[meant[0]][meant[0].rpartition(".")[2]] = value
-    try:
-        return TokenRun.from_plain(plain)
-    except (ValueError, TypeError) as error:
-        raise DataError(f"--set: {error}") from error
-
-
-def _paths(values: dict[str, Any], above: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every field below some values by its path, with the dictionary that holds it."""
-    for name, value in values.items():
-        if isinstance(value, dict):
-            yield from _paths(value, f"{above}{name}.")
-        elif name != "kind":
-            yield f"{above}{name}", values
 
 
 def steps_of(run: TokenRun, dataset: Dataset, store: TokenStore) -> int:

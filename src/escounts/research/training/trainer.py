@@ -111,32 +111,25 @@ class Trainer:
             step_module = nn.parallel.DistributedDataParallel(step_module, find_unused_parameters=True)
         self.training_step = step_module
 
-    def fit(self, *, resume: bool = True, stop_at: int | None = None) -> dict[str, float]:
-        """Train to the end (or to step stop_at); returns the last validation's figures."""
+    def fit(self) -> dict[str, float]:
+        """Train from the folder's last state to the end; returns the last validation's figures."""
         folder = RunFolder(self.out)
         with folder if self.rank == 0 else nullcontext():
-            if resume:
-                self._restore(folder)
+            self._restore(folder)
             if self.rank == 0:
                 self.config.save(self.out / "config.json")
                 folder.forget_after(self.step)
             started = time.monotonic() - self.elapsed
             figures: dict[str, float] = {}
-            end = min(self.total, stop_at or self.total)
-            while self.step < end and self._progress() < 1:
+            while self.step < self.total:
                 losses = self._train_step()
-                self.elapsed = self._clock(time.monotonic() - started)
-                last = self.step == end or self._progress() >= 1
-                figures = self._after_step(folder, losses, last=last) or figures
+                self.elapsed = time.monotonic() - started
+                figures = self._after_step(folder, losses) or figures
         return figures
-
-    def _progress(self) -> float:
-        by_clock = self.elapsed / self.config.seconds if self.config.seconds else 0.0
-        return max(self.step / self.total, by_clock)
 
     def _train_step(self) -> dict[str, Tensor]:
         epoch = self.step // self.task.steps_per_epoch
-        rate = learning_rate(self.config, step=self.step, epoch=epoch, progress=self._progress())
+        rate = learning_rate(self.config, step=self.step, total=self.total, epoch=epoch)
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         # Drawn anew for each step, so that a resumed run sees the same dropout and noise.
@@ -165,10 +158,10 @@ class Trainer:
             self.average.update(self.network, self.step)
         return norm
 
-    def _after_step(self, folder: RunFolder, losses: dict[str, Tensor], *, last: bool) -> dict[str, float]:
+    def _after_step(self, folder: RunFolder, losses: dict[str, Tensor]) -> dict[str, float]:
         figures: dict[str, float] = {}
         config = self.config
-        due = last or self.step % config.validate_every == 0
+        due = self.step == self.total or self.step % config.validate_every == 0
         if due or self.step % config.log_every == 0:
             figures = self._over_all(losses)
             figures["seconds"] = round(self.elapsed, 2)
@@ -180,7 +173,7 @@ class Trainer:
                 folder.log(self.step, figures)
                 if self.report:
                     self.report(self.step, self.total, figures)
-            if due or last or self.step % config.checkpoint_every == 0:
+            if due or self.step % config.checkpoint_every == 0:
                 folder.save_state(self._state())
         return figures
 
@@ -191,14 +184,6 @@ class Trainer:
             dist.all_reduce(values)
             values /= self.world
         return dict(zip(figures, values.tolist(), strict=True))
-
-    def _clock(self, elapsed: float) -> float:
-        """Seconds trained; with a budget on the clock all processes go by the first one's, and stop together."""
-        if self.world == 1 or not self.config.seconds:
-            return elapsed
-        shared = torch.tensor([elapsed], dtype=torch.float64, device=self.device)
-        dist.broadcast(shared, 0)
-        return float(shared)
 
     def _validate(self) -> dict[str, float]:
         """Validate with the averaged weights where there are any; keep the best and the last checkpoint."""
@@ -243,11 +228,14 @@ class Trainer:
         self.step, self.best, self.elapsed = state["step"], state["best"], state["elapsed"]
 
 
-def start_distributed(device: str) -> torch.device:
-    """Join the process group that torchrun describes, if any; the device this process trains on."""
-    if "WORLD_SIZE" not in os.environ or int(os.environ["WORLD_SIZE"]) < 2:
-        return torch.device(device)
-    cuda = device.startswith("cuda")
-    if not dist.is_initialized():
-        dist.init_process_group("nccl" if cuda else "gloo")
-    return torch.device(f"cuda:{os.environ.get('LOCAL_RANK', '0')}") if cuda else torch.device(device)
+def device_of_process(device: str) -> torch.device:
+    """The device that this process trains on: under torchrun each has a GPU of its own."""
+    several = int(os.environ.get("WORLD_SIZE", "1")) > 1
+    own = several and device.startswith("cuda")
+    return torch.device(f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if own else device)
+
+
+def start_distributed(device: torch.device) -> None:
+    """Join the process group that torchrun describes, if any."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
