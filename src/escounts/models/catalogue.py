@@ -197,7 +197,8 @@ def _paper_model(name: str, encoder: str, summary: str) -> ModelEntry:
     released = name == RELEASED_NAME
     decoder, shipped = store.stored_path(name), SHIPPED / f"{name}.safetensors"
     told = (RELEASED_DECODER.file, "RepCount-A") if released else ("a decoder you train", "what its decoder was")
-    if shipped.is_file() and not decoder.is_file():  # one of the user's own comes first
+    # os.path: a store that this user may not look into holds nothing for them. One of the user's own comes first.
+    if shipped.is_file() and not os.path.isfile(decoder):
         decoder, told = shipped, ("a decoder in the package", f"labelled clips; see docs/models/{name}.md")
         halves = [*halves, store.describe(shipped)]
     return ModelEntry(
@@ -246,15 +247,15 @@ def _own(weights: StoredWeights) -> ModelEntry:
 def _state(encoder: str | None, decoder: Path) -> str:
     """ "ready", or what is missing or damaged; encoder None: the checkpoint at `decoder` holds both halves."""
     for path in [decoder, *([store.stored_path(encoder)] if encoder is not None else [])]:
-        if path.is_file():
+        if os.path.isfile(path):
             try:
                 store.describe(path)
             except ModelError as error:
                 return f"damaged: {error}; add it again with `escounts weights add`"
     missing = []
-    if encoder is not None and not store.stored_path(encoder).is_file():
+    if encoder is not None and not os.path.isfile(store.stored_path(encoder)):
         missing.append(f"encoder {encoder}: {how_to_get_encoder(encoder)}")
-    if not decoder.is_file():
+    if not os.path.isfile(decoder):
         if decoder.stem == RELEASED_NAME:
             missing.append(f"decoder: {_how_to_get(RELEASED_DECODER)}")
         else:
