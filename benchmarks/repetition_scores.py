@@ -19,11 +19,10 @@ import numpy as np
 import numpy.typing as npt
 
 import escounts
-from escounts.counting.encoded_exemplar import MultiRateExemplar
 from escounts.counting.multi_rate import MultiRateModel
 from escounts.counting.multi_rate_encoding import MultiRateEncoding
 from escounts.counting.repetition_scores import SCORE_FEATURES, SCORE_WEIGHTS, features
-from escounts.counting.views import BASE_RATE
+from escounts.counting.views import BASE_RATE, MultiRateExemplar
 from escounts.decision.evidence import UNITS, choose_views
 from escounts.research.training.calibration import logistic
 from escounts.results import DensityMap

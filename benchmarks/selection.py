@@ -29,7 +29,7 @@ import escounts
 from escounts.counting.multi_rate import MultiRateModel
 from escounts.counting.multi_rate_encoding import MultiRateEncoding
 from escounts.counting.views import BASE_RATE
-from escounts.results import Estimate
+from escounts.decision.decide import Decision
 from escounts.system.arrays import Image
 from escounts.video.files import Video
 
@@ -121,15 +121,15 @@ class Asker:
 
     @staticmethod
     def answer(
-        group: str, estimate: Estimate, truth: int, mine: Sequence[Span], others: Sequence[Span], other_count: int
+        group: str, decision: Decision, truth: int, mine: Sequence[Span], others: Sequence[Span], other_count: int
     ) -> Answer:
-        decision, times = estimate.decision, estimate.density.times
+        times = decision.density.times
 
         def within(spans: Sequence[Span]) -> float:
             inside = np.any([(times >= a) & (times <= b) for a, b in spans], 0) if spans else np.zeros(len(times))
-            return float((estimate.density.values * inside).sum())
+            return float((decision.density.values * inside).sum())
 
-        left = len(estimate.left_out)
+        left = len(decision.left_out)
         return Answer(
             group=group,
             right=abs(decision.count - truth) <= 1,

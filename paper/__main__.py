@@ -12,7 +12,7 @@ from rich.table import Table
 from escounts.cli import main
 from escounts.cli.display import table_display
 from escounts.cli.evaluate import evaluate_and_print, evaluate_command
-from escounts.cli.numbers import COUNT
+from escounts.cli.options import COUNT
 from escounts.cli.train import run_options, say, training
 from escounts.errors import DataError
 from escounts.nn.device import choose_device

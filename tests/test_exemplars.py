@@ -47,9 +47,9 @@ def test_mistakes_are_named(text: str, message: str) -> None:
 
 
 def test_outside_the_video() -> None:
-    check_exemplar(ExemplarSpan(1.0, 10.02), duration=10.0, slack=0.04)
+    check_exemplar(ExemplarSpan(1.0, 10.02), duration=10.0, frame=0.04)
     with pytest.raises(ExemplarError, match=r"runs past the end of the video, which lasts 10\.00 s"):
-        check_exemplar(ExemplarSpan(1.0, 10.5), duration=10.0, slack=0.04)
+        check_exemplar(ExemplarSpan(1.0, 10.5), duration=10.0, frame=0.04)
 
 
 def test_the_error_of_an_endless_exemplar_is_short() -> None:

@@ -76,9 +76,8 @@ def test_three_generated_videos_are_counted_exactly(lite: Counter, index: int) -
     generator = Generator(CALM, seed=21)
     plan = generator.plan(index, 240)
     frames = generator.render([plan], device="cpu").frames_BTCHW[0].permute(0, 2, 3, 1).numpy()
-    estimate = lite.model.encode_images(frames).estimate()  # type: ignore[attr-defined]
-    assert round(estimate.density.count) == len(plan.spans)
-    decision = estimate.decision
+    decision = lite.model.encode_images(frames).estimate()  # type: ignore[attr-defined]
+    assert round(decision.density.count) == len(plan.spans)
     given = decision.details[UNIT_GIVEN]
     assert given > 0.9
     # All three have two sides; what is taken off is the doubt about the unit, where sides are live, and nothing else.
@@ -180,7 +179,7 @@ def test_one_picture_per_second_is_not_sure_and_says_what_could_be_seen(lite: Co
     size = lite.model.network.encoder.spec.size  # type: ignore[attr-defined]
     images = [frame.image for frame in Video(SAMPLE).frames(size=(size, size), rate=30.0, end=12.0)]
     held = [images[index // 30 * 30] for index in range(len(images))]
-    decision = lite.model.encode_images(held).estimate().decision  # type: ignore[attr-defined]
+    decision = lite.model.encode_images(held).estimate()  # type: ignore[attr-defined]
     words = "different pictures per second: 1; a motion faster than 0.3 repetitions per second is not seen"
     assert decision.unsure and words in decision.reasons
-    assert not lite.model.encode_images(images).estimate().decision.unsure  # type: ignore[attr-defined]
+    assert not lite.model.encode_images(images).estimate().unsure  # type: ignore[attr-defined]

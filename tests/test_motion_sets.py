@@ -10,8 +10,7 @@ import pytest
 
 from escounts.decision.sets import Stretch, into_sets, regrouped, typical
 from escounts.output.json import from_dict, to_dict
-from escounts.output.sets import in_words, lines
-from escounts.output.text import headline
+from escounts.output.text import headline, in_words, set_lines
 from escounts.results import CountResult, DensityMap, Repetition
 
 
@@ -49,7 +48,7 @@ def test_none_and_one() -> None:
     assert into_sets([]) == ()
     (only,) = into_sets(bout(3, 1))
     assert (only.count, only.rest_before, only.spread) == (1, None, 0.0)
-    assert lines(into_sets(bout(0, 4))) == [
+    assert set_lines(into_sets(bout(0, 4))) == [
         "  1 set: 4",
         "  set  motion  count    from      to  rest before  s per repetition",
         "    1       A      4  0:00.0  0:08.0                    2.00 ± 0.00",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from functools import partial
 from types import ModuleType
@@ -14,7 +16,7 @@ from movies import beside, bouncing, write_movie
 
 import escounts
 from escounts.errors import EscountsError
-from escounts.output import notebook
+from escounts.output import png
 from escounts.research.evaluation.report import video_report
 from escounts.research.training.predictions import Prediction
 from escounts.results import CountResult
@@ -94,8 +96,8 @@ def test_a_notebook_shows_the_number_and_the_picture(result: CountResult, monkey
     def missing(_: CountResult) -> None:
         raise escounts.EscountsError("matplotlib") from None
 
-    monkeypatch.setattr(notebook, "figure", missing)
-    monkeypatch.setattr(notebook, "OutputError", escounts.EscountsError)
+    monkeypatch.setattr(png, "figure", missing)
+    monkeypatch.setattr(png, "OutputError", escounts.EscountsError)
     assert "4 repetitions" in result._repr_html_() and "<img" not in result._repr_html_()
 
 
@@ -110,6 +112,15 @@ def test_small_manners(
     assert done.code == 1 and "an address; `escounts watch ADDRESS`" in done.err and len(done.err.splitlines()) == 1
     done = command("count", result.video, "--model", "spectral", "-q")
     assert len(done.out.splitlines()) == 1 and done.err == ""
+
+
+def test_the_shell_completes_commands() -> None:
+    asked = {"_ESCOUNTS_COMPLETE": "bash_complete", "COMP_WORDS": "escounts co", "COMP_CWORD": "1"}
+    code = "import sys; sys.argv = ['escounts']; from escounts.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | asked, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "plain,count\n"
 
 
 def test_a_line_per_evaluated_video() -> None:

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import escounts
 from escounts.counting.protocols import CountingModel, EncodedExemplar, Encoding, Progress
+from escounts.decision.decide import Decision
+from escounts.decision.rules import RULES
 from escounts.decision.sets import into_sets, typical
 from escounts.errors import EscountsError, ExemplarError, VideoError
 from escounts.exemplars import check_exemplar, exemplar_list, parse_exemplar
 from escounts.models import catalogue
-from escounts.results import CountResult, Estimate, ExemplarSpan, Unit
+from escounts.results import CountResult, ExemplarSpan, Unit
 from escounts.system.arguments import checked, flag, number, optional, refused, seconds, text
 from escounts.video.regions import Region
 from escounts.video.regions import region as region_of
@@ -30,19 +32,13 @@ Exemplar = Any
 WantedUnit = Unit | Literal["auto"]
 """Count by cycles, by sides, or as the model thinks best."""
 
-CONTEXT = 8.0
-"""Seconds encoded on each side of an exemplar that lies outside the encoded stretch."""
-
-SHORTEST_EXEMPLAR = 1.5
-"""Frames that an exemplar lasts at least: one picture shows no motion."""
-
 AnyVideo = Any
 """A path, a Video, or (with fps) frames: arrays (height, width, 3) of uint8, in a list or one after another."""
 AnyRegion = str | Sequence[float] | Region
 """A box of the picture: "25%,0%,50%,100%", "40,30,320,200" or (40, 30, 320, 200)."""
 
 REFERENCES = 8
-"""Such stretches a counter remembers."""
+"""Stretches around exemplars of other videos that a counter remembers."""
 
 
 class Counter:
@@ -123,7 +119,7 @@ class Counter:
             )
         if exemplars:
             raise ExemplarError("each and an exemplar: it shows one place's motion; count that place with region=")
-        from escounts.counting.each import count_each  # noqa: PLC0415 - PyAV: a machine that only trains need not have it
+        from escounts.counting.places import count_each  # noqa: PLC0415 - PyAV: a machine that only trains need not have it
 
         def one(part: Video, report: Progress | None) -> CountResult:
             return self.encode(part, start=start, end=end, progress=report).count(**counting)
@@ -142,8 +138,8 @@ class Counter:
         key = (str(path.resolve()), state, start, end, box)
         encoded = self._references.pop(key, None)
         if encoded is None:
-            first = max(0.0, start - CONTEXT)
-            last = min(end + CONTEXT, max(opened.info.duration, end))
+            first = max(0.0, start - RULES.exemplar_context)
+            last = min(end + RULES.exemplar_context, max(opened.info.duration, end))
             encoded = self.encode(opened, start=first, end=last)
         self._references[key] = encoded  # the last one is the one used last
         while len(self._references) > REFERENCES:
@@ -197,10 +193,10 @@ class EncodedVideo:
         if like_set is not None:
             exemplars = [*exemplars, self._of_set(like_set, self.count(start=start, end=end, progress=progress))]
         encoded, spans = self._exemplars(exemplars, progress)
-        estimate = self.encoding.estimate(encoded, start=start, end=end, progress=progress)
-        if assume_repeats and estimate.decision.count == 0:  # a count that is there needs no assumption
-            estimate = self.encoding.estimate(encoded, start=start, end=end, assume_repeats=True, progress=progress)
-        result = self._result(estimate, spans, (first, last))
+        decision = self.encoding.estimate(encoded, start=start, end=end, progress=progress)
+        if assume_repeats and decision.count == 0:  # a count that is there needs no assumption
+            decision = self.encoding.estimate(encoded, start=start, end=end, assume_repeats=True, progress=progress)
+        result = self._result(decision, spans, (first, last))
         if unit != "auto" and result.count > 0:
             result = self._in_unit(result, unit, assume_repeats)
         spent = time.perf_counter() - began
@@ -219,23 +215,23 @@ class EncodedVideo:
         """Bytes that the encoding holds in memory now."""
         return self.encoding.nbytes
 
-    def _result(self, estimate: Estimate, spans: Sequence[ExemplarSpan], counted: tuple[float, float]) -> CountResult:
-        """The decision as a result, with its repetitions in that unit."""
-        model, decision = self._counter.model, estimate.decision
-        density = estimate.density.scaled(decision.rest)
+    def _result(self, decision: Decision, spans: Sequence[ExemplarSpan], counted: tuple[float, float]) -> CountResult:
+        """The decision as a result, with its repetitions."""
+        model = self._counter.model
+        density = decision.density.scaled(decision.rest)
         marked = [border for span in spans if span.video is None for border in (span.start, span.end)]
         # Without a mark by the map's own sums, so that what is cut off is not spread over the others.
-        found = (density if marked else estimate.density).repetitions(decision.counted, anchors=marked)
-        if estimate.score_spans is not None:
-            scores = estimate.score_spans([(one.start, one.end) for one in found])
+        found = (density if marked else decision.density).repetitions(decision.count, anchors=marked)
+        if decision.score_spans is not None:
+            scores = decision.score_spans([(one.start, one.end) for one in found])
             found = tuple(replace(one, score=score) for one, score in zip(found, scores, strict=True))
-        result = CountResult(
+        return CountResult(
             video=str(self.info.path),
             model=model.name,
-            count=decision.counted,
+            count=decision.count,
             raw_count=density.count,
             repetitions=found,
-            sets=into_sets(found, estimate.stretches),
+            sets=into_sets(found, decision.stretches),
             density=density,
             confidence=decision.confidence,
             unsure=decision.unsure,
@@ -246,13 +242,12 @@ class EncodedVideo:
             details=decision.details,
             confidence_kind=decision.kind,
             unsure_below=model.unsure_below if decision.kind == "probability" else None,
-            unit=decision.density_unit if decision.counted else None,
+            unit=decision.unit,
             hypotheses=decision.hypotheses,
             phase="exemplar" if marked else "arbitrary",
             reasons=decision.reasons,
-            left_out=estimate.left_out,
+            left_out=decision.left_out,
         )
-        return result if decision.unit is None else result.converted(decision.unit)
 
     def _in_unit(self, result: CountResult, unit: Unit, assumed: bool) -> CountResult:
         if result.exemplars:
@@ -376,12 +371,7 @@ def _parsed(exemplar: Exemplar, info: VideoInfo) -> ExemplarSpan:
 
 def _check_exemplar(span: ExemplarSpan, info: VideoInfo) -> None:
     named = span if span.video else replace(span, video=str(info.path))
-    check_exemplar(named, duration=info.duration, slack=1.0 / info.fps)
-    if span.end - span.start < SHORTEST_EXEMPLAR / info.fps:
-        raise ExemplarError(
-            f"exemplar {span.start:g}-{span.end:g} of {named.video} lasts {span.end - span.start:.3f} s, hardly "
-            f"a frame ({1 / info.fps:.3f} s); mark one whole repetition"
-        )
+    check_exemplar(named, duration=info.duration, frame=1.0 / info.fps)
 
 
 def _check_range(video: Video, start: float, end: float | None) -> None:

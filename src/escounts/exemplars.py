@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from escounts.decision.rules import RULES
 from escounts.errors import ExemplarError
 from escounts.results import ExemplarSpan
 from escounts.system.arguments import seconds, shown
@@ -88,10 +89,10 @@ def _state(path: str) -> list[Any]:
         return [path]
 
 
-def check_exemplar(span: ExemplarSpan, *, duration: float | None = None, slack: float = 0.0) -> None:
-    """Raises ExemplarError unless the span is a stretch of time inside its video.
+def check_exemplar(span: ExemplarSpan, *, duration: float = math.inf, frame: float = 0.0) -> None:
+    """Raises ExemplarError unless the span is a stretch of time inside its video, long enough to show a motion.
 
-    duration: length of that video in seconds, if known. slack: seconds the end may run past it (one frame).
+    duration, frame: seconds that the video and a frame of it last, if known; the end may run past by a frame.
     """
     named = span.video if not span.video or span.video.isprintable() else repr(span.video)
     where = f"exemplar {span.start:g}-{span.end:g}" + (f" of {named}" if named else "")
@@ -103,8 +104,12 @@ def check_exemplar(span: ExemplarSpan, *, duration: float | None = None, slack: 
         raise ExemplarError(f"{where} is empty; give the start and the end of one repetition")
     if span.end < span.start:
         raise ExemplarError(f"{where} ends before it starts; the start comes first")
-    if duration is not None and span.end > duration + slack:
+    if span.end > duration + frame:
         raise ExemplarError(f"{where} runs past the end of the video, which lasts {duration:.2f} s")
+    if span.end - span.start < RULES.exemplar_frames * frame:
+        raise ExemplarError(
+            f"{where} lasts {span.end - span.start:.3f} s, hardly a frame ({frame:.3f} s); mark one whole repetition"
+        )
 
 
 def parse_time(text: str) -> float:

@@ -11,21 +11,22 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from escounts.counter import SHORTEST_EXEMPLAR, Counter, load
-from escounts.counting.encoded_exemplar import MultiRateExemplar
+from escounts.counter import Counter, load
 from escounts.counting.live import LiveEncoding
 from escounts.counting.multi_rate import MultiRateModel
-from escounts.counting.running_count import RunningCount
-from escounts.counting.views import BASE_RATE
+from escounts.counting.views import BASE_RATE, MultiRateExemplar
+from escounts.decision.decide import Decision
+from escounts.decision.running_count import EventKind, RunningCount
+from escounts.decision.running_count import LiveEvent as LiveEvent
 from escounts.errors import ExemplarError, ModelError
 from escounts.exemplars import check_exemplar, exemplar_list, parse_exemplar
-from escounts.results import DensityMap, Estimate, ExemplarSpan, Repetition
+from escounts.results import DensityMap, ExemplarSpan, Repetition
 from escounts.system.arguments import checked, number, refused, text, whole
 from escounts.system.arrays import Image
 from escounts.video.files import Frame
@@ -43,31 +44,6 @@ FILLED = 2.0
 Source = str | os.PathLike[str] | int | Iterable[Frame]
 """A camera's number, an address, a file; or frames with their time from a program's own camera (`PushedFrames` drops
 those that come too fast)."""
-EventKind = Literal["repetition", "update", "gap", "exemplar", "end"]
-
-
-@dataclass(frozen=True)
-class LiveEvent:
-    """Something that happened while watching; times in seconds since the source was opened.
-
-    kind: "repetition" one more is counted; "update" none is; "gap" nothing was seen from start to end;
-    "exemplar" repetitions above `count` are void, those that are counted anew follow; "end" the source is over.
-    time: how far the source has been seen. open: share of the repetition that is going on, 0..1. rate: repetitions
-    a second, now. start, end: of the repetition, the gap or the exemplar. delay: seconds from the repetition's end to
-    this event. dropped: frames that came too fast to be looked at, in all.
-    """
-
-    kind: EventKind
-    time: float
-    count: int
-    open: float
-    rate: float
-    confidence: float
-    start: float | None = None
-    end: float | None = None
-    delay: float | None = None
-    dropped: int = 0
-    reason: str | None = None
 
 
 class LiveCounter:
@@ -88,7 +64,7 @@ class LiveCounter:
         """The time on the frames' clock; without it, they are taken to be looked at as they are made."""
         self._source = object()  # what all stretches between gaps are cut from
         self._encoding: LiveEncoding | None = None
-        self._estimate: Estimate | None = None
+        self._decision: Decision | None = None
         self._image: Image | None = None
         self._updated = 0.0
         self._cost = self._finished = 0.0  # of the newest estimate, in seconds of this machine
@@ -104,7 +80,7 @@ class LiveCounter:
     @property
     def density(self) -> DensityMap | None:
         """The newest estimate of what is remembered, the last two minutes at most; None before there is one."""
-        return None if self._estimate is None else self._estimate.density
+        return None if self._decision is None else self._decision.density
 
     def push(self, frame: Frame) -> list[LiveEvent]:
         """The next frame; what it brought about. Frames that are missing are filled with the last one."""
@@ -153,12 +129,7 @@ class LiveCounter:
         Raises ExemplarError where it is hardly a frame, or not remembered any more. From any thread.
         """
         span = ExemplarSpan(start, end)
-        check_exemplar(span)
-        if end - start < SHORTEST_EXEMPLAR / BASE_RATE:
-            raise ExemplarError(
-                f"exemplar {start:g}-{end:g} s lasts {end - start:.3f} s, hardly a frame ({1 / BASE_RATE:.3f} s); "
-                "mark one whole repetition"
-            )
+        check_exemplar(span, frame=1 / BASE_RATE)
         encoding = self._encoding
         if encoding is not None and start < encoding.start:
             raise ExemplarError(
@@ -172,25 +143,27 @@ class LiveCounter:
         assert self._encoding is not None
         began = time.perf_counter()
         events = self._take_marked()
-        estimate = self._estimated()
+        density = self._estimated()
         before = self.count.count
-        for place, repetition in enumerate(self.count.update(estimate.density, over=over), start=before + 1):
+        for place, repetition in enumerate(self.count.update(density, over=over), start=before + 1):
             events.append(self._counted(repetition, place))
         blocks = math.ceil((self.time - self._encoding.start - MEMORY) / BLOCK)
         if blocks > 0:  # several where a slow machine has not estimated for a while
-            self.count.make_final(estimate.density, round(blocks * BLOCK * BASE_RATE))
+            self.count.make_final(density, round(blocks * BLOCK * BASE_RATE))
             self._encoding.forget(blocks * BLOCK)
         self._updated = self.time
         self._finished = time.perf_counter()
         self._cost = self._finished - began
         return events or [self._event("update")]
 
-    def _estimated(self) -> Estimate:
+    def _estimated(self) -> DensityMap:
+        """What is remembered, estimated anew; an answer of "no repetitions" has none anywhere."""
         assert self._encoding is not None
-        estimate = self._encoding.update(self._exemplars, assume_repeats=self._assume_repeats)
-        useful = replace(estimate.density, values=estimate.decision.useful_density)
-        self._estimate = replace(estimate, density=useful)
-        return self._estimate
+        decision = self._encoding.update(self._exemplars, assume_repeats=self._assume_repeats)
+        if decision.hypotheses and not decision.count:
+            decision = replace(decision, density=decision.density.scaled(0.0))
+        self._decision = decision
+        return decision.density
 
     def _take_marked(self) -> list[LiveEvent]:
         """Cut the marked exemplars that have been seen to their end, and count anew with them."""
@@ -205,7 +178,7 @@ class LiveCounter:
         self._estimated()  # the newest frames are encoded
         self._exemplars += [encoding.encode_exemplar(span.start, span.end) for span in seen]
         encoding.forget_exemplars()
-        found = self.count.restart(self._estimated().density)
+        found = self.count.restart(self._estimated())
         kept = self.count.count - len(found)
         marked = [replace(self._event("exemplar", start=span.start, end=span.end), count=kept) for span in seen]
         return [*marked, *(self._counted(repetition, n) for n, repetition in enumerate(found, start=kept + 1))]
@@ -217,15 +190,15 @@ class LiveCounter:
 
     def _event(self, kind: EventKind, **about: Any) -> LiveEvent:
         """What is known now. about: further fields of LiveEvent."""
-        estimate = self._estimate
-        newest = estimate.density.values[-round(BASE_RATE) :] if estimate else ()
+        decision = self._decision
+        newest = decision.density.values[-round(BASE_RATE) :] if decision else ()
         return LiveEvent(
             kind=kind,
             time=self._updated if self._encoding is None else self.time,
             count=self.count.count,
             open=self.count.open,
             rate=float(sum(newest)) * BASE_RATE / max(1, len(newest)),
-            confidence=estimate.decision.confidence if estimate else 0.0,
+            confidence=decision.confidence if decision else 0.0,
             **about,
         )
 

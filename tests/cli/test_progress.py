@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -64,3 +65,15 @@ def test_names_with_brackets_and_bad_bytes_are_shown(
     shown = capsys.readouterr().err
     assert "caf\ufffd [red].mp4" in shown
     assert terminal or "in/[/x].mp4" in shown
+
+
+def test_the_bar_begins_anew_where_the_counted_video_is_drawn(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with display.progress_bar("squats.mp4", wanted=True) as report:
+        assert report is not None
+        report(10.0, 10.0)
+        report(1.0, 10.0)
+    assert "squats.mp4: drawing" in capsys.readouterr().err

@@ -16,9 +16,9 @@ from command import Outcome, run
 from movies import bouncing, write_movie
 
 from escounts.batching import tasks
-from escounts.cli import confined_watch, count_jobs
-from escounts.cli.confined_watch import checked_event
+from escounts.cli import count_jobs, watch
 from escounts.cli.count_jobs import Done
+from escounts.cli.watch import checked_event
 from escounts.errors import EscountsError
 from escounts.system import sandbox
 from escounts.system.processes import Line
@@ -68,7 +68,7 @@ def test_count_watch_and_batch_open_videos_in_the_sandbox(
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO())  # where `watch` takes marks from
     monkeypatch.setattr(count_jobs, "counting_work", peeking)
-    monkeypatch.setattr(confined_watch, "watch_work", peeking_watch)
+    monkeypatch.setattr(watch, "watch_work", peeking_watch)
     monkeypatch.setattr(tasks, "_counter", peeking_batch)
     counted = escounts("count", video, "--model", "spectral", "--sandbox")
     watched = escounts("watch", video, "--sandbox")

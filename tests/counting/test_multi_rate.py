@@ -313,20 +313,19 @@ def test_a_model_that_speaks_of_the_whole_video_gives_hypotheses() -> None:
     sides = Calibration(repeats=(5.0, 0.0, 0.0, 0.0), alternates=(4.0, 0.0))
     speaks = MultiRateModel("tiny", Network(LITE_TINY), views=(View(3),), fast_views=(), calibration=sides)
     encoding = speaks.encode_images(moving_square(240))
-    estimate = encoding.estimate()
-    decision = estimate.decision
+    decision = encoding.estimate()
     cycles, both = decision.hypotheses[:2]
-    assert (cycles.unit, both.unit) == ("cycle", "side") and decision.density_unit == "cycle"
-    total, rest = estimate.density.count, rest_factor(estimate.density.values)
+    assert (cycles.unit, both.unit) == ("cycle", "side") and decision.unit == "cycle"
+    total, rest = decision.density.count, rest_factor(decision.density.values)
     assert cycles.count == max(1, round(rest * total)) and both.count == round(2 * total)
     assert decision.confidence <= cycles.p / (cycles.p + both.p)
     with_exemplar = encoding.estimate([encoding.encode_exemplar(1.0, 2.0)])
-    assert with_exemplar.decision.hypotheses == () and with_exemplar.decision.unit is None
+    assert with_exemplar.hypotheses == () and with_exemplar.unit is None
 
     speaks.calibration = Calibration(repeats=(-2.0, 0.0, 0.0, 0.0), alternates=(4.0, 0.0))
     nothing = speaks.encode_images(moving_square(240)).estimate()
-    assert nothing.density.count == 0 and nothing.decision.count == 0
-    assert nothing.decision.hypotheses[0].p > 0.5 and nothing.decision.hypotheses[1].count >= 1
+    assert nothing.density.count == 0 and nothing.count == 0
+    assert nothing.hypotheses[0].p > 0.5 and nothing.hypotheses[1].count >= 1
 
 
 def test_no_repetitions_where_only_the_codec_changes_the_picture(model: MultiRateModel) -> None:

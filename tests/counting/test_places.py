@@ -12,7 +12,7 @@ from command import run
 from movies import Picture, beside, bouncing, write_movie
 
 import escounts
-from escounts.counting.each import TRAVELS
+from escounts.counting.places import TRAVELS
 from escounts.errors import EscountsError
 from escounts.output.json import from_dict, to_dict
 from escounts.video.files import Video

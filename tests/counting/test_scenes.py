@@ -131,5 +131,5 @@ def test_an_exemplar_across_a_cut_says_so(model: MultiRateModel) -> None:
     assert encoding.encode_exemplar(11.2, 12.9).cuts == (12.0,)
     assert encoding.encode_exemplar(11.0, 12.1).cuts == encoding.encode_exemplar(11.9, 13.0).cuts == ()
     across = encoding.estimate([encoding.encode_exemplar(13.0, 14.0), encoding.encode_exemplar(11.2, 12.9)])
-    assert across.decision.details[EXEMPLAR_CUT] == 12.0
-    assert EXEMPLAR_CUT not in encoding.estimate([encoding.encode_exemplar(13.0, 14.0)]).decision.details
+    assert across.details[EXEMPLAR_CUT] == 12.0
+    assert EXEMPLAR_CUT not in encoding.estimate([encoding.encode_exemplar(13.0, 14.0)]).details

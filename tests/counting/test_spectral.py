@@ -126,7 +126,7 @@ def test_exemplar_selects_its_action() -> None:
 
 def test_a_still_picture_does_not_repeat() -> None:
     estimate = SpectralEncoding(np.full((300, 256), 90, np.uint8), 0.0, 30.0).estimate()
-    assert estimate.density.count == 0.0 and 0.4 < estimate.decision.confidence < 0.6
+    assert estimate.density.count == 0.0 and 0.4 < estimate.confidence < 0.6
 
 
 @pytest.mark.parametrize(("evidence", "agreement"), [(1e4, 0.0), (-1e4, 1.0)])

@@ -2,13 +2,14 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from escounts.decision.decide import Asked, Certainty, decide, p_alternates, p_repeats
+from escounts.decision.decide import Asked, decide, p_alternates, p_repeats
+from escounts.decision.doubts import Footage
 from escounts.decision.evidence import Evidence, choice_features, choose_views, features, repeats_features
-from escounts.decision.footage import Footage
 from escounts.decision.rules import CHOICE, FEATURES, REPEATS, Calibration
 from escounts.decision.units import without_unit_doubt
 from escounts.research.training.calibration import (
@@ -294,8 +295,14 @@ def test_a_mark_of_nearly_everything_is_as_likely_wrong_as_right() -> None:
 
 
 def test_whatever_lowers_a_confidence_leaves_its_reason() -> None:
-    certainty = Certainty(0.97).at_most(0.95, "a small doubt").at_most(0.5, "a large one")
-    assert certainty.value == 0.5 and certainty.reasons(0.9) == ("a large one",)
+    view = opinion(10, 8, 0.9)
+    plain = Asked(exemplars=1, without=[view])
+    sure = decide([view], SURE, base_rate=30.0, asked=plain)
+    assert not sure.unsure and sure.reasons == ()
+    both: list[dict[str, Any]] = [{"unlike": True}, {"unclear": True}, {"unlike": True, "unclear": True}]
+    for doubts in both:
+        lowered = decide([view], SURE, base_rate=30.0, asked=replace(plain, **doubts))
+        assert lowered.confidence == 0.5 and lowered.unsure and len(lowered.reasons) == len(doubts)
 
 
 def test_two_live_units_are_a_reason_and_a_unit_that_a_person_gives_takes_it_away() -> None:

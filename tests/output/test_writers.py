@@ -405,3 +405,9 @@ def test_subtitles_lie_in_the_video_and_outlast_every_repetition(result: CountRe
         for number, repetition in enumerate(result.repetitions, 1):
             assert next(end for _, end, text in shown if text == str(number)) >= repetition.end
     assert part[-1] == (4.0, 4.5, "4"), "the video goes on: the last number comes when its repetition is complete"
+
+
+def test_drawing_the_video_says_how_far_it_is(result: CountResult, movie: Path, tmp_path: Path) -> None:
+    told: list[float] = []
+    FORMATS["mp4"].write(result, tmp_path / "m.mp4", video=movie, progress=lambda done, of: told.append(done / of))
+    assert len(told) > 20 and told == sorted(told) and told[0] < 0.1 and told[-1] > 0.9

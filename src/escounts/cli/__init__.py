@@ -32,23 +32,6 @@ COMMANDS = {
 }
 """Command → the module of this package that has it, as `NAME_command`, and what it is for."""
 
-device_option = click.option(
-    "--device",
-    type=click.Choice(["auto", "cpu", "cuda", "mps"]),
-    default="auto",
-    show_default=True,
-    help="auto: a CUDA GPU where there is one. mps (Apple's GPUs) is untested.",
-)
-model_option = click.option("--model", default="default", show_default=True, help="A name of `escounts models`.")
-assume_repeats_option = click.option(
-    "--assume-repeats", is_flag=True, help='Count even where the answer would be "no repetitions".'
-)
-
-
-sandbox_option = click.option(
-    "--sandbox", is_flag=True, help="Open videos in confined processes (Linux; `escounts doctor` says what that is)."
-)
-
 
 class LazyGroup(click.Group):
     """Imports a command's module on demand, so that `escounts --help` does not load torch."""

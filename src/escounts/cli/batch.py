@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import click
 
 import escounts
 from escounts.batching.tasks import Settings
-from escounts.cli import assume_repeats_option, device_option, model_option, sandbox_option
 from escounts.cli.display import counting_display
-from escounts.cli.numbers import COUNT, NONE_OR_MORE, SECONDS
-from escounts.cli.stretch import check_range, stretch_options
+from escounts.cli.options import COUNT, NONE_OR_MORE, SECONDS, check_range, counting_options
 from escounts.exemplars import parse_exemplar
 from escounts.models import catalogue
 
@@ -26,26 +25,16 @@ from escounts.models import catalogue
 @click.option("--nvdec", type=NONE_OR_MORE, default=0,
               help="Readers beside them that decode on an NVIDIA GPU's video engines ([nvdec]).")  # fmt: skip
 @click.option("--ray", metavar="ADDRESS", help="Count on a Ray cluster: its address, `auto`, or `local`.")
-@model_option
-@device_option
 @click.option("--exemplar", "exemplars", multiple=True, metavar="VIDEO@START-END",
               help="One repetition to look for in every video.")  # fmt: skip
-@stretch_options
-@assume_repeats_option
+@counting_options
 @click.option("--limit", type=SECONDS, default=3600.0, show_default=True,
               help="Seconds that one video may take; then its row is an error.")  # fmt: skip
-@sandbox_option
 @click.option("--retry-errors", is_flag=True, help="Count again the videos whose row is an error.")
 def batch_command(
     inputs: tuple[str, ...],
     out: str,
-    jobs: int | None,
-    readers: int | None,
-    nvdec: int,
-    ray: str | None,
-    retry_errors: bool,
-    sandbox: bool,
-    **counting: Any,
+    **options: Any,
 ) -> int:
     """Count thousands of videos: files, folders, or addresses of object storage (s3://bucket/videos).
 
@@ -61,25 +50,17 @@ def batch_command(
 
     Exit code 0: all counted; 1: some rows are errors; 2: wrong use.
     """
+    counting = {field.name: options.pop(field.name) for field in fields(Settings)}
     check_range(counting)
     for exemplar in counting["exemplars"]:
         if parse_exemplar(exemplar).video is None:
             raise click.UsageError(f"--exemplar {exemplar}: name its video (ref.mp4@1.0-2.5); it is for all videos")
-    if (readers or nvdec) and (jobs or ray):
-        name = "--readers stands" if readers else "--nvdec stands"
+    if (options["readers"] or options["nvdec"]) and (options["jobs"] or options["ray"]):
+        name = "--readers stands" if options["readers"] else "--nvdec stands"
         raise click.UsageError(f"{name} in the place of --jobs, on this machine; leave out --jobs and --ray")
     catalogue.find(counting["model"])  # an unknown name is known before any process starts
-    settings = Settings(**counting)
-    how: dict[str, Any] = {
-        "jobs": jobs,
-        "readers": readers,
-        "nvdec": nvdec,
-        "ray": ray,
-        "retry_errors": retry_errors,
-        "sandbox": sandbox,
-    }
     with counting_display("videos") as report:
-        table = escounts.batch(inputs, out=out, settings=settings, report=report, **how)
+        table = escounts.batch(inputs, out=out, settings=Settings(**counting), report=report, **options)
     rows = table.select(["video", "status", "count", "unsure", "error"]).to_pylist()
     errors = [row for row in rows if row["status"] == "error"]
     for row in errors[:10]:

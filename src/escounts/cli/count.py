@@ -6,8 +6,7 @@ import json as jsonlib
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,13 +15,13 @@ import click
 
 import escounts
 from escounts import __version__
-from escounts.cli import assume_repeats_option, collector_paused, device_option, model_option, sandbox_option
+from escounts.cli import collector_paused
 from escounts.cli.count_jobs import (
     Done,
     Ledger,
     Task,
+    attempt,
     file_identity,
-    one_by_one,
     output_names,
     remembered_interrupt,
     side_by_side,
@@ -39,8 +38,7 @@ from escounts.cli.display import (
     table,
     write_summary,
 )
-from escounts.cli.numbers import COUNT
-from escounts.cli.stretch import check_range, stretch_options
+from escounts.cli.options import COUNT, check_range, counting_options
 from escounts.errors import EscountsError, OutputError, one_line
 from escounts.exemplars import parse_exemplar, states_of_videos
 from escounts.models import catalogue
@@ -50,6 +48,10 @@ from escounts.system.atomic_files import remove_partials
 
 if TYPE_CHECKING:
     from escounts.counter import Counter
+
+
+COUNTING = ("exemplars", "like_set", "start", "end", "region", "unit", "each", "assume_repeats")
+"""Options that `Counter.count` takes, under its names."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +73,8 @@ class Job:
     json: bool
     force: bool
     quiet: bool
-    sets: bool = False
-    sandbox: bool = False
+    sets: bool
+    sandbox: bool
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -118,16 +120,12 @@ def _formats(ctx: click.Context, param: click.Parameter, value: str | None) -> t
 @click.option("--set", "like_set", type=COUNT, metavar="N",
               help="Count like a repetition of the Nth set that --sets prints.")  # fmt: skip
 @click.option("--sets", is_flag=True, help="Print the sets: counts, rests and tempo.")
-@stretch_options
 @click.option("--each", is_flag=True, help="Find the places of the picture where something repeats, count each.")
-@model_option
-@device_option
-@assume_repeats_option
-@sandbox_option
+@counting_options
 @click.option("-j", "--jobs", type=COUNT, default=1, show_default=True, help="Videos counted at once.")
 @click.option("--summary", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.csv", callback=_table_file,
               help="One row per video, failures too, in a CSV file.")  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per line on stdout, nothing else.")
+@click.option("--json", is_flag=True, help="One JSON object per line on stdout, nothing else.")
 @click.option("--force", is_flag=True, help="Count again what is finished, and replace files of the same names.")
 @click.option("-q", "--quiet", is_flag=True, help="Only the headline of each video.")
 def count_command(
@@ -135,20 +133,13 @@ def count_command(
     output: Path | None,
     formats: tuple[str, ...] | None,
     model: str,
-    device: str,
-    jobs: int,
-    summary: Path | None,
-    as_json: bool,
-    force: bool,
-    quiet: bool,
-    sets: bool,
-    sandbox: bool,
-    **counting: Any,
+    **options: Any,
 ) -> int:
     """Count the repetitions in videos, folders of videos or folders of images.
 
     Exit code 0: all counted; 1: some files failed; 2: wrong use.
     """
+    counting = {name: options.pop(name) for name in COUNTING}
     check_range(counting)
     for exemplar in counting["exemplars"]:
         parse_exemplar(exemplar)
@@ -159,17 +150,10 @@ def count_command(
     job = Job(
         model=model,
         weights=_weights(model) if writes else None,
-        device=device,
         counting=counting,
         folder=(output or Path(".")) if writes else None,
         formats=formats or (("json",) if writes else ()),
-        summary=summary,
-        jobs=jobs,
-        json=as_json,
-        force=force,
-        quiet=quiet,
-        sets=sets,
-        sandbox=sandbox,
+        **options,  # under the names that they have in Job
     )
     return run(inputs, job)
 
@@ -254,23 +238,19 @@ def _counted(tasks: list[Task], job: Job, *, several: bool) -> Iterator[tuple[Ta
             if not job.json and not job.quiet:
                 say(f"{number} of {len(tasks)} done", err=True)
         return
-    places = {task.name: number for number, task in enumerate(tasks, 1)}
-
-    @contextmanager
-    def watched(task: Task) -> Iterator[Callable[[float, float], None] | None]:
-        place = f"{places[task.name]} of {len(tasks)}  " if several else ""
-        name = one_line(task.video.name)
-        wanted = not job.json and not job.quiet
-        if place and wanted and not sys.stderr.isatty():
-            say(f"{place}{name}", err=True)
-        with progress_bar(place + name, wanted=wanted) as progress:
-            yield progress
-
+    counter: Counter | None = None
+    wanted = not job.json and not job.quiet
     with remembered_interrupt() as interrupted:
-        for pair in one_by_one(lambda: _load(job), tasks, watched):
+        for number, task in enumerate(tasks, 1):
+            counter = counter or _load(job)
+            label = (f"{number} of {len(tasks)}  " if several else "") + one_line(task.video.name)
+            if several and wanted and not sys.stderr.isatty():
+                say(label, err=True)
+            with progress_bar(label, wanted=wanted) as progress:
+                done = attempt(counter, task, progress)
             if interrupted():
                 raise KeyboardInterrupt
-            yield pair
+            yield task, done
 
 
 def _report(task: Task, done: Done, job: Job, ledger: Ledger | None) -> Row:

@@ -283,18 +283,6 @@ def remembered_interrupt() -> Iterator[Callable[[], bool]]:
             signal.signal(signal.SIGINT, before)
 
 
-def one_by_one(
-    load: Callable[[], Counter], tasks: Sequence[Task], watched: Callable[[Task], Any]
-) -> Iterator[tuple[Task, Done]]:
-    """Count in this process. watched: gives a context manager with the progress of a task."""
-    counter: Counter | None = None
-    for task in tasks:
-        counter = counter or load()
-        with watched(task) as progress:
-            done = attempt(counter, task, progress)
-        yield task, done
-
-
 def side_by_side(
     model: str, device: str, tasks: Sequence[Task], jobs: int, *, sandbox: bool = False
 ) -> Iterator[tuple[Task, Done]]:

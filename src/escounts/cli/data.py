@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from escounts.cli.display import counting_display, duration_text
-from escounts.cli.numbers import COUNT, NONE_OR_MORE, SEED, Number
+from escounts.cli.options import COUNT, NONE_OR_MORE, SEED, Number
 from escounts.errors import DataError, OutputError
 from escounts.nn.device import choose_device, chosen_devices
 from escounts.output.mp4 import write_movie

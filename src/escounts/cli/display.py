@@ -19,8 +19,7 @@ import click
 
 from escounts.errors import OutputError, one_line, without_controls
 from escounts.output.json import to_dict
-from escounts.output.sets import lines as set_lines
-from escounts.output.text import csv_text, describe, headline
+from escounts.output.text import csv_text, describe, headline, set_lines
 from escounts.results import CountResult, two_digits
 from escounts.system.atomic_files import printable, write_text
 

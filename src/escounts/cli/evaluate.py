@@ -14,7 +14,7 @@ import click
 
 from escounts import __version__
 from escounts.cli.display import counting_display
-from escounts.cli.numbers import COUNT, whole_numbers
+from escounts.cli.options import COUNT, whole_numbers
 from escounts.nn.device import choose_device, chosen_devices
 from escounts.research.datasets.registry import DATASETS
 from escounts.research.evaluation.by_name import Opener, evaluate_named, open_model

@@ -22,8 +22,7 @@ import numpy as np
 
 import escounts
 from escounts import __version__
-from escounts.cli import device_option
-from escounts.cli.numbers import COUNT
+from escounts.cli.options import COUNT, device_option
 from escounts.models import catalogue
 from escounts.models import store as weights
 from escounts.nn.encoders.public import ENCODER_SOURCES, RELEASED_DECODER

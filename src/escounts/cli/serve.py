@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from escounts.cli.numbers import COUNT, Number, size
+from escounts.cli.options import COUNT, Number, size
 from escounts.errors import EscountsError
 from escounts.serve.settings import Settings
 from escounts.system.atomic_files import lock_folder

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from escounts.cli.display import counting_display, training_display
-from escounts.cli.numbers import COUNT, NONE_OR_MORE, SEED, Number, whole_numbers
+from escounts.cli.options import COUNT, NONE_OR_MORE, SEED, Number, whole_numbers
 from escounts.models.catalogue import is_own_model, own_model_path
 from escounts.nn.device import choose_device
 from escounts.research.training.recipes import Recipe, train_dataset, train_folder

@@ -16,19 +16,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from escounts.counting.encoded_exemplar import MultiRateExemplar
 from escounts.counting.multi_rate import MultiRateModel
 from escounts.counting.multi_rate_encoding import MultiRateEncoding
 from escounts.counting.pool import InferencePool
 from escounts.counting.stillness import SLOWEST
-from escounts.counting.views import BASE_RATE, Features, View, ViewEncoder, Window, WindowStore
+from escounts.counting.views import BASE_RATE, Features, MultiRateExemplar, View, ViewEncoder, Window, WindowStore
+from escounts.decision.decide import Decision
 from escounts.decision.evidence import wants_faster
+from escounts.decision.rules import RULES
 from escounts.nn.decoder import ExemplarKeysValues, Projected
-from escounts.results import Estimate
 from escounts.system.arrays import Array32, Image
-
-LOOKED_AT = 2 * round(BASE_RATE)
-"""Frames after which the fast views are chosen even if few of them were new: a stream may begin with a still."""
 
 
 class LiveEncoding(MultiRateEncoding):
@@ -92,10 +89,11 @@ class LiveEncoding(MultiRateEncoding):
         return LiveViewEncoder(self.model.network, view, self.store, self._cores)
 
     @torch.inference_mode()
-    def update(self, exemplars: Sequence[MultiRateExemplar] = (), *, assume_repeats: bool = False) -> Estimate:
+    def update(self, exemplars: Sequence[MultiRateExemplar] = (), *, assume_repeats: bool = False) -> Decision:
         """Encode what has come since the last time and estimate all that is remembered, on the base rate's grid."""
         self.end = self.start + self.frames / BASE_RATE
-        if self._first is not None and (self.meter.divisor() < SLOWEST or self.frames >= LOOKED_AT):
+        seen = self.frames >= RULES.stream_seen * BASE_RATE
+        if self._first is not None and (seen or self.meter.divisor() < SLOWEST):
             self._begin_fast_views()
         for view in self._views:
             view.advance()
@@ -103,10 +101,10 @@ class LiveEncoding(MultiRateEncoding):
         self._asked = list(self.model.views)
         if self._fast and wants_faster(self.evidence(), BASE_RATE):
             self._asked = list(dict.fromkeys([*self._asked, *self._fast]))
-        estimate = self.estimate(exemplars)
-        if assume_repeats and estimate.decision.count == 0:
-            estimate = self.estimate(exemplars, assume_repeats=True)
-        return estimate
+        decision = self.estimate(exemplars)
+        if assume_repeats and decision.count == 0:
+            decision = self.estimate(exemplars, assume_repeats=True)
+        return decision
 
     def forget(self, seconds: float) -> None:
         """Drop the oldest seconds: the encoding begins later."""

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from escounts.counting.encoded_exemplar import MultiRateExemplar
 from escounts.counting.look import Looks, Mark, Motions, read_looks
 from escounts.counting.pool import InferencePool
 from escounts.counting.protocols import Progress
@@ -22,6 +21,7 @@ from escounts.counting.scenes import SceneEncoder, by_scenes, cuts_within
 from escounts.counting.stillness import MotionMeter
 from escounts.counting.views import (
     BASE_RATE,
+    MultiRateExemplar,
     View,
     ViewEncoder,
     Window,
@@ -32,16 +32,16 @@ from escounts.counting.views import (
     on_base_frames,
 )
 from escounts.counting.windows import Stitcher, triangle
-from escounts.decision.decide import Asked, decide
+from escounts.decision.decide import Asked, Decision, decide
+from escounts.decision.doubts import Footage
 from escounts.decision.evidence import Evidence
-from escounts.decision.footage import Footage
 from escounts.decision.rules import RULES
 from escounts.errors import ExemplarError
 from escounts.nn.decoder import ExemplarKeysValues
 from escounts.nn.encoders.lite import LiteEncoder
 from escounts.nn.heads import ONE_PERIOD, HeadOutput, RateHeadConfig, read_periods
 from escounts.nn.network import exemplar_cells
-from escounts.results import EXEMPLAR_CUT, DensityMap, Estimate, Repetition
+from escounts.results import EXEMPLAR_CUT, DensityMap, Repetition
 from escounts.system.arrays import Array32, BoolArray, Image, IntArray
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ class MultiRateEncoding:
         end: float | None = None,
         assume_repeats: bool = False,
         progress: Progress | None = None,
-    ) -> Estimate:
+    ) -> Decision:
         """The density between two times, on the base rate's grid."""
         first, last = self._frames(start, end)
         begin = self.start + first / BASE_RATE
@@ -171,17 +171,17 @@ class MultiRateEncoding:
         without = self.evidence(first=first, last=last) if exemplars else []
         own = [one for one in exemplars if self._same_video(one)]
         motions = self._motions(own) if own and len(own) == len(exemplars) else None
-        whole_map = DensityMap(evidence[0].density, begin, 1 / BASE_RATE, "rate")
+        first_view = DensityMap(evidence[0].density, begin, 1 / BASE_RATE, "rate")
         shown = np.ones(last - first, dtype=bool)
         if motions is not None:
-            shown = motions.marked(whole_map.times, whole_map.values)
+            shown = motions.marked(first_view.times, first_view.values)
         asked = Asked(
             exemplars=len(exemplars),
             marked=tuple(one.seconds * BASE_RATE for one in own),
             without=[view.only(shown) for view in without],
             assume_repeats=assume_repeats,
             unlike=len(own) < len(exemplars) and self._nothing_like(exemplars),
-            unclear=motions is not None and motions.unclear(whole_map.times, whole_map.values),
+            unclear=motions is not None and motions.unclear(first_view.times, first_view.values),
             ranged=self._ranged or first > 0 or last < self.frames,
         )
         scenes = tuple(frame - first for frame in self._scenes if first < frame < last)
@@ -197,12 +197,11 @@ class MultiRateEncoding:
         decision = replace(decision, details={**decision.details, **cuts})
         view = self._select_views(exemplars)[decision.view]
         judge = partial(self._scores, view, evidence[decision.view], first, exemplars, motions)
-        density = DensityMap(decision.density, begin, 1 / BASE_RATE, "rate")
         if exemplars:
             left_out = () if shown.all() else self._left_out(without, ~shown, begin, judge)
-            return Estimate(density, decision, judge, left_out=left_out)
-        told = self._motions(seconds=density.period)
-        return Estimate(density, decision, judge, () if told is None else told.stretches)
+            return replace(decision, score_spans=judge, left_out=left_out)
+        told = self._motions(seconds=decision.density.period)
+        return replace(decision, score_spans=judge, stretches=() if told is None else told.stretches)
 
     def _left_out(
         self,
@@ -212,8 +211,9 @@ class MultiRateEncoding:
         judge: Callable[[Sequence[tuple[float, float]]], list[float]],
     ) -> tuple[Repetition, ...]:
         """Repetitions at frames that show other motions, as they are counted without an exemplar, with scores."""
-        other = decide([view.only(frames) for view in without], self.model.calibration, base_rate=BASE_RATE)
-        found = DensityMap(other.density, begin, 1 / BASE_RATE, "rate").repetitions(other.counted)
+        views = [view.only(frames) for view in without]
+        other = decide(views, self.model.calibration, base_rate=BASE_RATE, start=begin)
+        found = other.density.repetitions(other.count)
         scores = judge([(one.start, one.end) for one in found])
         return tuple(replace(one, score=score) for one, score in zip(found, scores, strict=True))
 

@@ -22,14 +22,14 @@ from torch import Tensor
 
 from escounts.counting.protocols import Progress
 from escounts.counting.views import TokenFile
-from escounts.counting.windows import Stitcher, filled, shift_starts, windows
-from escounts.decision.decide import Certainty, decide_by_map
+from escounts.counting.windows import Stitcher, filled, shift_starts, stretches, windows
+from escounts.decision.decide import Decision, decide_by_map
+from escounts.decision.repetitions import DensityKind, DensityMap
 from escounts.errors import ExemplarError, VideoError
 from escounts.nn.decoder import ExemplarKeysValues, Projected, check_tokens
 from escounts.nn.device import precision, to_device
 from escounts.nn.encoders.interface import Encoder
 from escounts.nn.network import Network, exemplar_cells
-from escounts.results import DensityKind, DensityMap, Estimate
 from escounts.system.arrays import Array, Array32, BoolArray, Image
 from escounts.video.files import Video
 
@@ -297,7 +297,7 @@ class PaperWindowEncoding:
         end: float | None = None,
         assume_repeats: bool = False,
         progress: Progress | None = None,
-    ) -> Estimate:
+    ) -> Decision:
         """The density between two times: every shift's map, averaged by how many cover a cell.
 
         confidence: 1 / (1 + spread), spread being the standard deviation of the shifts' counts: their agreement, not
@@ -318,7 +318,7 @@ class PaperWindowEncoding:
         confidence = 1 / (1 + spread) if len(counts) > 1 else 0.5
         kind: DensityKind = "rate" if self.model.network.decoder.config.head.kind == "rate" else "peaks"
         density_map = DensityMap(density, self.start + first * self.step, self.step, kind)
-        return Estimate(density_map, decide_by_map(density, kind, Certainty(confidence), details=details))
+        return decide_by_map(density_map, confidence, details)
 
     def _decode(
         self, shift: int, keys_values: ExemplarKeysValues, first: int, last: int, assume_repeats: bool
@@ -327,7 +327,7 @@ class PaperWindowEncoding:
         config, sequence = self.model.config, self.sequences[shift]
         offset = shift_starts(self.model.spec.cells, config.shifts)[shift]
         stitched = Stitcher(last - first)
-        for begin, stop in stretches(sequence.cells, config.stretch, config.overlap):
+        for begin, stop in stretches(sequence.cells, config.stretch, config.stretch - config.overlap):
             if begin + offset >= last or stop + offset <= first:
                 continue
             tokens_1THWC = sequence.read(begin, stop, self.model.device)[None]
@@ -348,14 +348,6 @@ class PaperWindowEncoding:
         # another video has its own tempo: the length of its repetitions says nothing here
         lengths = [exemplar.seconds / self.step if exemplar.path == self.path else 0.0 for exemplar in exemplars]
         return decoder.encode_exemplars(tokens, cells_BS=torch.tensor([lengths], device=self.model.device))
-
-
-def stretches(cells: int, stretch: int, overlap: int) -> list[tuple[int, int]]:
-    """(first, last) cells of the overlapping stretches that cover a sequence; the last one ends with it."""
-    if cells <= stretch:
-        return [(0, cells)] if cells else []
-    starts = [*range(0, cells - stretch, stretch - overlap), cells - stretch]
-    return [(start, start + stretch) for start in starts]
 
 
 def ramp(cells: int) -> Array:

@@ -1,4 +1,4 @@
-"""Where in the picture something repeats: in one place, or in several that are counted by themselves.
+"""Where in the picture something repeats: in one place, or in several, each of which is counted by itself.
 
 What one body does has one rhythm, wherever in the picture its parts are, and whatever they do in it. So each cell of
 a coarse grid is compared with itself some time later, at every time and for many lags: the map of these differences
@@ -10,13 +10,18 @@ in the same way.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from escounts.counting.protocols import Progress
+from escounts.counting.views import BASE_RATE
 from escounts.decision.rules import RULES
+from escounts.results import CountResult, DensityMap, Track
 from escounts.system.arrays import Array32, Image
-from escounts.video.lag_maps import blocks, lag_maps, windows_of
+from escounts.video.files import Video
+from escounts.video.in_memory import held_in_memory
+from escounts.video.lag_maps import RATE, SIDE, blocks, lag_maps, windows_of
 from escounts.video.regions import Region
 
 GRID = 8
@@ -24,6 +29,10 @@ GRID = 8
 NARROWEST = 2
 """Cells of a place's sides at least."""
 
+TRAVELS = "what moves goes across the picture: no box follows it, and all of the picture is counted as one"
+"""The reason of a result that was not divided."""
+CountOne = Callable[[Video, "Progress | None"], CountResult]
+"""Counts one video, or one box of it."""
 FrameFeatures = Callable[[Sequence[Image]], Array32]
 """Images (SIDE, SIDE, 3) → features (T, GRID, GRID, C): the model's first look at each."""
 Cells = tuple[int, int, int, int]
@@ -134,3 +143,91 @@ def _gains(windows: Windows, box: Cells, axis: int, source: int) -> Array32:
 
     whole = likeness(0, count)
     return np.array([likeness(0, k) + likeness(k, count) - whole for k in range(1, count)], np.float32)
+
+
+def count_each(
+    video: Video,
+    count: CountOne,
+    features: FrameFeatures,
+    *,
+    start: float,
+    end: float | None,
+    progress: Progress | None = None,
+) -> CountResult:
+    """The result of a video with a track for each place. Places of which one has no repetitions are one place."""
+    held = held_in_memory(video, BASE_RATE, start, end)
+    read = video if held is None else held
+    images = (frame.image for frame in read.frames(size=(SIDE, SIDE), start=start, end=end, rate=RATE))
+    places = find_places(images, features, seconds=(video.info.duration if end is None else end) - start)
+    if len(places.regions) > 1:
+        boxes = [_box(video, place) for place in places.regions]
+        parts = [
+            read.cropped(place if held is not None else box) for place, box in zip(places.regions, boxes, strict=True)
+        ]
+        found = [count(part, _share(progress, index, len(parts))) for index, part in enumerate(parts)]
+        if all(result.count for result in found):
+            return replace(_together(found, [str(box) for box in boxes]), region=_looked_at(video))
+    result = count(video if held is None else held, progress)
+    return _as_one(replace(result, region=_looked_at(video)), str(_box(video, WHOLE)), places)
+
+
+def _as_one(result: CountResult, region: str, places: Places) -> CountResult:
+    if places.travels:
+        result = replace(result, unsure=True, reasons=(*result.reasons, TRAVELS))
+    return replace(result, tracks=(_track(result, region),) if result.count else ())
+
+
+def _track(result: CountResult, region: str) -> Track:
+    return Track(region, result.count, result.unit, result.confidence, result.unsure, result.repetitions)
+
+
+def _together(results: Sequence[CountResult], regions: Sequence[str]) -> CountResult:
+    """Results of several places of one video as one: the sum, as sure as the least sure of them.
+
+    The unit stays open where places have different ones, and no other count is offered: each track stands by itself.
+    """
+    first = results[0]
+    found = sorted((one for result in results for one in result.repetitions), key=lambda one: one.end)
+    units = {result.unit for result in results if result.count}
+    reasons = (f"place {number}: {reason}" for number, one in enumerate(results, 1) for reason in one.reasons)
+    return replace(
+        first,
+        count=len(found),
+        raw_count=sum(result.raw_count for result in results),
+        repetitions=tuple(found),
+        density=_sum([result.density for result in results]),
+        confidence=min(result.confidence for result in results),
+        unsure=any(result.unsure for result in results),
+        reasons=tuple(reasons),
+        unit=units.pop() if len(units) == 1 else None,
+        hypotheses=(),
+        details={},
+        sets=(),
+        tracks=tuple(_track(result, region) for result, region in zip(results, regions, strict=True)),
+    )
+
+
+def _sum(maps: Sequence[DensityMap]) -> DensityMap:
+    """All places' repetitions per cell; a map that ends earlier has none there."""
+    total = np.zeros(max(len(one.values) for one in maps), np.float32)
+    for one in maps:
+        total[: len(one.values)] += one.values
+    return replace(maps[0], values=total)
+
+
+def _looked_at(video: Video) -> str | None:
+    return None if video.info.region is None else str(Region(*video.info.region))
+
+
+def _box(video: Video, place: Region) -> Region:
+    """A place of what is looked at of a video, in pixels of its picture."""
+    left, top, _, _ = video.info.region or (0, 0, 0, 0)
+    x, y, width, height = place.box(video.info.width, video.info.height)
+    return Region(left + x, top + y, width, height)
+
+
+def _share(progress: Progress | None, index: int, of: int) -> Progress | None:
+    """The progress of one of several equal parts."""
+    if progress is None:
+        return None
+    return lambda done, total: progress((index * total + done) / of, total)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from escounts.results import Estimate
+from escounts.decision.decide import Decision
 
 if TYPE_CHECKING:
     from escounts.video.files import Video
@@ -46,8 +46,8 @@ class Encoding(Protocol):
         end: float | None = None,
         assume_repeats: bool = False,
         progress: Progress | None = None,
-    ) -> Estimate:
-        """Density between start and end, given exemplars, or zero-shot when there are none."""
+    ) -> Decision:
+        """The answer between start and end, given exemplars, or zero-shot when there are none."""
         ...
 
 

@@ -13,14 +13,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from escounts.decision.rules import RULES
 from escounts.system.arrays import Array, Array32
 
 Looks = Array32
 
 SCORE_FEATURES = ("bias", "gate", "sharpness", "like", "borders", "length", "alone")
 SCORE_WEIGHTS = (-8.309, 6.984, 6.628, 0.779, 0.273, -1.749, -0.489)
-NEIGHBOURS = 4
-"""Repetitions before and after one that it is compared with: in a long video the camera and the light change."""
 
 
 class SpanEvidence(NamedTuple):
@@ -70,7 +69,8 @@ def _references(motion: Looks, marked: Looks | None) -> list[Looks | None]:
     for the only one."""
     if marked is not None:
         return [marked.mean(0)] * len(motion)
-    around = [range(max(0, i - NEIGHBOURS), min(len(motion), i + NEIGHBOURS + 1)) for i in range(len(motion))]
+    reach = RULES.neighbours
+    around = [range(max(0, i - reach), min(len(motion), i + reach + 1)) for i in range(len(motion))]
     others = [[j for j in near if j != i] for i, near in enumerate(around)]
     return [motion[near].mean(0) if near else None for near in others]
 

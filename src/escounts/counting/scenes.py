@@ -13,21 +13,13 @@ from dataclasses import replace
 import numpy as np
 
 from escounts.counting.views import BASE_RATE, View, ViewEncoder, Window
+from escounts.decision.rules import RULES
 from escounts.system.arrays import Image
 
 GRID = 12
 """Base frames: a scene begins where a cell of every view does, at most 0.2 s from the cut."""
-SHORTEST = round(4 * BASE_RATE)
-"""Frames of a scene: in a shorter one too little comes back, and cuts from one angle to another do not end a set."""
-AROUND = round(BASE_RATE / 2)
-"""Frames before and after a change that it is compared with."""
-STILL = 1.0
-"""Levels below which nothing changed around it but what a codec changes. Where new pictures come that slowly, a lamp
-blinks or slides are shown, each would be a cut: it is compared with the changes of SHORTEST frames then."""
-LEAST_LEVELS, TIMES = 8.0, 2.0
-"""A cut changes pixels by so many levels of 255 on average, and by so many times what the largest change around it
-does. 60 clips that were put after themselves change by 1 to 14 times as much there (median 3), and within by less
-than 1.8 times, but for one whose key frames pulse."""
+SHORTEST = round(RULES.shortest_scene * BASE_RATE)
+"""Frames of a scene."""
 
 
 def by_scenes(images: Iterable[Image], known: Collection[int] = ()) -> Iterator[tuple[Image, bool]]:
@@ -77,12 +69,12 @@ def _change(before: Image, after: Image) -> float:
 
 
 def _is_cut(changes: list[float], at: int) -> bool:
-    if changes[at] < LEAST_LEVELS:
+    if changes[at] < RULES.cut_levels:
         return False
-    around = _largest(changes, at, AROUND)
-    if around < STILL:
+    around = _largest(changes, at, round(RULES.cut_around * BASE_RATE))
+    if around < RULES.cut_still:
         around = _largest(changes, at, SHORTEST)
-    return changes[at] >= TIMES * (1 + around)
+    return changes[at] >= RULES.cut_times * (1 + around)
 
 
 def _largest(changes: list[float], at: int, reach: int) -> float:

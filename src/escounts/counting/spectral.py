@@ -27,9 +27,10 @@ from escounts.counting.periodicity import (
     template_match,
 )
 from escounts.counting.protocols import Progress
-from escounts.decision.decide import Certainty, decide_by_map
+from escounts.counting.windows import Stitcher, stretches, triangle
+from escounts.decision.decide import Decision, decide_by_map
+from escounts.decision.repetitions import DensityMap
 from escounts.errors import ExemplarError, VideoError
-from escounts.results import DensityMap, Estimate
 from escounts.system.arrays import Array, Image
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ class SpectralEncoding:
         end: float | None = None,
         assume_repeats: bool = False,
         progress: Progress | None = None,
-    ) -> Estimate:
+    ) -> Decision:
         """Density between start and end (seconds); exemplars set the period looked for, and the motion.
 
         progress is told nothing: the video is not read again.
@@ -140,7 +141,7 @@ class SpectralEncoding:
         if last - first < 2:
             raise VideoError(f"no two frames between {start} s and {end} s")
         grey = self._grey[first:last]
-        bounds = _window_bounds(len(grey), round(WINDOW * self._rate), round(HOP * self._rate))
+        bounds = stretches(len(grey), round(WINDOW * self._rate), round(HOP * self._rate))
         sure = assume_repeats or bool(exemplars)
         found = [self._candidates(grey[low:high], sure) for low, high in bounds]
         wanted = None
@@ -160,17 +161,17 @@ class SpectralEncoding:
             gate if period is None else gate / self._lengths(grey[low:high], period)
             for (low, high), period, gate in zip(bounds, path, gates, strict=True)
         ]
-        density = _stitched(bounds, rates, len(grey))
+        stitcher = Stitcher(len(grey))
+        for (low, high), rate in zip(bounds, rates, strict=True):
+            stitcher.add(rate, low, triangle(high - low, edge=1.0))
+        density = stitcher.result()
         evidence = [p.evidence(high - low) if p else 0.0 for p, (low, high) in zip(path, bounds, strict=True)]
         shares = np.array([gate.sum() for gate in gates]) + 1e-6
         strength = float(np.average(evidence, weights=shares))
         offset = self.start + first / self._rate
-        certainty = Certainty(_agreement(strength, float(density.sum()), exemplar=bool(exemplars)))
-        map_ = density.astype(np.float32)
-        return Estimate(
-            DensityMap(map_, offset, 1.0 / self._rate, kind="rate"),
-            decide_by_map(map_, "rate", certainty, details={"evidence": strength, "windows": float(len(bounds))}),
-        )
+        agreement = _agreement(strength, float(density.sum()), exemplar=bool(exemplars))
+        map_ = DensityMap(density.astype(np.float32), offset, 1.0 / self._rate, "rate")
+        return decide_by_map(map_, agreement, {"evidence": strength, "windows": float(len(bounds))})
 
     def _frame(self, seconds: float) -> int:
         return min(max(round((seconds - self.start) * self._rate), 0), len(self._grey))
@@ -252,20 +253,6 @@ def _with_wanted(window: list[Period], wanted: float, frames: int) -> list[Perio
     return sorted([*window, Period(wanted, 0.1)], key=lambda period: period.length)
 
 
-def _stitched(
-    bounds: Sequence[tuple[int, int]],
-    rates: Sequence[Array],
-    frames: int,
-) -> Array:
-    """Repetitions per frame: the windows' rates, averaged where they overlap, each strongest in its middle."""
-    density, weights = np.zeros(frames), np.zeros(frames)
-    for (low, high), rate in zip(bounds, rates, strict=True):
-        ramp = np.minimum(np.arange(1, high - low + 1), np.arange(high - low, 0, -1)).astype(np.float64)
-        weights[low:high] += ramp
-        density[low:high] += ramp * rate
-    return density / weights
-
-
 def _features(grey: Image, rate: float) -> tuple[Signal, Signal]:
     """Thumbnails and their frame-to-frame differences, slow trends removed: frames x features each."""
     values = grey.astype(np.float32)
@@ -283,14 +270,6 @@ def _without_trend(signal: Signal, rate: float) -> Signal:
     flat = signal - moving_mean(signal, round(TREND * rate))
     centred: Signal = flat - flat.mean(axis=0)
     return centred
-
-
-def _window_bounds(frames: int, window: int, hop: int) -> list[tuple[int, int]]:
-    """Overlapping windows that cover all frames; one window where the video is shorter."""
-    if frames <= window:
-        return [(0, frames)]
-    starts = [*range(0, frames - window, hop), frames - window]
-    return [(start, start + window) for start in starts]
 
 
 def _agreement(evidence: float, count: float, *, exemplar: bool) -> float:

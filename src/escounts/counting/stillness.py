@@ -18,23 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from escounts.counting.views import BASE_RATE
+from escounts.decision.rules import RULES
 from escounts.system.arrays import BoolArray, Image
 
 EVERY = 3
 """Base frames between two looks."""
 LAG = 5
 """Looks between the two pictures that are compared: half a second."""
-LEAST_LEVELS, OF_CONTRAST = 12.0, 0.12
-"""A pixel has changed when it differs by so many levels of 255, and this part of the picture's own range more."""
-LEAST_PIXELS = 1 / 1000
-"""Share of the pixels that must have changed."""
-REACH = 1.0
-"""Seconds before and after a change that it stands for: a slow motion pauses where it turns."""
 START = 10
 """Looks at the beginning whose pictures may be coarse: what differs from them has moved only if more moves after."""
-
-SAME_RATE = 0.9
-"""A view that has this part of the rate at which new pictures come sees as much as one that has all of it."""
 SLOWEST = 3
 """Base frames per frame of the slowest view that takes a fast one's place."""
 
@@ -71,7 +63,7 @@ class MotionMeter:
 
     def forget(self, frames: int) -> None:
         """Count frames from so many later on."""
-        first = frames - round(REACH * BASE_RATE)
+        first = frames - round(RULES.motion_reach * BASE_RATE)
         self._first, self._moved = (
             [moved - frames for moved in found[bisect_left(found, first) :]] for found in (self._first, self._moved)
         )
@@ -90,11 +82,11 @@ class MotionMeter:
         30. By the second in which most is new, so that a still part of a video does not count."""
         whole = self._seen >= BASE_RATE
         rate = max(self._most, self._new) if whole else self._new * BASE_RATE / max(1, self._seen)
-        return int(min(SLOWEST, max(1, BASE_RATE // (SAME_RATE * max(1, rate)))))
+        return int(min(SLOWEST, max(1, BASE_RATE // (RULES.same_rate * max(1, rate)))))
 
     def moving(self, first: int, last: int) -> BoolArray:
         """Of frames first..last, whether something moves near each."""
-        reach = round(REACH * BASE_RATE)
+        reach = round(RULES.motion_reach * BASE_RATE)
         going_on = self._first and self._moved and self._moved[0] <= self._first[-1] + reach
         # A video too short to tell is taken at its word.
         whole = going_on or self._looked <= START + 2 * LAG
@@ -129,8 +121,8 @@ def has_moved(before: Image, after: Image) -> bool:
         return False
     one, other = before[..., 1].astype(np.int16), after[..., 1].astype(np.int16)
     change = np.abs(other - one)
-    changed = np.count_nonzero(change > LEAST_LEVELS + OF_CONTRAST * _contrast(other[::8, ::8]))
-    return bool(changed >= LEAST_PIXELS * change.size)
+    changed = np.count_nonzero(change > RULES.motion_levels + RULES.motion_contrast * _contrast(other[::8, ::8]))
+    return bool(changed >= RULES.motion_pixels * change.size)
 
 
 def _contrast(levels: NDArray[np.int16]) -> float:

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from escounts.counting.pool import InferencePool
+from escounts.decision.rules import RULES
 from escounts.nn.decoder import Projected, check_tokens
 from escounts.nn.encoders.lite import LiteEncoder
 from escounts.nn.network import Network
@@ -62,13 +63,27 @@ class Window:
     """None where the picture stands still throughout: there are no repetitions, and nothing is stored."""
 
 
-EXEMPLAR_TARGET = 14.0
-"""Cells an exemplar should last at the rate that is chosen for it."""
+@dataclass(frozen=True)
+class MultiRateExemplar:
+    """An exemplar: its tokens at every view where it fits, (16, H, W, C), and how long it lasts in seconds.
+
+    video: what it was cut from; its length counts only there, another video has its own tempo. moves: by more than
+    compression does. cuts: seconds at which the film is cut inside it: its tokens are of one side alone. start: the
+    second at which it begins. look: what it looks like; None where the model keeps no looks.
+    """
+
+    tokens: dict[View, Tensor]
+    seconds: float
+    video: object
+    moves: bool = True
+    cuts: tuple[float, ...] = ()
+    start: float = 0.0
+    look: Array32 | None = None
 
 
 def best_view(views: Sequence[View], seconds: float) -> View:
-    """The view at which so many seconds are nearest to EXEMPLAR_TARGET cells."""
-    return min(views, key=lambda view: abs(math.log(seconds * view.rate / EXEMPLAR_TARGET)))
+    """The view at which so many seconds are nearest to RULES.exemplar_cells cells."""
+    return min(views, key=lambda view: abs(math.log(seconds * view.rate / RULES.exemplar_cells)))
 
 
 def best_window(windows: Sequence[Window], first: float, last: float) -> Window:

@@ -56,6 +56,15 @@ def shift_starts(size: int, shifts: int, *, multiple: int = 1) -> list[int]:
     return [k * (size // multiple) // shifts * multiple for k in range(shifts)]
 
 
+def stretches(cells: int, length: int, hop: int) -> list[tuple[int, int]]:
+    """(first, last) cells of overlapping stretches that cover a sequence, `hop` from one to the next; the last one
+    ends with it."""
+    if cells <= length:
+        return [(0, cells)] if cells else []
+    starts = [*range(0, cells - length, hop), cells - length]
+    return [(start, start + length) for start in starts]
+
+
 class Stitcher:
     """Averages overlapping maps by how many of them cover a cell; fed piece by piece.
 

@@ -2,7 +2,8 @@
 
 `decide` is the entrance for a model that says what each of its views sees, `decide_by_map` for one that has a density
 map and its own confidence. Nothing else rounds a count, converts a unit or lowers a confidence. The constants are in
-`rules.py`, what the network says in `evidence.py`, whole counts and units in `units.py`.
+`rules.py`, what the network says in `evidence.py`, what speaks against an answer in `doubts.py`, whole counts and
+units in `units.py`.
 
 A motion of two opposite sides (battle ropes, running on the spot) can be counted by full cycles or by sides; both are
 right, and people do both; or there is no repetition at all. Each is a hypothesis with its probability.
@@ -10,12 +11,13 @@ right, and people do both; or there is no repetition at all. Each is a hypothesi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 
+from escounts.decision.doubts import Cap, Footage, few_pictures, unanswered, why_vague
 from escounts.decision.evidence import (
     Evidence,
     alternates_features,
@@ -27,14 +29,13 @@ from escounts.decision.evidence import (
     main_view,
     repeats_features,
 )
-from escounts.decision.footage import Footage, few_pictures, unanswered
-from escounts.decision.reasons import why_vague
-from escounts.decision.rules import FEATURES, RULES, Calibration, CountingRules
+from escounts.decision.repetitions import DensityMap, Repetition
+from escounts.decision.rules import FEATURES, RULES, Calibration
+from escounts.decision.sets import Stretch
 from escounts.decision.units import (
     UNIT_GIVEN,
     Hypothesis,
     Unit,
-    factor,
     possible_counts,
     rest_factor,
     unit_certainty,
@@ -46,28 +47,11 @@ from escounts.system.arrays import Array32
 ConfidenceKind = Literal["probability", "agreement"]
 """What a confidence is: the calibrated probability that the count is within one of the truth, or how well a model's
 own looks at the video agree, which says nothing of the truth."""
-DensityKind = Literal["peaks", "rate"]
 
 UNCALIBRATED = "this model's confidence was never compared with true counts"
 UNLIKE = "nothing here looks like the reference, so that it may be another motion"
 UNCLEAR = "part of the video looks neither like the marked motion nor clearly unlike it"
 ONCE_OR_NEVER = "something moves; a motion that happens once looks no different"
-
-
-@dataclass(frozen=True)
-class Certainty:
-    """A confidence and what holds it down. `at_most` is the only way to lower it, and takes a reason."""
-
-    value: float
-    caps: tuple[tuple[float, str], ...] = ()
-
-    def at_most(self, most: float, reason: str) -> Certainty:
-        """No more than `most`, because of `reason`."""
-        return Certainty(min(self.value, most), (*self.caps, (most, reason)))
-
-    def reasons(self, below: float) -> tuple[str, ...]:
-        """Why it is less than `below`: each cap that alone makes it so."""
-        return tuple(reason for most, reason in self.caps if most < below)
 
 
 @dataclass(frozen=True)
@@ -95,35 +79,36 @@ class Asked:
 
 @dataclass(frozen=True)
 class Decision:
-    """The answer, and what it stands on.
+    """The answer for a stretch of video, and what it stands on.
 
-    count, unit: the answer. counted, density_unit: the same in the unit that the density counts. density: repetitions
-    per frame, in density_unit; rest: what its sum is multiplied by where the video cuts repetitions off. view: the
-    view that speaks, by its place. features: the vector FEATURES behind the confidence. reasons: why it is not sure;
-    none where it is.
+    Args:
+        count: repetitions, of `unit`; None where the model does not tell cycles from sides, and where there are none.
+        density: repetitions per cell, of `unit`.
+        rest: what its sum is multiplied by where the video cuts repetitions off.
+        reasons: why it is not sure; none where it is.
+        hypotheses: what else may be true, this answer first; empty where the model gives none.
+        view: the view that speaks, by its place. features: the vector FEATURES behind the confidence.
+        score_spans: how much speaks for each of some spans (start, end in seconds) being a repetition, 0..1; None
+            where the model has no evidence of single repetitions.
+        stretches: where the video shows which motion; empty where the model does not tell motions apart.
+        left_out: repetitions of other motions than the exemplar's.
     """
 
     count: int
     unit: Unit | None
+    density: DensityMap
+    rest: float
     confidence: float
     kind: ConfidenceKind
     unsure: bool
     reasons: tuple[str, ...]
-    density: Array32
-    density_unit: Unit | None
-    counted: int
-    rest: float
     hypotheses: tuple[Hypothesis, ...] = ()
     details: Mapping[str, float] = field(default_factory=dict)
     view: int = 0
     features: tuple[float, ...] = ()
-
-    @property
-    def useful_density(self) -> Array32:
-        """The density in the unit of the answer; zero where the answer is "no repetitions"."""
-        if self.hypotheses and self.hypotheses[0].count == 0:
-            return self.density * np.float32(0)
-        return self.density * np.float32(factor(self.density_unit, self.unit))
+    score_spans: Callable[[Sequence[tuple[float, float]]], list[float]] | None = None
+    stretches: tuple[Stretch, ...] = ()
+    left_out: tuple[Repetition, ...] = ()
 
 
 def decide(
@@ -134,7 +119,6 @@ def decide(
     asked: Asked | None = None,
     footage: Footage | None = None,
     start: float = 0.0,
-    rules: CountingRules = RULES,
 ) -> Decision:
     """The answer of a model with views.
 
@@ -144,63 +128,58 @@ def decide(
         base_rate: frames per second of the evidence.
         asked: exemplars and assumptions.
         footage: what moves, and how many pictures there are; None where nobody looked.
-        start: seconds of the video at the first frame, for reasons.
-        rules: the constants.
+        start: seconds of the video at the first frame.
     """
     asked = asked or Asked()
     given = asked.exemplars > 0 or asked.assume_repeats
-    density, chosen = choose_views(views, base_rate, calibration, repeats=given, rules=rules)
-    zero_shot_count: float | None = None
-    caps: list[tuple[float, str]] = []
-    gaps: list[tuple[float, str]] = []
+    density, chosen = choose_views(views, base_rate, calibration, repeats=given)
+    zero, zero_shot_count = is_zero(density), None
     if asked.exemplars:
-        alone, _ = choose_views(asked.without, base_rate, calibration, repeats=asked.assume_repeats, rules=rules)
+        alone, _ = choose_views(asked.without, base_rate, calibration, repeats=asked.assume_repeats)
         zero_shot_count = float(alone.sum())
-        share = max(asked.marked, default=0.0) / max(len(density), 1)
-        if share > rules.long_exemplar and abs(float(density.sum()) - zero_shot_count) > 1:
-            other = whole(zero_shot_count)
-            why = f"the exemplar is {share:.0%} of what was counted, and without it the count is {other}"
-            caps.append((rules.unchecked, why))
-    if asked.unlike:
-        caps.append((rules.unchecked, UNLIKE))
-    if asked.unclear:
-        caps.append((rules.unchecked, UNCLEAR))
-    values = features(views, density, chosen, base_rate, zero_shot_count=zero_shot_count, rules=rules)
-    weights = calibration.nothing_weights if is_zero(density) else calibration.weights
-    certainty = Certainty(logistic(float(np.dot(weights, values))))
+    values = features(views, density, chosen, base_rate, zero_shot_count=zero_shot_count)
+    weights = calibration.nothing_weights if zero else calibration.weights
+    confidence = logistic(float(np.dot(weights, values)))
     details = dict(zip(FEATURES[1:], (round(float(v), 4) for v in values[1:]), strict=True))
     below = calibration.unsure_below
-    doubtful = below - rules.just_under
-    if certainty.value < below:
+    caps: list[Cap] = []
+    if confidence < below:
         vague = why_vague(views, density, chosen, base_rate, start=start, without=zero_shot_count)
-        for reason in vague or (_share_right(certainty),):
-            certainty = certainty.at_most(certainty.value, reason)
+        caps += [
+            (confidence, why) for why in vague or (f"of such answers {confidence:.0%} are within one of the truth",)
+        ]
+    doubts = _about_the_mark(asked, density, zero_shot_count)
+    gaps: list[Cap] = []
     if footage is not None and footage.moving.any():
-        caps += few_pictures(footage.pictures, [frames / base_rate for frames in asked.marked], rules)
+        doubts += few_pictures(footage.pictures, [frames / base_rate for frames in asked.marked])
         details["pictures"] = round(footage.pictures, 1)
-        if not given and is_zero(density):
-            caps.append((rules.once_or_never, ONCE_OR_NEVER))
+        if not given and zero:
+            doubts.append((RULES.once_or_never, ONCE_OR_NEVER))
         elif not given:
-            gaps = unanswered(views, density, footage, calibration, base_rate, start=start, rules=rules)
-    for most, reason in [*((min(most, doubtful), reason) for most, reason in caps), *gaps]:
-        certainty = certainty.at_most(most, reason)
-    rest = 1.0 if asked.ranged else rest_factor(density, rules)
+            gaps = unanswered(views, density, footage, calibration, base_rate, start=start)
+    doubtful = below - RULES.just_under
+    caps += [*((min(most, doubtful), why) for most, why in doubts), *gaps]
+    rest = 1.0 if asked.ranged else rest_factor(density)
+    map_ = DensityMap(density, start, 1 / base_rate, "rate")
+    count, unit = whole(map_.scaled(rest).count), None
     hypotheses: tuple[Hypothesis, ...] = ()
-    unit: Unit | None = None
     if not given and calibration.repeats:
-        details[UNIT_GIVEN] = round(certainty.value, 4)
-        hypotheses = _hypotheses(views, density, base_rate, calibration, rules, ranged=asked.ranged)
-        unit = "cycle"
-        if not is_zero(density) and (most := unit_certainty(hypotheses, rules)) < 1:
-            certainty = certainty.at_most(min(most, doubtful), unit_reason(hypotheses))
+        details[UNIT_GIVEN] = round(_held_down(confidence, caps), 4)
+        hypotheses = _hypotheses(views, density, base_rate, calibration, ranged=asked.ranged)
+        count, unit = hypotheses[0].count, hypotheses[0].unit
+        if not zero and (most := unit_certainty(hypotheses)) < 1:
+            caps.append((min(most, doubtful), unit_reason(hypotheses)))
+    confidence = _held_down(confidence, caps)
     kind: ConfidenceKind = "probability" if calibration.calibrated else "agreement"
-    return _answer(
-        density,
+    return Decision(
+        count,
+        unit,
+        map_,
         rest,
-        certainty,
+        confidence,
         kind,
-        below,
-        density_unit=unit,
+        unsure=is_unsure(confidence, kind, below),
+        reasons=tuple(why for most, why in caps if most < below) if calibration.calibrated else (UNCALIBRATED,),
         hypotheses=hypotheses,
         details=details,
         view=main_view(chosen),
@@ -208,74 +187,11 @@ def decide(
     )
 
 
-def decide_by_map(
-    density: Array32,
-    kind: DensityKind,
-    certainty: Certainty,
-    *,
-    confidence_kind: ConfidenceKind = "agreement",
-    below: float = 0.0,
-    density_unit: Unit | None = None,
-    hypotheses: tuple[Hypothesis, ...] = (),
-    details: Mapping[str, float] | None = None,
-) -> Decision:
-    """The answer of a model that has a density map, its own confidence, and perhaps its own hypotheses."""
-    return _answer(
-        density,
-        rest_factor(density) if kind == "rate" else 1.0,
-        certainty,
-        confidence_kind,
-        below,
-        density_unit=density_unit,
-        hypotheses=hypotheses,
-        details=details or {},
-    )
-
-
-def _answer(
-    density: Array32,
-    rest: float,
-    certainty: Certainty,
-    kind: ConfidenceKind,
-    below: float,
-    *,
-    density_unit: Unit | None,
-    hypotheses: tuple[Hypothesis, ...],
-    details: Mapping[str, float],
-    view: int = 0,
-    features: tuple[float, ...] = (),
-) -> Decision:
-    """The count is that of the first hypothesis; without hypotheses, the density's sum in whole repetitions."""
-    total = float((density * np.float32(rest)).sum(dtype=np.float64))
-    held = [one.count for one in hypotheses if one.unit == density_unit]
-    counted = held[0] if held else whole(total)
-    count, unit = counted, density_unit
-    if hypotheses and hypotheses[0].count == 0:
-        count, unit, counted = 0, None, 0
-    elif hypotheses and hypotheses[0].unit is not None:
-        count, unit = hypotheses[0].count, hypotheses[0].unit
-    unsure = is_unsure(certainty.value, kind, below)
-    reasons = certainty.reasons(below)
-    if kind != "probability":
-        reasons = (UNCALIBRATED,)
-    elif unsure and not reasons:
-        reasons = (_share_right(certainty),)
-    return Decision(
-        count=count,
-        unit=unit,
-        confidence=certainty.value,
-        kind=kind,
-        unsure=unsure,
-        reasons=reasons if unsure else (),
-        density=density,
-        density_unit=density_unit,
-        counted=counted,
-        rest=rest,
-        hypotheses=hypotheses,
-        details=details,
-        view=view,
-        features=features,
-    )
+def decide_by_map(density: DensityMap, confidence: float, details: Mapping[str, float]) -> Decision:
+    """The answer of a model that has a density map and a confidence that nobody compared with true counts."""
+    rest = rest_factor(density.values) if density.kind == "rate" else 1.0
+    count = whole(density.scaled(rest).count)
+    return Decision(count, None, density, rest, confidence, "agreement", True, (UNCALIBRATED,), details=details)
 
 
 def is_unsure(confidence: float, kind: ConfidenceKind, below: float) -> bool:
@@ -283,12 +199,10 @@ def is_unsure(confidence: float, kind: ConfidenceKind, below: float) -> bool:
     return kind != "probability" or confidence < below
 
 
-def p_repeats(
-    views: Sequence[Evidence], base_rate: float, calibration: Calibration, rules: CountingRules = RULES
-) -> float:
+def p_repeats(views: Sequence[Evidence], base_rate: float, calibration: Calibration) -> float:
     """The probability that there is a repetition at all, of the block of a long video where it is largest."""
-    parts = [around for _, _, around in blocks(len(views[0].density), base_rate, rules)]
-    rows = [repeats_features(views, base_rate, calibration.choice, part, rules) for part in parts]
+    parts = [around for _, _, around in blocks(len(views[0].density), base_rate)]
+    rows = [repeats_features(views, base_rate, calibration.choice, part) for part in parts]
     return max(logistic(float(np.dot(calibration.repeats, row))) for row in rows)
 
 
@@ -299,26 +213,35 @@ def p_alternates(views: Sequence[Evidence], calibration: Calibration) -> float:
     return logistic(float(np.dot(calibration.alternates, alternates_features(views))))
 
 
+def _held_down(confidence: float, caps: Sequence[Cap]) -> float:
+    """The only way to lower a confidence: each cap has a reason."""
+    return min([confidence, *(most for most, _ in caps)])
+
+
+def _about_the_mark(asked: Asked, density: Array32, without: float | None) -> list[Cap]:
+    """Doubts about exemplars. without: the sum without them."""
+    caps: list[Cap] = []
+    share = max(asked.marked, default=0.0) / max(len(density), 1)
+    if without is not None and share > RULES.long_exemplar and abs(float(density.sum()) - without) > 1:
+        why = f"the exemplar is {share:.0%} of what was counted, and without it the count is {whole(without)}"
+        caps.append((RULES.unchecked, why))
+    if asked.unlike:
+        caps.append((RULES.unchecked, UNLIKE))
+    if asked.unclear:
+        caps.append((RULES.unchecked, UNCLEAR))
+    return caps
+
+
 def _hypotheses(
-    views: Sequence[Evidence],
-    density: Array32,
-    base_rate: float,
-    calibration: Calibration,
-    rules: CountingRules,
-    *,
-    ranged: bool,
+    views: Sequence[Evidence], density: Array32, base_rate: float, calibration: Calibration, *, ranged: bool
 ) -> tuple[Hypothesis, ...]:
-    """What else may be true, where nobody said what a repetition is."""
-    repeats = p_repeats(views, base_rate, calibration, rules)
+    """What may be true, the most useful first, where nobody said what a repetition is."""
+    repeats = p_repeats(views, base_rate, calibration)
     if is_zero(density):  # what it would be if there were something after all
-        density, _ = choose_views(views, base_rate, calibration, repeats=True, rules=rules)
+        density, _ = choose_views(views, base_rate, calibration, repeats=True)
         repeats = min(repeats, 0.49)  # shut gates sum to nothing, whatever is said of the video
     else:
         repeats = max(repeats, 0.5)
     alternates = p_alternates(views, calibration)
-    rest = 1.0 if ranged else rest_factor(density, rules)
-    return possible_counts(float(density.sum()), repeats=repeats, alternates=alternates, rest=rest, rules=rules)
-
-
-def _share_right(certainty: Certainty) -> str:
-    return f"of such answers {certainty.value:.0%} are within one of the truth"
+    rest = 1.0 if ranged else rest_factor(density)
+    return possible_counts(float(density.sum()), repeats=repeats, alternates=alternates, rest=rest)

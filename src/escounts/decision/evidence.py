@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from escounts.decision.rules import RULES, Calibration, CountingRules
+from escounts.decision.rules import RULES, Calibration
 from escounts.system.arrays import Array, Array32, BoolArray
 
 UNITS = (0.5, 1.0, 2.0)
@@ -61,15 +61,13 @@ class Evidence:
         """The same with shut gates at all other frames."""
         return replace(self, density=self.density * frames, gate=self.gate * frames)
 
-    def with_open_edges(
-        self, views: Sequence[Evidence], borders: Sequence[int], rules: CountingRules = RULES
-    ) -> Evidence:
+    def with_open_edges(self, views: Sequence[Evidence], borders: Sequence[int]) -> Evidence:
         """A fast view whose gate is, near the borders of scenes, at least as open as the slow views'; any other view
         as it is. borders: base frames, from the first one here, that the video's scenes begin and end with."""
-        slow = [view.gate for view in views if view.rate <= rules.whole_video_rate]
-        if self.rate <= rules.whole_video_rate or not slow:
+        slow = [view.gate for view in views if view.rate <= RULES.whole_video_rate]
+        if self.rate <= RULES.whole_video_rate or not slow:
             return self
-        reach = rules.edge_repetitions * float(self.gate.sum()) / max(self.count(), 0.3)
+        reach = RULES.edge_repetitions * float(self.gate.sum()) / max(self.count(), 0.3)
         middles = np.arange(len(self.gate)) + 0.5
         after = np.searchsorted(borders, middles).clip(1, len(borders) - 1)
         known = np.asarray(borders)
@@ -78,25 +76,23 @@ class Evidence:
         density = self.density * (gate / np.maximum(self.gate, 0.02))
         return replace(self, density=density.astype(np.float32), gate=gate)
 
-    def opinion(self, logits: Array32 | None, part: slice = slice(None), rules: CountingRules = RULES) -> float:
+    def opinion(self, logits: Array32 | None, part: slice = slice(None)) -> float:
         """The frames' mean opinion of the video, weighted by the gate; 0 where the model does not say."""
         if logits is None or not len(logits[part]):
             return 0.0
-        weight = self.gate[part] + rules.video_floor
+        weight = self.gate[part] + RULES.video_floor
         return float((logits[part] * weight).sum() / weight.sum())
 
 
-def wants_faster(evidence: Sequence[Evidence], base_rate: float, rules: CountingRules = RULES) -> bool:
+def wants_faster(evidence: Sequence[Evidence], base_rate: float) -> bool:
     """Whether a faster view may say more: the best of these is unsure, or one that is nearly as sure sees short
     periods. (A slow view that misses every other repetition sees long ones, and may be sure of them.)"""
     best = max(view.certainty() for view in evidence)
-    near = [view for view in evidence if view.certainty() > rules.nearly_as_sure * best]
-    return best < rules.sure_enough or min(view.cells(base_rate) / view.rate for view in near) < rules.short_period
+    near = [view for view in evidence if view.certainty() > RULES.nearly_as_sure * best]
+    return best < RULES.sure_enough or min(view.cells(base_rate) / view.rate for view in near) < RULES.short_period
 
 
-def choice_features(
-    evidence: Sequence[Evidence], base_rate: float, part: slice = slice(None), rules: CountingRules = RULES
-) -> Array:
+def choice_features(evidence: Sequence[Evidence], base_rate: float, part: slice = slice(None)) -> Array:
     """(V, CHOICE) of every view: its certainty, how much of the others' stands behind its count, all of theirs (both
     a mean over the others), and how far its cells per repetition are below few_cells."""
     certainty = np.array([view.certainty(part) for view in evidence])
@@ -104,8 +100,8 @@ def choice_features(
     cells = np.array([view.cells(base_rate, part) for view in evidence])
     apart = np.abs(np.log((count[:, None] + 0.5) / (count[None] + 0.5)))
     among_others = (1 - np.eye(len(evidence))) / max(1, len(evidence) - 1)
-    support = (np.exp(-apart / rules.same_count) * among_others) @ certainty
-    few = np.maximum(0.0, np.log(rules.few_cells / np.maximum(cells, 0.5)))
+    support = (np.exp(-apart / RULES.same_count) * among_others) @ certainty
+    few = np.maximum(0.0, np.log(RULES.few_cells / np.maximum(cells, 0.5)))
     return np.stack([np.ones(len(evidence)), certainty, support, among_others @ certainty, few], -1)
 
 
@@ -114,17 +110,16 @@ def repeats_features(
     base_rate: float,
     choice: Sequence[float],
     part: slice = slice(None),
-    rules: CountingRules = RULES,
 ) -> Array:
     """The vector REPEATS of a stretch. choice: weights of CHOICE, which say what view speaks."""
-    values = choice_features(evidence, base_rate, part, rules)
+    values = choice_features(evidence, base_rate, part)
     best = int(np.argmax(values @ np.array(choice)))
     _, certainty, support, *_ = values[best]
-    slow = [view for view in evidence if view.rate <= rules.whole_video_rate] or evidence
+    slow = [view for view in evidence if view.rate <= RULES.whole_video_rate] or evidence
     if not is_zero(evidence[best].density[part]):
         period = evidence[best].cells(base_rate, part) / evidence[best].rate
-        slow = [view for view in slow if period * view.rate >= rules.seen_cells] or slow[-1:]
-    return np.array([1.0, certainty, support, np.mean([view.opinion(view.repeats, part, rules) for view in slow])])
+        slow = [view for view in slow if period * view.rate >= RULES.seen_cells] or slow[-1:]
+    return np.array([1.0, certainty, support, np.mean([view.opinion(view.repeats, part) for view in slow])])
 
 
 def alternates_features(evidence: Sequence[Evidence]) -> Array:
@@ -139,7 +134,6 @@ def features(
     base_rate: float,
     *,
     zero_shot_count: float | None = None,
-    rules: CountingRules = RULES,
 ) -> Array:
     """The vector FEATURES of one answer, whose density has base_rate frames per second.
 
@@ -156,7 +150,7 @@ def features(
     unit = 0.0
     if zero_shot_count is not None:
         apart = min(abs(math.log((total + 0.5) / (share * zero_shot_count + 0.5))) for share in UNITS)
-        unit = math.exp(-apart / rules.same_count)
+        unit = math.exp(-apart / RULES.same_count)
     guided = float(zero_shot_count is not None)
     certainty, log_count = main.certainty(), math.log1p(total)
     doubt = (1 - certainty) * log_count
@@ -168,10 +162,10 @@ def main_view(chosen: Sequence[int]) -> int:
     return max(set(chosen), key=list(chosen).count)
 
 
-def blocks(frames: int, base_rate: float, rules: CountingRules = RULES) -> list[tuple[int, int, slice]]:
+def blocks(frames: int, base_rate: float) -> list[tuple[int, int, slice]]:
     """First and last frame of every block of a video, and what is looked at for it: half a block more on each side,
     so that a choice does not hang on where blocks begin."""
-    block = round(rules.block_seconds * base_rate)
+    block = round(RULES.block_seconds * base_rate)
     borders = np.linspace(0, frames, max(1, round(frames / block)) + 1).round().astype(int)
     return [
         (first, last, slice(max(0, first - block // 2), last + block // 2))
@@ -190,7 +184,6 @@ def choose_views(
     calibration: Calibration,
     *,
     repeats: bool = False,
-    rules: CountingRules = RULES,
 ) -> tuple[Array32, list[int]]:
     """The density of the view that is likeliest right, chosen per block of a long video, and which view that was.
 
@@ -200,11 +193,11 @@ def choose_views(
     frames = len(views[0].density)
     density = np.zeros(frames, np.float32)
     chosen = []
-    for first, last, around in blocks(frames, base_rate, rules):
-        values = choice_features(views, base_rate, around, rules)
+    for first, last, around in blocks(frames, base_rate):
+        values = choice_features(views, base_rate, around)
         best = int(np.argmax(values @ np.array(calibration.choice)))
         if calibration.repeats:
-            row = repeats_features(views, base_rate, calibration.choice, around, rules)
+            row = repeats_features(views, base_rate, calibration.choice, around)
             holds = float(np.dot(calibration.repeats, row)) >= 0
         else:
             _, certainty, support, *_ = values[best]
@@ -212,7 +205,7 @@ def choose_views(
         if repeats or holds:
             density[first:last] = views[best].density[first:last]
         chosen.append(best)
-    if not repeats and density.sum() < rules.seen_twice:
+    if not repeats and density.sum() < RULES.seen_twice:
         density[:] = 0.0
     return density, chosen
 

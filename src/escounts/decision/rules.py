@@ -108,6 +108,64 @@ class CountingRules:
     """Share of what moves in a video's first third that moves in the same columns in its last; below it, something
     goes across the picture."""
 
+    exemplar_frames: float = 1.5
+    """Frames that an exemplar lasts at least: one picture shows no motion."""
+    exemplar_context: float = 8.0
+    """Seconds encoded on each side of an exemplar that lies outside the encoded stretch."""
+    exemplar_cells: float = 14.0
+    """Cells an exemplar should last at the rate that is chosen for it."""
+    neighbours: int = 4
+    """Repetitions before and after one that it is compared with: in a long video the camera and the light change."""
+
+    peak_reach: float = 0.75
+    """In a map of peaks a repetition reaches at most this share of the typical peak distance to either side."""
+    inexact: float = 0.2
+    """Of a repetition: a sum that is no further from a whole number is taken for a whole number of repetitions."""
+    pause_seconds: float = 3.0
+    """A rest between two sets lasts longer than this …"""
+    pause_repetitions: float = 1.5
+    """… and than so many repetitions of usual length: who lifts slowly also waits longer between two lifts."""
+    past_the_end: float = 1.0
+    """Seconds that a person's repetition may end after the video does: players disagree about where that is."""
+    readable: float = 0.5
+    """Seconds for which the final number of a running count stays on screen."""
+
+    half_open: tuple[float, float] = (0.25, 0.75)
+    """Gates between these say neither that the motion repeats nor that it does not …"""
+    half_open_seconds: float = 1.0
+    """… and are worth a sentence from this length on."""
+    vague: float = 0.5
+    """Mean sharpness, where the motion repeats, below which its period is called vague."""
+    apart: float = 0.1
+    """Two counts disagree that are further apart than this share of the larger one, and than one."""
+
+    shortest_scene: float = 4.0
+    """Seconds: in a shorter scene too little comes back, and cuts from one angle to another do not end a set."""
+    cut_around: float = 0.5
+    """Seconds before and after a change that it is compared with …"""
+    cut_still: float = 1.0
+    """… unless less than this many levels change there, which a codec does: where new pictures come that slowly, a
+    lamp blinks or slides are shown, each would be a cut. It is compared with shortest_scene then."""
+    cut_levels: float = 8.0
+    """A cut changes pixels by so many levels of 255 on average …"""
+    cut_times: float = 2.0
+    """… and by so many times what the largest change around it does. 60 clips that were put after themselves change
+    by 1 to 14 times as much there (median 3), and within by less than 1.8 times, but for one with key frames that
+    pulse."""
+
+    motion_levels: float = 12.0
+    """A pixel has changed when it differs by so many levels of 255 …"""
+    motion_contrast: float = 0.12
+    """… and this part of the picture's own range more."""
+    motion_pixels: float = 1 / 1000
+    """Share of the pixels that must have changed."""
+    motion_reach: float = 1.0
+    """Seconds before and after a change that it stands for: a slow motion pauses where it turns."""
+    same_rate: float = 0.9
+    """A view that has this part of the rate at which new pictures come sees as much as one that has all of it."""
+    stream_seen: float = 2.0
+    """Live: seconds after which the fast views are chosen even if few pictures were new: a stream may begin still."""
+
     counted_early: float = 0.1
     """Live: a repetition is counted when all of it but this share is in the estimate …"""
     agree_seconds: float = 0.9

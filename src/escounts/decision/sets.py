@@ -5,17 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from string import ascii_uppercase
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from escounts.results import Repetition
-
-PAUSE_SECONDS = 3.0
-"""A rest between two sets lasts longer than this …"""
-PAUSE_REPETITIONS = 1.5
-"""… and than so many repetitions of usual length: who lifts slowly also waits longer between two lifts."""
+from escounts.decision.repetitions import Repetition
+from escounts.decision.rules import RULES
 
 
 class Stretch(NamedTuple):
@@ -52,7 +47,7 @@ def into_sets(repetitions: Sequence[Repetition], stretches: Sequence[Stretch] = 
     if not repetitions:
         return ()
     lengths = [one.end - one.start for one in repetitions]
-    pause = max(PAUSE_SECONDS, PAUSE_REPETITIONS * float(np.median(lengths)))
+    pause = max(RULES.pause_seconds, RULES.pause_repetitions * float(np.median(lengths)))
     motions = [_motion((one.start + one.end) / 2, stretches) for one in repetitions]
     begins = [0]
     for place in range(1, len(repetitions)):

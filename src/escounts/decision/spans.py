@@ -22,15 +22,11 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from escounts.decision.rules import RULES, CountingRules
+from escounts.decision.rules import RULES
+from escounts.decision.units import cut_ends
 from escounts.system.arrays import Array, IntArray
 
 Found: TypeAlias = list[tuple[float, float]]
-
-REACH = 0.75
-"""A repetition reaches at most this share of the typical peak distance to either side."""
-INEXACT = 0.2
-"""Of a repetition: a sum that is no further from a whole number is taken for a whole number of repetitions."""
 
 
 def find_peaks(values: npt.ArrayLike, *, above: float | None = None) -> IntArray:
@@ -62,7 +58,7 @@ def spans_from_peaks(values: Array, count: int) -> Found:
         middles = _crossings(positive, np.arange(count) + 0.5, count)
     gaps = np.diff(middles)
     typical = float(np.median(gaps)) if len(gaps) else _half_height_width(positive, float(middles[0]))
-    reach = max(REACH * typical, 0.5 if len(gaps) == 0 else 0.0)
+    reach = max(RULES.peak_reach * typical, 0.5 if len(gaps) == 0 else 0.0)
     left = np.maximum(middles - np.append(np.inf, gaps / 2), np.maximum(middles - reach, 0.0))
     left = np.maximum(left, np.append(-np.inf, (middles[:-1] + middles[1:]) / 2))
     right = np.minimum(middles + np.append(gaps / 2, np.inf), np.minimum(middles + reach, len(values)))
@@ -109,20 +105,11 @@ def spans_from_rate(values: Array, count: int, anchors: Sequence[float] = ()) ->
     return found
 
 
-def cut_ends(values: Array, rules: CountingRules = RULES) -> tuple[bool, bool]:
-    """Whether a video begins, and whether it ends, within a repetition, by its map of repetitions per cell."""
-    if float(values.sum()) < 1:
-        return False, False
-    typical = float(np.median(values[values > rules.silent * np.percentile(values[values > 0], 90)]))
-    edge = max(1, round(rules.edge_share / typical))
-    return bool(values[:edge].mean() >= typical / 2), bool(values[-edge:].mean() >= typical / 2)
-
-
 def _rest_before(stretch: _Stretch, count: int, cells: int) -> float | None:
     """Part of a repetition, 0..1, that a video of so many cells shows before the first of a stretch's `count` whole
     ones; None for a stretch that it cuts off nowhere. What both ends may have cut off is shared between them."""
     rest = stretch.mass - count
-    if abs(rest) <= INEXACT:
+    if abs(rest) <= RULES.inexact:
         return None
     if stretch.first == 0:
         share = 0.5 if stretch.last == cells - 1 and rest > 0 else float(stretch.last < cells - 1)

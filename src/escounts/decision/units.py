@@ -10,8 +10,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from escounts.decision.rules import RULES, CountingRules
-from escounts.decision.spans import cut_ends
+from escounts.decision.rules import RULES
+from escounts.system.arrays import Array
 
 Unit = Literal["cycle", "side"]
 """What one repetition is: a full cycle, or one side of a motion that alternates (left, right). A cycle has two."""
@@ -41,23 +41,32 @@ def whole(total: float, least: int = 0) -> int:
     return max(least, round(total))
 
 
-def counted_so_far(total: float, rules: CountingRules = RULES) -> int:
+def counted_so_far(total: float) -> int:
     """Live: the count that an estimate of what has been seen holds, before the video is over."""
-    return math.floor(total + rules.counted_early)
+    return math.floor(total + RULES.counted_early)
 
 
-def rest_factor(values: npt.ArrayLike, rules: CountingRules = RULES) -> float:
+def cut_ends(values: Array) -> tuple[bool, bool]:
+    """Whether a video begins, and whether it ends, within a repetition, by its map of repetitions per cell."""
+    if float(values.sum()) < 1:
+        return False, False
+    typical = float(np.median(values[values > RULES.silent * np.percentile(values[values > 0], 90)]))
+    edge = max(1, round(RULES.edge_share / typical))
+    return bool(values[:edge].mean() >= typical / 2), bool(values[-edge:].mean() >= typical / 2)
+
+
+def rest_factor(values: npt.ArrayLike) -> float:
     """What a map of repetitions per cell is multiplied by, so that its sum is rounded as people count.
 
     A video that ends within repetitions holds whole ones and a rest. A rest of rest_counts is worth a half, a smaller
     one less, a larger one more; a map with a pause at its end stays as it is (1).
     """
     values = np.asarray(values, dtype=np.float64)
-    _, ends_inside = cut_ends(values, rules)
+    _, ends_inside = cut_ends(values)
     if not ends_inside:
         return 1.0
     total = float(values.sum())
-    rest, enough = total - int(total), rules.rest_counts
+    rest, enough = total - int(total), RULES.rest_counts
     worth = 0.5 * rest / enough if rest < enough else 0.5 + 0.5 * (rest - enough) / (1 - enough)
     return (int(total) + worth) / total
 
@@ -89,9 +98,7 @@ def without_unit_doubt(
     return max(confidence, details.get(UNIT_GIVEN, 0.0)), tuple(reason for reason in reasons if reason != about_unit)
 
 
-def possible_counts(
-    cycles: float, *, repeats: float, alternates: float, rest: float = 1.0, rules: CountingRules = RULES
-) -> tuple[Hypothesis, ...]:
+def possible_counts(cycles: float, *, repeats: float, alternates: float, rest: float = 1.0) -> tuple[Hypothesis, ...]:
     """What a video may hold, the most useful first.
 
     cycles: the density's sum. repeats: probability that there is a repetition at all; alternates: that the motion has
@@ -99,7 +106,7 @@ def possible_counts(
     of which a side may be whole. "No repetitions" comes first only where it is the likelier; otherwise cycles do: at
     most half of the people who count an alternating motion count sides.
     """
-    side = rules.sides_share * alternates * repeats
+    side = RULES.sides_share * alternates * repeats
     found = [
         Hypothesis(whole(rest * cycles, 1), "cycle", round(repeats - side, 4)),
         Hypothesis(whole(2 * cycles, 1), "side", round(side, 4)),
@@ -107,15 +114,15 @@ def possible_counts(
     ]
 
     best = found[2] if repeats < 0.5 else found[0]
-    others = sorted((one for one in found if one is not best and one.p >= rules.listed_from), key=lambda one: -one.p)
+    others = sorted((one for one in found if one is not best and one.p >= RULES.listed_from), key=lambda one: -one.p)
     return (best, *others)
 
 
-def unit_certainty(hypotheses: Sequence[Hypothesis], rules: CountingRules = RULES) -> float:
+def unit_certainty(hypotheses: Sequence[Hypothesis]) -> float:
     """The most a confidence can be: 1 where one unit is live, else the share of the first among the live ones, and
     two_units at most."""
-    live = [one.p for one in hypotheses if one.unit is not None and one.p >= rules.live_from]
-    return min(rules.two_units, live[0] / sum(live)) if len(live) > 1 else 1.0
+    live = [one.p for one in hypotheses if one.unit is not None and one.p >= RULES.live_from]
+    return min(RULES.two_units, live[0] / sum(live)) if len(live) > 1 else 1.0
 
 
 def unit_reason(hypotheses: Sequence[Hypothesis]) -> str:

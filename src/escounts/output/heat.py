@@ -6,20 +6,19 @@ how much it moves. That needs no model: it is the same map whatever counted.
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from escounts.errors import OutputError
-from escounts.output.mp4 import COLOURS, Badge, outline
+from escounts.output.mp4 import overlays
 from escounts.results import CountResult
-from escounts.system.arrays import Array32, Image
+from escounts.system.arrays import Array32
 from escounts.system.atomic_files import atomic_file
 from escounts.system.extras import install_command
 from escounts.video.files import Video
 from escounts.video.lag_maps import RATE, SIDE, blocks, lag_maps, windows_of
-from escounts.video.regions import region
 
 GRID = 16
 """Cells of a side."""
@@ -62,7 +61,9 @@ def write(result: CountResult, path: Path, *, video: Path | None = None) -> None
     share = OPAQUE * np.clip(shares, 0.0, 1.0)[..., None]
     inside[:] = inside * (1 - share) + COLOUR * share
     drawn = image.round().astype(np.uint8)
-    _boxes(drawn, result, scale)
+    if result.tracks or result.region is not None:
+        for overlay in overlays(result, whole.info, scale):
+            overlay.draw(drawn, math.inf, last=True)
     with atomic_file(path) as temporary:
         Picture.fromarray(drawn).save(temporary, format="PNG")
 
@@ -79,21 +80,3 @@ def heat_of(maps: list[Array32]) -> Array32:
     depth = ((hill - profile) / (hill + 1e-6)).max(2)
     heat = depth * profile.mean(2) ** MOTION
     return np.asarray(heat / max(float(np.percentile(heat, TYPICAL)), 1e-6), np.float32)
-
-
-def _boxes(image: Image, result: CountResult, scale: float) -> None:
-    """The region's or the places' outlines, each place with its count."""
-    places: list[tuple[str, int | None]] = [(track.region, track.count) for track in result.tracks]
-    if not places and result.region is not None:
-        places = [(result.region, result.count)]
-    badge = Badge(image.shape[0])
-    for index, (box, count) in enumerate(places):
-        left, top, wide, high = (round(scale * side) for side in _pixels(box))
-        inside = image[top : top + high, left : left + wide]
-        outline(inside, COLOURS[index % len(COLOURS)])
-        badge.draw(inside, count or 0, 0.0)
-
-
-def _pixels(box: str) -> Any:
-    whole = region("region", box)
-    return whole.x, whole.y, whole.width, whole.height

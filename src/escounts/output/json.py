@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from escounts.decision.sets import RepetitionSet, into_sets
-from escounts.decision.tracks import Track
 from escounts.errors import OutputError
-from escounts.results import CountResult, DensityMap, ExemplarSpan, Hypothesis, MachineCount, Repetition
+from escounts.results import CountResult, DensityMap, ExemplarSpan, Hypothesis, MachineCount, Repetition, Track
 from escounts.system.atomic_files import printable, write_text
 
 SCHEMA = "escounts.result"

@@ -64,7 +64,7 @@ def write(
     width, height = even_size(source.info.width * scale, source.info.height * scale)
     rate = Fraction(min(source.info.fps, HIGHEST_RATE)).limit_denominator(1001)
     first, last = result.range
-    overlays = [Overlay(part, source.info, scale, colour) for part, colour in zip(_parts(result), cycle(COLOURS))]
+    drawn = overlays(result, source.info, scale)
 
     def images() -> Iterator[Image]:
         frames = source.frames(size=(width, height), start=first, end=last, rate=float(rate))
@@ -72,7 +72,7 @@ def write(
         while frame is not None:
             following = next(frames, None)
             image = frame.image.copy()
-            for overlay in overlays:
+            for overlay in drawn:
                 overlay.draw(image, frame.time, last=following is None)
             yield image
             if progress is not None:
@@ -98,27 +98,21 @@ def _progress(result: CountResult, time: float) -> float:
     return (time - repetition.start) / (repetition.end - repetition.start)
 
 
-def _parts(result: CountResult) -> list[CountResult]:
-    """The result of each place, where there are several; else the result."""
-    if len(result.tracks) < 2:
-        return [result]
-    return [
-        replace(result, count=one.count, repetitions=one.repetitions, region=one.region, tracks=())
-        for one in result.tracks
-    ]
-
-
-def outline(image: Image, colour: Colour) -> None:
-    """Draw the border of an RGB image onto it, in place."""
-    border = max(BORDER, image.shape[0] // 200)
-    image[:border] = image[-border:] = image[:, :border] = image[:, -border:] = colour
+def overlays(result: CountResult, info: VideoInfo, scale: float) -> list[Overlay]:
+    """What is drawn of each place, or of the result where there is one place. scale: pixels for one of the video."""
+    parts = [result]
+    if len(result.tracks) > 1:
+        parts = [
+            replace(result, count=one.count, repetitions=one.repetitions, region=one.region, tracks=())
+            for one in result.tracks
+        ]
+    return [Overlay(part, info, scale, colour) for part, colour in zip(parts, cycle(COLOURS))]
 
 
 class Overlay:
     """What is drawn of one result: its number, and the border of its region."""
 
     def __init__(self, result: CountResult, info: VideoInfo, scale: float, colour: Colour) -> None:
-        """scale: pixels that are drawn on for one of the video."""
         self._result, self._colour, self._times = result, colour, result.counting_times
         whole = (0, 0, info.width, info.height)
         box = whole if result.region is None else region("region", result.region).box(info.width, info.height)
@@ -133,7 +127,8 @@ class Overlay:
         however long a frame of a slow video lasts."""
         inside = image[self._box]
         if self._outlined:
-            outline(inside, self._colour)
+            border = max(BORDER, inside.shape[0] // 200)
+            inside[:border] = inside[-border:] = inside[:, :border] = inside[:, -border:] = self._colour
         number = self._result.count if last else bisect_right(self._times, time)
         self._badge.draw(inside, number, _progress(self._result, time), self._colour)
 

@@ -4,6 +4,7 @@ one file that loads nothing from elsewhere."""
 from __future__ import annotations
 
 import base64
+import io
 import warnings
 from collections.abc import Sequence
 from fractions import Fraction
@@ -16,9 +17,8 @@ import av
 import numpy as np
 
 from escounts.errors import OutputError, one_line
-from escounts.output.sets import rows as set_rows
-from escounts.output.text import clock, confidence, doubt, other_unit, shown_reasons
-from escounts.results import CountResult
+from escounts.output.text import clock, confidence, doubt, headline, other_unit, places, set_rows, shown_reasons
+from escounts.results import CountResult, Repetition
 from escounts.system.arrays import Image
 from escounts.system.atomic_files import atomic_file, printable, write_text
 from escounts.system.extras import install_command
@@ -91,6 +91,20 @@ def figure(result: CountResult) -> Any:
     return draw(_blank("a plot", tall=video.exists()), result, video if video.exists() else None)
 
 
+def notebook_html(result: CountResult) -> str:
+    """What a notebook shows: the lines above the terminal's plot, and the picture where matplotlib is installed."""
+    lines = [f"<b>{escape(headline(result))}</b>", *map(escape, [*shown_reasons(result), *places(result)])]
+    text = f"<p>{'<br>'.join(lines)}</p>"
+    try:
+        drawn = figure(result)
+    except OutputError:  # matplotlib is not installed
+        return text
+    data = io.BytesIO()
+    drawn.savefig(data, format="png", dpi=90)
+    coded = base64.b64encode(data.getvalue()).decode("ascii")
+    return f'{text}<img alt="density and running count" src="data:image/png;base64,{coded}">'
+
+
 def _blank(what: str, *, tall: bool) -> Any:
     try:
         from matplotlib.figure import Figure  # noqa: PLC0415 - the [plot] extra
@@ -124,14 +138,8 @@ def draw(figure: Any, result: CountResult, video: Path | None) -> Any:
 def _density(axes: Any, result: CountResult) -> None:
     density = result.density
     for index, repetition in enumerate(result.repetitions):
-        axes.axvspan(
-            repetition.start,
-            repetition.end,
-            color=BLUE,
-            alpha=0.05 + 0.06 * (index % 2),
-            linewidth=0,
-            zorder=0,
-        )
+        alpha = 0.05 + 0.06 * (index % 2)
+        axes.axvspan(repetition.start, repetition.end, color=BLUE, alpha=alpha, linewidth=0, zorder=0)
     axes.fill_between(density.times, density.values / density.step, color=BLUE, alpha=0.35, linewidth=0)
     axes.plot(density.times, density.values / density.step, color=BLUE, linewidth=1.3)
     for repetition in result.left_out:
@@ -232,22 +240,19 @@ def _curve(result: CountResult) -> str:
         return min(max((seconds - first) / span, 0.0), 1.0) * right
 
     parts = []
-    for index, repetition in enumerate(result.repetitions, 1):
-        begin, end = across(repetition.start), across(repetition.end)
-        label = f"{index}: {clock(repetition.start)} – {clock(repetition.end)}"
-        if repetition.score is not None:
-            label += f", score {repetition.score:.2f}"
-        parts.append(
-            f'<rect class="span" x="{begin:.1f}" y="0" width="{max(end - begin, 0.5):.1f}" height="{_HEIGHT}">'
-            f"<title>{escape(label)}</title></rect>"
-        )
-    for one in result.left_out:
+
+    def stripe(kind: str, one: Repetition, label: str) -> None:
         begin, end = across(one.start), across(one.end)
-        label = f"another motion, not counted: {clock(one.start)} – {clock(one.end)}"
         parts.append(
-            f'<rect class="left" x="{begin:.1f}" y="0" width="{max(end - begin, 0.5):.1f}" height="{_HEIGHT}">'
+            f'<rect class="{kind}" x="{begin:.1f}" y="0" width="{max(end - begin, 0.5):.1f}" height="{_HEIGHT}">'
             f"<title>{escape(label)}</title></rect>"
         )
+
+    for index, one in enumerate(result.repetitions, 1):
+        score = "" if one.score is None else f", score {one.score:.2f}"
+        stripe("span", one, f"{index}: {clock(one.start)} – {clock(one.end)}{score}")
+    for one in result.left_out:
+        stripe("left", one, f"another motion, not counted: {clock(one.start)} – {clock(one.end)}")
     values = result.density.values.astype(np.float64)
     groups = np.array_split(np.arange(len(values)), min(_COLUMNS, len(values)))
     level = np.array([values[group].max() for group in groups])

@@ -1,4 +1,4 @@
-"""text, csv and srt: a result as text.
+"""text, csv and srt: a result, and its sets, as text.
 
 text is to read in a terminal, with a small plot. csv has one row per repetition, for spreadsheets; a video without
 repetitions keeps one row with empty times. Every table of the package is written by `csv_text`, whose cells no
@@ -15,15 +15,21 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from escounts.decision.rules import RULES
-from escounts.errors import one_line
-from escounts.results import EXEMPLAR_CUT, READABLE, CountResult, Repetition, two_digits
+from escounts.decision.sets import RepetitionSet
+from escounts.errors import OutputError, one_line
+from escounts.results import EXEMPLAR_CUT, CountResult, Repetition, two_digits
 from escounts.system.atomic_files import printable, write_text
 
 _BARS = " ▁▂▃▄▅▆▇█"
+TEMPO_CHANGE = 0.1
+"""Share by which the last set's tempo differs from the first's of the same motion before it is spoken of."""
+SHORT_REST = 1.0
+"""Seconds from which rests are spoken of: across a cut there is none."""
 
 
 def write(result: CountResult, path: Path, *, video: Path | None = None) -> None:
@@ -177,6 +183,54 @@ def _plot(result: CountResult, width: int) -> list[str]:
     return [f"  {bars}", f"  {''.join(ticks)}", f"  {axis}"]
 
 
+def in_words(sets: Sequence[RepetitionSet]) -> str:
+    """`3 sets: 8, 8, 6; rests 45 s and 52 s; the last set 20 % slower`; counts with letters where motions differ."""
+    if not sets:
+        return "no sets"
+    several = len({one.motion for one in sets}) > 1
+    counts = ", ".join(f"{one.count} {one.motion}" if several else str(one.count) for one in sets)
+    said = [f"{len(sets)} {'set' if len(sets) == 1 else 'sets'}: {counts}"]
+    waited = [one.rest_before for one in sets if one.rest_before is not None]
+    rests = [f"{seconds:.0f} s" for seconds in waited]
+    if max(waited, default=0.0) >= SHORT_REST:
+        noun = "rest" if len(rests) == 1 else "rests"
+        said.append(f"{noun} {_listed(rests)}")
+    change = _change(sets)
+    if abs(change) >= TEMPO_CHANGE:
+        said.append(f"the last set {abs(change):.0%} {'slower' if change > 0 else 'faster'}".replace("%", " %"))
+    return "; ".join(said)
+
+
+def set_rows(sets: Sequence[RepetitionSet]) -> list[tuple[str, ...]]:
+    """A heading and one row per set: number, motion, count, times, rest before it, seconds per repetition."""
+    found: list[tuple[str, ...]] = [("set", "motion", "count", "from", "to", "rest before", "s per repetition")]
+    for number, one in enumerate(sets, 1):
+        rest = "" if one.rest_before is None else f"{one.rest_before:.1f} s"
+        tempo = f"{one.tempo:.2f} ± {one.spread:.2f}"
+        found.append((str(number), one.motion, str(one.count), clock(one.start), clock(one.end), rest, tempo))
+    return found
+
+
+def set_lines(sets: Sequence[RepetitionSet]) -> list[str]:
+    """The sentence, and the table in columns."""
+    if not sets:
+        return [f"  {in_words(sets)}"]
+    table = set_rows(sets)
+    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
+    body = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in table]
+    return [f"  {in_words(sets)}", *(f"  {line}" for line in body)]
+
+
+def _change(sets: Sequence[RepetitionSet]) -> float:
+    """By what share the last set's repetitions take longer than those of the first set of its motion."""
+    first = next(one for one in sets if one.motion == sets[-1].motion)
+    return sets[-1].tempo / first.tempo - 1 if first.tempo > 0 else 0.0
+
+
+def _listed(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
 def write_csv(result: CountResult, path: Path, *, video: Path | None = None) -> None:
     """Header and rows, times in seconds."""
     rows = [_row(result, number, repetition) for number, repetition in enumerate(result.repetitions, 1)]
@@ -208,6 +262,25 @@ def _row(result: CountResult, number: int | None, repetition: Repetition | None)
     }
 
 
+def dataframe(result: CountResult) -> Any:
+    """A row per repetition; times in seconds."""
+    try:
+        import pandas  # noqa: PLC0415 - optional: users bring it
+    except ImportError as error:
+        raise OutputError("a DataFrame needs pandas; install it with: pip install pandas") from error
+    rows = [
+        {
+            "start_s": one.start,
+            "end_s": one.end,
+            "seconds": one.end - one.start,
+            "score": one.score,
+            "region": region_of(result, one),
+        }
+        for one in result.repetitions
+    ]
+    return pandas.DataFrame(rows, columns=["start_s", "end_s", "seconds", "score", "region"])
+
+
 def region_of(result: CountResult, repetition: Repetition | None) -> str | None:
     """The box in which a repetition was counted; None: the whole picture."""
     several = result.tracks if len(result.tracks) > 1 else ()
@@ -230,9 +303,10 @@ def cues(result: CountResult) -> list[tuple[float, float, str]]:
     """(start, end, text) in seconds, in order, without overlap, over the counted range."""
     first, last = result.range
     changes = result.counting_times
-    if changes and result.repetitions[-1].end + READABLE <= result.duration:  # the video goes on: time to see it
-        changes[-1] = max(changes[-1], result.repetitions[-1].end)
-        last = max(last, changes[-1] + READABLE)
+    end = result.repetitions[-1].end if changes else 0.0
+    if changes and end + RULES.readable <= result.duration:  # the video goes on: time to see it
+        changes[-1] = max(changes[-1], end)
+        last = max(last, changes[-1] + RULES.readable)
     edges = [first, *changes, last]
     texts = [str(number) for number in range(result.count + 1)]
     if result.machine is not None:

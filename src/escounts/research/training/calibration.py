@@ -134,7 +134,7 @@ def calibrate(trials: Sequence[Trial], start: Calibration | None = None) -> Cali
     nothing: list[tuple[Array, bool]] = []
     for trial in real or trials:
         zero_shot = decide(trial.evidence, start, base_rate=BASE_RATE)
-        (nothing if is_zero(zero_shot.density) else counted).append(_judged(zero_shot, trial.truth))
+        (nothing if is_zero(zero_shot.density.values) else counted).append(_judged(zero_shot, trial.truth))
         if trial.guided:
             asked = Asked(exemplars=1, without=trial.evidence)
             counted.append(_judged(decide(trial.guided, start, base_rate=BASE_RATE, asked=asked), trial.truth))
@@ -148,7 +148,7 @@ def calibrate(trials: Sequence[Trial], start: Calibration | None = None) -> Cali
 def _judged(decision: Decision, truth: float) -> tuple[Array, bool]:
     """A decision's features, and whether its count is within one of the truth. "No repetitions" is right where there
     are none."""
-    right = abs(decision.counted - truth) <= 1.0 if decision.counted else truth < 0.5
+    right = abs(decision.count - truth) <= 1.0 if decision.count else truth < 0.5
     return np.array(decision.features), right
 
 

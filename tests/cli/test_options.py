@@ -9,7 +9,7 @@ import pytest
 from command import run
 
 from escounts.cli import app
-from escounts.cli.numbers import Number, size, whole_numbers
+from escounts.cli.options import Number, size, whole_numbers
 
 
 def _options(command: click.Command, name: str) -> Iterator[tuple[str, click.Parameter]]:

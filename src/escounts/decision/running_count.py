@@ -1,16 +1,44 @@
-"""A count that never goes back, from estimates that may."""
+"""Live counting: a count that never goes back, from estimates that may, and the events that tell of it."""
 
 from __future__ import annotations
 
 import math
 from collections import deque
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
+from escounts.decision.repetitions import DensityMap, Repetition, next_one
 from escounts.decision.rules import RULES
 from escounts.decision.units import counted_so_far, rest_factor, whole
-from escounts.results import DensityMap, Repetition
 from escounts.system.arrays import Array
+
+EventKind = Literal["repetition", "update", "gap", "exemplar", "end"]
+
+
+@dataclass(frozen=True)
+class LiveEvent:
+    """Something that happened while watching; times in seconds since the source was opened.
+
+    kind: "repetition" one more is counted; "update" none is; "gap" nothing was seen from start to end;
+    "exemplar" repetitions above `count` are void, those that are counted anew follow; "end" the source is over.
+    time: how far the source has been seen. open: share of the repetition that is going on, 0..1. rate: repetitions
+    a second, now. start, end: of the repetition, the gap or the exemplar. delay: seconds from the repetition's end to
+    this event. dropped: frames that came too fast to be looked at, in all.
+    """
+
+    kind: EventKind
+    time: float
+    count: int
+    open: float
+    rate: float
+    confidence: float
+    start: float | None = None
+    end: float | None = None
+    delay: float | None = None
+    dropped: int = 0
+    reason: str | None = None
 
 
 class RunningCount:
@@ -75,7 +103,8 @@ class RunningCount:
     def _count_up_to(self, number: int, running: Array, density: DensityMap) -> list[Repetition]:
         found = []
         while self.count < number:
-            found.append(self._next(running, density))
+            found.append(next_one(running, self.count, density, self._last_end))
+            self._last_end = found[-1].end
             self.count += 1
         self._recent.extend(found)
         return found
@@ -91,13 +120,3 @@ class RunningCount:
             self._held.popleft()
         began = bool(self._held) and self._held[0][0] <= now - RULES.agree_seconds
         return [held for _, held in self._held] if began else [self.count]
-
-    def _next(self, running: Array, density: DensityMap) -> Repetition:
-        """Where the running sum passes from this count to the next one, after the last repetition that was found."""
-        low = int(np.searchsorted(running, self.count + RULES.trace, side="right")) - 1
-        high = min(int(np.searchsorted(running, self.count + 1 - RULES.trace, side="left")), len(running) - 1)
-        start = max(self._last_end, density.start + max(low, 0) * density.step)
-        end = max(start, density.start + high * density.step)
-        self._last_end = end
-        mass = float(running[high] - running[max(low, 0)])
-        return Repetition(start, end, float(np.clip(1 - abs(mass - 1), 0.0, 1.0)))

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from escounts.counting.running_count import RunningCount
+from escounts.decision.running_count import RunningCount
 from escounts.results import DensityMap, Repetition
 
 
