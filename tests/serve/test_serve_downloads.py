@@ -92,6 +92,7 @@ def test_a_chosen_unit_stays(client: Client, counted: dict[str, Any]) -> None:
     """In list, files and recounts; null takes it back. This model gives none: 14 is a person's word."""
     answer = client.put(f"/api/jobs/{counted['id']}/unit", json={"unit": "side"})
     assert (answer.status_code, answer.json()["count"], answer.json()["result"]["without_unit"]) == (200, 14, 7)
+    assert answer.json()["counts"] == {"cycle": 4, "side": 14}, "of seven sides the last is a cycle by itself"
     assert client.get(f"/api/videos/{counted['video']}").json()["job"]["count"] == 14
     data = client.get(f"/api/jobs/{counted['id']}/download/json").json()
     assert (data["count"], data["unit"], data["without_unit"], len(data["repetitions"])) == (14, "side", 7, 14)

@@ -7,7 +7,7 @@ seconds since 1970.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
 
 from fastapi import Depends, Header, HTTPException, Path, Request
 from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -180,7 +180,7 @@ class SavedLabels(BaseModel):
 
 
 class Job(BaseModel):
-    """One count of one video. result is there when the job is done and one job was asked for."""
+    """One count of one video. result and counts are there when the job is done and one job was asked for."""
 
     id: str
     video: str
@@ -202,6 +202,7 @@ class Job(BaseModel):
     confidence: float | None = None
     unsure: bool | None = None
     result: dict[str, Any] | None = None
+    counts: dict[Unit, int] | None = Field(default=None, description="By cycles and by sides; null: several places.")
     request: Hidden[Annotated[dict[str, Any], BeforeValidator(_parsed)]]
     """What was asked for, as `CountRequest.stored` has it; model is the one asked for, not the one that counted."""
     crashes: Hidden[int] = 0
@@ -368,7 +369,11 @@ def present_job(service: Service, job: Job, *, whole: bool = False) -> Job:
     """A job with its progress; whole: and with its result, when it is done."""
     shown = service.runner.with_progress(job)
     result = service.database.result(job.id) if whole and job.state == "done" else None
-    return shown if result is None else shown.model_copy(update={"result": chosen(result, job.unit)})
+    if result is None:
+        return shown
+    units: tuple[Unit, ...] = get_args(Unit)
+    counts = None if len(result.get("tracks", ())) > 1 else {unit: chosen(result, unit)["count"] for unit in units}
+    return shown.model_copy(update={"result": chosen(result, job.unit), "counts": counts})
 
 
 def present_video(service: Service, video: Video) -> Video:

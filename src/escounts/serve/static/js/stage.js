@@ -167,7 +167,7 @@ export class Stage {
     this.prompt.open(video.id, result.duration, job);
     this.prompt.offer(this.others());
     this.prompt.showHistory(jobs, job.id);
-    showUnits(result, job.unit, (unit) => this.#chooseUnit(unit));
+    showUnits(result, job.counts, job.unit, (unit) => this.#chooseUnit(unit));
     showDownloads(job.id);
     const sure = result.unsure ? "not sure" : `${confident(result)} sure`;
     document.title = `${result.count} · ${video.name}`;

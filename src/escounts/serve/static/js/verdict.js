@@ -104,20 +104,14 @@ function showConfidence(result) {
   byId("confidence-text").textContent = `${text} sure, give or take one`;
 }
 
-/** What counts as one: both sides, or each. The model's numbers where it has them; where it gave no unit, its own, twice
- * that and half of it. chosen: the person's unit, or null. onUnit(unit). */
-export function showUnits(result, chosen, onUnit) {
-  const { count, unit, hypotheses = [], raw_count: raw } = result;
-  const plain = result.without_unit ?? (unit === null ? count : null);
-  const other = (wanted) => hypotheses.find((item) => item.unit === wanted)?.count ?? Math.round(wanted === "side" ? 2 * raw : raw / 2);
-  const number = (wanted) => {
-    if (plain !== null) return wanted === "side" ? 2 * plain : Math.ceil(plain / 2);
-    return wanted === unit ? count : other(wanted);
-  };
-  const choices = ["cycle", "side"].map((wanted) => [number(wanted), wanted, UNITS[wanted]]);
+/** What counts as one: both sides, or each; where the model gave no unit, its own number between them. counts: by unit,
+ * null where several places have their own. chosen: the person's unit, or null. onUnit(unit). */
+export function showUnits({ count, unit, without_unit: before }, counts, chosen, onUnit) {
+  const plain = before ?? (unit === null ? count : null);
+  const choices = ["cycle", "side"].map((wanted) => [counts?.[wanted], wanted, UNITS[wanted]]);
   if (plain !== null) choices.splice(1, 0, [plain, null, "as counted"]);
   const current = plain === null ? unit : chosen;
-  byId("units").hidden = count === 0 || (result.tracks ?? []).length > 1; // each place has its own
+  byId("units").hidden = count === 0 || !counts;
   byId("units").replaceChildren(
     ...choices.map(([total, wanted, name]) =>
       element(
