@@ -83,17 +83,17 @@ def test_light_and_dark_are_readable(
 
 
 def test_a_phone_can_use_it(browser: Browser, running: tuple[str, Service], client: Client, sample: Path) -> None:
-    phone = {"viewport": {"width": 375, "height": 740}, "has_touch": True, "is_mobile": True}
+    phone = {"viewport": {"width": 360, "height": 740}, "has_touch": True, "is_mobile": True}
     with opened(browser, running[0], **phone) as page:
         choose(page, sample)
-        assert page.evaluate("document.documentElement.scrollWidth") <= 375, "nothing sticks out"
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360, "nothing sticks out"
         for name, mode in (("#play", "watch"), ("#recount", "mark"), ("#save-labels", "correct")):
             set_mode(page, mode)
             box = page.locator(name).bounding_box()
             assert box is not None
             assert min(box["width"], box["height"]) >= 36, f"{name} is large enough for a finger"
             assert box["x"] >= 0
-            assert box["x"] + box["width"] <= 375
+            assert box["x"] + box["width"] <= 360
 
 
 def test_zooming_widens_the_timeline(page: Page, sample: Path) -> None:

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import cast
 
 import numpy as np
@@ -23,13 +22,13 @@ from escounts.output.json import to_dict
 from escounts.results import CountResult, DensityMap
 from escounts.serve import live_api, trainings, worker_pool
 from escounts.serve.app import Service
-from escounts.serve.live_api import LiveSession, LiveSessions
+from escounts.serve.live_api import LiveCount, LiveSession
 from escounts.serve.schemas import Training
 from escounts.serve.settings import Source, WorkerOptions
 from escounts.serve.trainings import TrainingTask
 from escounts.serve.worker import LANES, RenderTask
 from escounts.system import processes
-from escounts.system.processes import HEAD, Line
+from escounts.system.processes import HEAD, Child, Line
 
 TASK = TrainingTask((), "", WorkerOptions("lite", "cpu", 2**32, 0, 0, max_duration=60.0, max_pixels=10**6, threads=1))
 
@@ -172,10 +171,26 @@ def test_a_live_count_that_sends_half_a_report_has_failed(tmp_path: Path, monkey
 
 
 def test_a_live_count_cannot_make_itself_ready_again() -> None:
-    session = cast(LiveSession, SimpleNamespace(state="counting", heard=0.0))
+    session = LiveSession(LiveCount(id="0" * 32), "somebody", cast(Child, None), 0.0, 0.0, "counting")
     with pytest.raises(ValueError):
-        LiveSessions._hear(session, "ready", "lite")
+        session.hear("ready", "lite")
     assert (session.state, session.heard) == ("counting", 0.0), "it would have another two minutes, again and again"
+
+
+def boasting(line: Line, options: WorkerOptions, assume_repeats: bool) -> None:
+    line.report("ready", "m")
+    line.report("state", {"count": "very many"})
+    time.sleep(600)
+
+
+def test_a_live_count_whose_state_is_none_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every look at it was an error of the server."""
+    monkeypatch.setattr(live_api, "run", boasting)
+    with service_running(tmp_path, devices=()) as (address, service), Client(address) as client:
+        session = service.live.begin("somebody", model=None, assume_repeats=False)
+        assert session.over.wait(60)
+        shown = client.get(f"/api/live/{session.known.id}")
+        assert (shown.status_code, shown.json()["state"], shown.json()["count"]) == (200, "failed", 0)
 
 
 def no_report(line: Line, task: TrainingTask) -> None:

@@ -222,7 +222,6 @@ def test_an_error_of_the_disk_while_learning_is_told(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(trainings, "_learn", learn)
     monkeypatch.setattr(os, "nice", lambda by: 0)
-    monkeypatch.setattr(signal, "signal", lambda *of: None)
     ours, theirs = line()
     trainings.run(theirs, TASK)
     kind, reason = ours.take(2)
@@ -268,7 +267,7 @@ def test_the_process_that_learns_is_confined(
 def test_videos_past_the_limits_are_not_learnt_from(
     tmp_path: Path, clips: dict[int, Path], limits: dict[str, Any], word: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trainings, "limit_memory", lambda extra: None)
+    monkeypatch.setattr(trainings, "settle", lambda options: None)
     videos = tuple((Source(str(n), str(path), f"{n}.mp4"), ((0.0, 0.8),)) for n, path in clips.items())
     options = replace(TASK.options, **limits)
     task = TrainingTask(videos, str(tmp_path / "mine.safetensors"), options)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import CancelledError
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +19,7 @@ from serving import eventually
 from escounts.errors import VideoError
 from escounts.results import CountResult, DensityMap
 from escounts.serve.settings import Source, WorkerOptions, open_video
-from escounts.serve.worker import Cancelled, CountTask, EncodingCache, Worker
+from escounts.serve.worker import CountTask, EncodingCache, Worker
 
 MEGABYTE = 2**20
 OPTIONS = WorkerOptions("spectral", "cpu", 2**32, 2**28, 4, max_duration=60.0, max_pixels=1920 * 1080)
@@ -83,7 +84,7 @@ def test_progress_is_reported_seldom_and_cancels(monkeypatch: pytest.MonkeyPatch
     assert ours.take(3) == ["progress", "job", [0.0, 1000.0]]
     assert not ours.poll(), "a thousand steps at once are one report"
     worker._cancelled.add("job")
-    with pytest.raises(Cancelled):
+    with pytest.raises(CancelledError):
         progress(5.0, 10.0)
 
 
@@ -117,7 +118,7 @@ def test_a_recount_that_reads_the_video_again_reports_and_can_be_cancelled(clips
             return self.asked > 3
 
     worker._cancelled = Late()
-    with pytest.raises(Cancelled):
+    with pytest.raises(CancelledError):
         worker._count(CountTask("job", source))
 
 

@@ -41,6 +41,7 @@ FRAMES_BODY = {
     }
 }
 State = Literal["starting", "ready", "counting", "ended", "failed"]
+ENDINGS: tuple[State, ...] = ("ended", "failed")
 IDLE, UNUSED = 20.0, 120.0
 """Seconds without frames after which a session is ended; and before the first ones, while somebody gets in place."""
 KEPT = 8
@@ -51,28 +52,70 @@ LAST_SECONDS = 15.0
 log = logging.getLogger(__name__)
 
 
-@dataclass(eq=False)
-class LiveSession:
-    """One session as the server sees it. known: what its process reported last."""
+class LiveRequest(Strict):
+    """A live count to begin."""
+
+    model: Annotated[str, Field(max_length=80)] | None = Field(
+        default=None, description="A name of GET /api/models; null for the server's own."
+    )
+    assume_repeats: bool = False
+
+
+class Stretch(BaseModel):
+    """From start to end, in seconds of the session."""
+
+    start: float
+    end: float
+
+
+class LiveDensity(BaseModel):
+    """The density map of the last 30 s, as it is estimated now: repetitions per cell of `step` seconds."""
+
+    start: float = 0.0
+    step: float = 0.1
+    values: list[float] = []
+
+
+class LiveCount(BaseModel):
+    """A live count as it stands. time: how far it has been seen. open: share of the repetition that is going on."""
 
     id: str
+    state: State = "starting"
+    error: str | None = Field(default=None, description="Why it failed, or why the server ended it.")
+    problem: str | None = Field(default=None, description="Why the newest exemplar was not taken.")
+    time: float = 0.0
+    count: int = Field(default=0, description="Never goes back, except when an exemplar is marked.")
+    open: float = 0.0
+    rate: float = Field(default=0.0, description="Repetitions per second, now.")
+    confidence: float = 0.0
+    dropped: int = Field(default=0, description="Frames that came too fast to be looked at.")
+    repetitions: list[Stretch] = Field(default=[], description="Of the last 30 s.")
+    gaps: list[Stretch] = Field(default=[], description="Where nothing was seen, in the last 30 s.")
+    exemplars: list[Stretch] = []
+    density: LiveDensity = LiveDensity()
+
+
+@dataclass(eq=False)
+class LiveSession:
+    """One session as the server sees it. known: what its process reported last. Times on the monotonic clock."""
+
+    known: LiveCount
     client: str
     process: Child
     began: float
     heard: float
     state: State = "starting"
     error: str | None = None
-    known: dict[str, Any] = field(default_factory=dict)
     over: threading.Event = field(default_factory=threading.Event)
     sending: threading.Lock = field(default_factory=threading.Lock)
 
-    def view(self) -> dict[str, Any]:
+    def view(self) -> LiveCount:
         """What a client is told."""
-        return {**self.known, "id": self.id, "state": self.state, "error": self.error}
+        return self.known.model_copy(update={"state": self.state, "error": self.error})
 
     def send(self, command: str, argument: object) -> None:
         """To the process; one at a time, and never after its end."""
-        if self.state in ("ended", "failed"):
+        if self.state in ENDINGS:
             raise HTTPException(409, self.error or "this live count has ended; begin another")
         if self.state == "starting":
             raise HTTPException(409, "the model is still being loaded; wait until `state` is ready")
@@ -85,8 +128,21 @@ class LiveSession:
         finally:
             self.sending.release()
 
+    def hear(self, kind: str, value: Any) -> None:
+        """A report of the process; ValueError where it has no reason to send it, or it holds something else."""
+        if kind == "ready" and self.state == "starting":
+            self.state, self.heard = "ready", time.monotonic()
+        elif kind == "failed":
+            self.end("failed", str(value))
+        else:
+            if not isinstance(value, dict):
+                raise ValueError(f"what is known of a live count is not a {type(value).__name__}")
+            self.known = LiveCount.model_validate({**value, "id": self.known.id})
+            if kind == "ended":
+                self.end("ended")
+
     def end(self, state: State, error: str | None = None) -> None:
-        if self.state not in ("ended", "failed"):
+        if self.state not in ENDINGS:
             self.state, self.error = state, error
         self.process.kill()
         self.over.set()
@@ -116,7 +172,7 @@ class LiveSessions:
             for done in [key for key, session in self._sessions.items() if session.over.is_set()][:-KEPT]:
                 del self._sessions[done]
             session = self._start(client, self._settings.loadable(model or self._settings.model), assume_repeats)
-            self._sessions[session.id] = session
+            self._sessions[session.known.id] = session
         threading.Thread(target=self._follow, args=(session,), name="live", daemon=True).start()
         return session
 
@@ -164,7 +220,7 @@ class LiveSessions:
         sandbox = self._settings.confined(self._settings.renders, ())
         now = time.monotonic()
         process = Child(run, options, assume_repeats, sandbox=sandbox)
-        return LiveSession(secrets.token_hex(16), client, process, began=now, heard=now)
+        return LiveSession(LiveCount(id=secrets.token_hex(16)), client, process, began=now, heard=now)
 
     def _follow(self, session: LiveSession) -> None:
         """Read what the process reports until it ends, or has had its time."""
@@ -172,7 +228,7 @@ class LiveSessions:
             while not session.over.is_set():
                 report = session.process.take(0.5)
                 if report is not None:
-                    self._hear(session, *report)
+                    session.hear(*report)
                 reason = self._too_long(session)
                 if reason is not None:
                     session.end("ended", reason)
@@ -182,19 +238,6 @@ class LiveSessions:
             log.warning("a live count is ended: %s", error)
         session.end("failed", "its process ended unexpectedly; begin another")
         session.process.end()
-
-    @staticmethod
-    def _hear(session: LiveSession, kind: str, value: Any) -> None:
-        if kind == "ready" and session.state == "starting":
-            session.state, session.heard = "ready", time.monotonic()
-        elif kind == "failed":
-            session.end("failed", str(value))
-        else:
-            if not isinstance(value, dict):
-                raise ValueError(f"what is known of a live count is not a {type(value).__name__}")
-            session.known = value
-            if kind == "ended":
-                session.end("ended")
 
     def _too_long(self, session: LiveSession) -> str | None:
         """Why a session is ended by the server; None: it is not."""
@@ -209,53 +252,6 @@ class LiveSessions:
         return None
 
 
-class LiveRequest(Strict):
-    """A live count to begin."""
-
-    model: Annotated[str, Field(max_length=80)] | None = Field(
-        default=None, description="A name of GET /api/models; null for the server's own."
-    )
-    assume_repeats: bool = False
-
-
-class Stretch(BaseModel):
-    """From start to end, in seconds of the session."""
-
-    start: float
-    end: float
-
-
-class LiveDensity(BaseModel):
-    """The density map of the last 30 s, as it is estimated now: repetitions per cell of `step` seconds."""
-
-    start: float = 0.0
-    step: float = 0.1
-    values: list[float] = []
-
-
-class LiveCount(BaseModel):
-    """A live count as it stands. time: how far it has been seen. open: share of the repetition that is going on."""
-
-    id: str
-    state: State
-    error: str | None = Field(default=None, description="Why it failed, or why the server ended it.")
-    problem: str | None = Field(default=None, description="Why the newest exemplar was not taken.")
-    time: float = 0.0
-    count: int = Field(default=0, description="Never goes back, except when an exemplar is marked.")
-    open: float = 0.0
-    rate: float = Field(default=0.0, description="Repetitions per second, now.")
-    confidence: float = 0.0
-    dropped: int = Field(default=0, description="Frames that came too fast to be looked at.")
-    repetitions: list[Stretch] = Field(default=[], description="Of the last 30 s.")
-    gaps: list[Stretch] = Field(default=[], description="Where nothing was seen, in the last 30 s.")
-    exemplars: list[Stretch] = []
-    density: LiveDensity = LiveDensity()
-
-    @classmethod
-    def of(cls, session: LiveSession) -> LiveCount:
-        return cls.model_validate(session.view())
-
-
 @router.post("", status_code=201, dependencies=GUARDED)
 def begin(service: Services, request: Request, wanted: LiveRequest) -> LiveCount:
     """Begin a live count: a process loads the model. Frames are taken once `state` is ready, or counting.
@@ -263,33 +259,33 @@ def begin(service: Services, request: Request, wanted: LiveRequest) -> LiveCount
     One per client; it ends after 20 s without frames (120 s before the first ones).
     """
     model = None if wanted.model is None else other_model(service, wanted.model)
-    client = client_address(request.scope)
-    return LiveCount.of(service.live.begin(client, model=model, assume_repeats=wanted.assume_repeats))
+    client = client_address(request)
+    return service.live.begin(client, model=model, assume_repeats=wanted.assume_repeats).view()
 
 
 @router.get("/{live_id}")
 def state(service: Services, live_id: LiveId) -> LiveCount:
     """The count as it stands."""
-    return LiveCount.of(service.live.find(live_id))
+    return service.live.find(live_id).view()
 
 
 @router.post("/{live_id}/frames", dependencies=GUARDED, openapi_extra=FRAMES_BODY)
 async def frames(service: Services, request: Request, live_id: LiveId) -> LiveCount:
     """Send the next frames, a few at a time, one request after the other; the answer is the count as it stands."""
     parsed = parse_frames(await request.body())
-    return LiveCount.of(await asyncio.to_thread(service.live.take, live_id, parsed))
+    return (await asyncio.to_thread(service.live.take, live_id, parsed)).view()
 
 
 @router.post("/{live_id}/exemplars", dependencies=GUARDED)
 def exemplar(service: Services, live_id: LiveId, span: Span) -> LiveCount:
     """Mark one repetition of the last two minutes: what is remembered is counted anew like it."""
-    return LiveCount.of(service.live.mark(live_id, span.start, span.end))
+    return service.live.mark(live_id, span.start, span.end).view()
 
 
 @router.delete("/{live_id}", dependencies=GUARDED)
 def end(service: Services, live_id: LiveId) -> LiveCount:
     """End it: the answer has the last repetitions."""
-    return LiveCount.of(service.live.end(live_id))
+    return service.live.end(live_id).view()
 
 
 def parse_frames(body: bytes) -> list[tuple[float, bytes]]:

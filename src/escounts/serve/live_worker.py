@@ -6,7 +6,6 @@ It is confined like the workers that open videos, and counts with the engine of 
 from __future__ import annotations
 
 import os
-import signal
 import threading
 from collections import deque
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import escounts
 from escounts.errors import EscountsError
-from escounts.serve.settings import WorkerOptions, explain, limit_memory
+from escounts.serve.settings import WorkerOptions, explain, settle
 from escounts.system.processes import Line
 
 if TYPE_CHECKING:
@@ -36,7 +35,6 @@ def run(line: Line, options: WorkerOptions, assume_repeats: bool) -> None:
     Reports ("ready", model), ("state", dict) …, then ("ended", dict) or ("failed", why).
     Takes ("frames", [(seconds, JPEG bytes)]), ("mark", (start, end)) and ("end", None).
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         _Session(line, options, assume_repeats).serve()
     except Exception as error:
@@ -47,21 +45,15 @@ class _Session:
     """Reads the pipe in one thread and counts in another, so that what comes too fast is dropped and not queued."""
 
     def __init__(self, line: Line, options: WorkerOptions, assume_repeats: bool) -> None:
-        import torch  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
+        from escounts.video import files, streams  # noqa: PLC0415 - here alone: the server's process never opens a picture
 
-        from escounts.video.files import jpeg_reader  # noqa: PLC0415 - as below
-        from escounts.video.streams import PushedFrames  # noqa: PLC0415 - here alone: the server's process never opens a picture
-
-        if options.threads is not None:
-            torch.set_num_threads(options.threads)
         counter = escounts.load(options.model, device=options.device)
         self._line, self._options = line, options
-        self._frames: PushedFrames = PushedFrames()
+        self._frames: PushedFrames = streams.PushedFrames()
         self._watch: Watch = escounts.watch(self._frames, model=counter, assume_repeats=assume_repeats)
-        if not torch.cuda.is_available():
-            limit_memory(options.memory)
+        settle(options)
         network: Any = getattr(counter.model, "network", None)
-        self._read_jpeg = jpeg_reader(network.encoder.spec.size, max_pixels=MAX_PIXELS)
+        self._read_jpeg = files.jpeg_reader(network.encoder.spec.size, max_pixels=MAX_PIXELS)
         self._spans: dict[str, deque[LiveEvent]] = {kind: deque() for kind in ("repetition", "gap", "exemplar")}
         self._problem: str | None = None
         line.report("ready", counter.model.name)

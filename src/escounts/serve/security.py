@@ -13,11 +13,12 @@ import math
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
-from http.cookies import CookieError, SimpleCookie
+from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
-from starlette.datastructures import Headers, MutableHeaders
+from fastapi import HTTPException
+from starlette.datastructures import MutableHeaders
+from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -50,10 +51,6 @@ HEADERS: Mapping[str, str] = {
 def session_value(token: str) -> str:
     """What the cookie holds: proof of the token, not the token."""
     return hmac.new(token.encode(), b"escounts session", hashlib.sha256).hexdigest()
-
-
-def token_matches(given: str, token: str) -> bool:
-    return hmac.compare_digest(given.encode("utf-8", "replace"), token.encode())
 
 
 class GuessLimit:
@@ -89,9 +86,17 @@ class GuessLimit:
             recent = [moment for moment in guesses.values() if now - moment < GUESS_SECONDS]
         return 0 if len(recent) < self._most else math.ceil(recent[0] + GUESS_SECONDS - now)
 
-
-def too_many_guesses(seconds: int) -> str:
-    return f"too many wrong tokens from this address; try again in {seconds} s"
+    def admit(self, address: str, shown: Sequence[tuple[str, str]], *, refusal: str) -> None:
+        """Let in who shows a token. shown: what was given, and what it should be. HTTPException: who does not."""
+        wait = self.seconds_left(address) if shown else 0
+        if wait:
+            detail = f"too many wrong tokens from this address; try again in {wait} s"
+            raise HTTPException(429, detail, headers={"retry-after": str(wait)})
+        if any(hmac.compare_digest(given.encode("utf-8", "replace"), right.encode()) for given, right in shown):
+            return
+        for given, _ in shown:
+            self.note(address, given)
+        raise HTTPException(401, refusal, headers={"www-authenticate": "Bearer"})
 
 
 class Guard:
@@ -114,68 +119,44 @@ class Guard:
                     headers.setdefault(name, value)
             await send(message)
 
-        refusal = self._refusal(scope, Headers(scope=scope))
-        if refusal is None:
-            await self._app(scope, receive, send_guarded)
-        else:
-            status, detail = refusal
-            extra = {"www-authenticate": "Bearer"} if status == 401 else {}
-            if status == 429:
-                extra["retry-after"] = str(self._guesses.seconds_left(client_address(scope)))
-            response = JSONResponse({"detail": detail}, status, headers=extra)
-            await response(scope, receive, send_guarded)
+        answer = self._app
+        try:
+            self._check(HTTPConnection(scope), scope["method"])
+        except HTTPException as refused:
+            answer = JSONResponse({"detail": refused.detail}, refused.status_code, headers=refused.headers)
+        await answer(scope, receive, send_guarded)
 
-    def _refusal(self, scope: Scope, headers: Headers) -> tuple[int, str] | None:
-        path, method = scope["path"], scope["method"]
+    def _check(self, asked: HTTPConnection, method: str) -> None:
+        """HTTPException for a request that is not let in."""
+        headers, path = asked.headers, asked.scope["path"]
         host = headers.get("host", "")
         if self._settings.loopback and _host_name(host) not in LOOPBACK_NAMES:
-            return 421, "this service answers to localhost only"
+            raise HTTPException(421, "this service answers to localhost only")
         guarded = path.startswith("/api/") or path == "/metrics"
         if guarded and headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-            return 403, "requests from other sites are refused"
+            raise HTTPException(403, "requests from other sites are refused")
         if method not in SAFE_METHODS:
-            origin = headers.get("origin")
-            if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
-                return 403, "requests from other sites are refused"
+            if headers.get("origin") not in (None, f"http://{host}", f"https://{host}"):
+                raise HTTPException(403, "requests from other sites are refused")
             if GUARD_HEADER not in headers:
-                return 403, "send the header X-Escounts: 1 with requests that change something"
-        if guarded and path not in OPEN_PATHS:
-            return self._unknown(client_address(scope), headers)
-        return None
-
-    def _unknown(self, address: str, headers: Headers) -> tuple[int, str] | None:
-        """Why a client is not let in; None for one that shows the token, or its cookie."""
+                raise HTTPException(403, "send the header X-Escounts: 1 with requests that change something")
         token = self._settings.token
-        if token is None:
-            return None
-        shown = [(given, proof) for given, proof in _credentials(headers, token) if given]
-        wait = self._guesses.seconds_left(address) if shown else 0
-        if wait:
-            return 429, too_many_guesses(wait)
-        if any(token_matches(given, proof) for given, proof in shown):
-            return None
-        for given, _ in shown:
-            self._guesses.note(address, given)
-        return 401, "a token is needed: Authorization: Bearer TOKEN, or open the address that was printed"
+        if guarded and token is not None and path not in OPEN_PATHS:
+            refusal = "a token is needed: Authorization: Bearer TOKEN, or open the address that was printed"
+            self._guesses.admit(client_address(asked), _credentials(asked, token), refusal=refusal)
 
 
-def _credentials(headers: Headers, token: str) -> Iterator[tuple[str, str]]:
-    """(what the client shows, what it should be), for the header and for the cookie."""
-    scheme, _, given = headers.get("authorization", "").partition(" ")
-    if scheme.lower() == "bearer":
-        yield given.strip(), token
-    try:
-        morsel = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-    except CookieError:
-        return
-    if morsel is not None:
-        yield morsel.value, session_value(token)
+def _credentials(asked: HTTPConnection, token: str) -> list[tuple[str, str]]:
+    """What the client shows by header and by cookie, each with what it should be."""
+    scheme, _, given = asked.headers.get("authorization", "").partition(" ")
+    bearer = given.strip() if scheme.lower() == "bearer" else ""
+    shown = [(bearer, token), (asked.cookies.get(COOKIE, ""), session_value(token))]
+    return [(given, right) for given, right in shown if given]
 
 
-def client_address(scope: Scope) -> str:
+def client_address(asked: HTTPConnection) -> str:
     """The address at the other end of a connection; empty for one that has none."""
-    client = scope.get("client")
-    return str(client[0]) if client else ""
+    return asked.client.host if asked.client is not None else ""
 
 
 def _network(address: str) -> str:

@@ -198,6 +198,16 @@ def explain(error: Exception, sources: Iterable[Source] = (), *, memory: str, fa
     return f"{fault}{type(error).__name__}: {text}"
 
 
+def settle(options: WorkerOptions) -> None:
+    """Keep this process, which has loaded what it needs, to its cores and, without a GPU, to its memory."""
+    import torch  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the server's process needs none of this
+
+    if options.threads is not None:
+        torch.set_num_threads(options.threads)
+    if not torch.cuda.is_available():
+        limit_memory(options.memory)
+
+
 def limit_memory(extra: int) -> None:
     """Let this process allocate `extra` bytes more than it has now; past that, MemoryError."""
     if sys.platform != "linux":

@@ -9,7 +9,6 @@ import json
 import logging
 import os
 import shutil
-import signal
 import sqlite3
 import stat
 import threading
@@ -31,8 +30,8 @@ from escounts.serve.settings import (
     WorkerOptions,
     explain,
     hide_paths,
-    limit_memory,
     open_video,
+    settle,
 )
 from escounts.system.atomic_files import atomic_file
 from escounts.system.processes import Child, Line, are_numbers
@@ -50,7 +49,6 @@ class TrainingTask:
 
 def run(line: Line, task: TrainingTask) -> None:
     """Entry point of the process: reports ("progress", (stage, share)), then ("done", report) or ("failed", why)."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(os, "nice"):
         os.nice(10)  # the page answers first, then counts are made
     try:
@@ -64,15 +62,10 @@ def run(line: Line, task: TrainingTask) -> None:
 
 
 def _learn(line: Line, task: TrainingTask) -> dict[str, object]:
-    import torch  # noqa: PLC0415 - here alone: the server's process, which imports this module, never needs it
-
     from escounts.teach.own_action import LabelledVideo, learn_action  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
 
     options = task.options
-    if options.threads is not None:
-        torch.set_num_threads(options.threads)
-    if not torch.cuda.is_available():
-        limit_memory(options.memory)
+    settle(options)
     videos = [LabelledVideo(source.id, Path(source.path), len(spans), spans) for source, spans in task.videos]
     sources = {Path(source.path): source for source, _ in task.videos}
     learnt = learn_action(

@@ -25,7 +25,7 @@ from escounts.serve.schemas import (
     present_video,
     video_or_404,
 )
-from escounts.serve.security import COOKIE, client_address, session_value, token_matches, too_many_guesses
+from escounts.serve.security import COOKIE, client_address, session_value
 
 router = APIRouter(prefix="/api", responses=USUAL_PROBLEMS)
 
@@ -63,13 +63,8 @@ def open_session(
     right = service.settings.token
     if right is None:
         return
-    address = client_address(request.scope)
-    wait = service.guesses.seconds_left(address)
-    if wait:
-        raise HTTPException(429, too_many_guesses(wait), headers={"retry-after": str(wait)})
-    if not token_matches(token, right):
-        service.guesses.note(address, token)
-        raise HTTPException(401, "that is not the token; it was printed when the server started")
+    refusal = "that is not the token; it was printed when the server started"
+    service.guesses.admit(client_address(request), [(token, right)], refusal=refusal)
     response.set_cookie(COOKIE, session_value(right), httponly=True, samesite="strict", path="/")
 
 

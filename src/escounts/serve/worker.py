@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import queue
 import re
-import signal
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from concurrent.futures import CancelledError
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -24,7 +24,7 @@ from escounts.models.catalogue import find
 from escounts.output import FORMATS
 from escounts.output.json import from_dict, to_dict
 from escounts.results import CountResult
-from escounts.serve.settings import Source, WorkerOptions, explain, lacks_memory, limit_memory, open_video
+from escounts.serve.settings import Source, WorkerOptions, explain, lacks_memory, open_video, settle
 from escounts.system.processes import Line
 
 Lane = Literal["slow", "fast"]
@@ -85,13 +85,8 @@ class RenderTask:
         return frozenset({self.source.id})
 
 
-class Cancelled(Exception):
-    """Raised out of the progress callback of a job that is no longer wanted."""
-
-
 def run(line: Line, options: WorkerOptions) -> None:
     """Entry point of the process. Ends when the server closes its end of the pipe or says stop."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(os, "nice"):
         os.nice(5)  # the page answers first
     worker = Worker(line, options)
@@ -123,13 +118,8 @@ class Worker:
 
     def prepare(self) -> None:
         """Load the model, then bound the memory: what is loaded is not held against a video."""
-        import torch  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
-
-        if self._options.threads is not None:
-            torch.set_num_threads(self._options.threads)
         self._counter = escounts.load(self._options.model, device=self._options.device)
-        if not torch.cuda.is_available():
-            limit_memory(self._options.memory)
+        settle(self._options)
         self.report("ready", "", self._counter.model.name)
 
     def serve(self) -> None:
@@ -165,7 +155,7 @@ class Worker:
             try:
                 value = self._count(task) if isinstance(task, CountTask) else self._render(task)
                 self.report("done", task.id, value)
-            except Cancelled:
+            except CancelledError:
                 self.report("cancelled", task.id, None)
             except Exception as error:
                 self.report("failed", task.id, self._explain(error, task.source))
@@ -187,7 +177,7 @@ class Worker:
                 exemplars.append((self._encoded(task, source), start, end))
                 names[source.path] = source.id
         if task.id in self._cancelled:
-            raise Cancelled
+            raise CancelledError
         result = encoded.count(
             exemplars=exemplars,
             start=task.start,
@@ -263,7 +253,7 @@ class Worker:
         def progress(done: float, total: float) -> None:
             nonlocal last
             if task_id in self._cancelled:
-                raise Cancelled
+                raise CancelledError
             now = time.monotonic()
             if now - last >= REPORT_SECONDS:
                 last = now
