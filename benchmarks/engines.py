@@ -26,6 +26,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from decoder import bf16_speedup
 from footage import decode, looped, peak_megabytes, processor_name, segment, timed
 from torch import nn
 
@@ -40,7 +41,7 @@ from escounts.models import catalogue
 from escounts.models.from_checkpoint import OnnxDecoder, OnnxEncoder, RunGraph, build_model
 from escounts.models.onnx_export import DecoderGraph, EncoderGraph, export_onnx
 from escounts.nn.decoder import PAPER
-from escounts.nn.device import bf16_speedup, counting_precision
+from escounts.nn.device import counting_precision
 from escounts.nn.encoders.registry import ENCODERS, build_encoder
 from escounts.nn.network import Network, NetworkConfig
 from escounts.results import CountResult

@@ -52,9 +52,6 @@ class BrightnessEncoder(Encoder):
 
     def forward(self, frames_BTCHW):
         return frames_BTCHW.mean((2, 3, 4))[:, :, None, None, None]
-
-
-ENCODERS = {"brightness": BrightnessEncoder}
 """
 DATASET = """
 from escounts.research.datasets.annotations import VideoAnnotation, assemble
@@ -116,9 +113,15 @@ def test_a_new_format_is_a_file_and_a_line(tmp_path: Path, copy: Copy) -> None:
     assert service["titles"]["tsv"] == "Tabs", "the page draws a button for each of these"
 
 
-def test_a_new_encoder_is_a_file_and_a_new_dataset_a_file_and_a_line(tmp_path: Path, copy: Copy) -> None:
-    """The commands check the dataset and encode it into a token store."""
-    copy.add("nn/encoders/brightness.py", ENCODER)
+def test_a_new_encoder_and_a_new_dataset_are_a_file_and_an_entry_each(tmp_path: Path, copy: Copy) -> None:
+    """The commands check the dataset and encode it into a token store; models of the encoder are listed."""
+    made = '{"escounts-brightness": "Trained on brightness."}'
+    public = '(PublicFile("b.pth", "nowhere", "MIT", "read"),)'
+    entry = f'    "brightness": EncoderEntry("brightness:BrightnessEncoder", {{}}, {public}, {made}),\n'
+    table = "ENCODERS: Mapping[str, EncoderEntry] = {\n"
+    copy.add("nn/encoders/brightness.py", ENCODER, ("nn/encoders/registry.py", table, entry))
+    listed = copy.python("-m", "escounts", "models")
+    assert "escounts-brightness: missing: encoder brightness: get b.pth (nowhere)" in listed
     registry = "research/datasets/registry.py"
     copy.add(
         "research/datasets/mine.py",

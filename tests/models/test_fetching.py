@@ -18,7 +18,11 @@ import pytest
 from command import run
 
 from escounts.models import conversion, numpy_pickle, store
-from escounts.nn.encoders.public import I3D
+from escounts.nn.encoders.registry import ENCODERS
+
+(I3D,) = ENCODERS["i3d"].files
+assert I3D.package is not None
+REQUIREMENT, ARCHIVE, _, MEMBER = I3D.package
 
 
 @pytest.fixture(autouse=True)
@@ -46,13 +50,13 @@ def escounts(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A stand-in for the package, pinned by its own sha256."""
-    assert I3D.package is not None
     file = public_files.i3d_ckpt(tmp_path)
-    path = tmp_path / I3D.package.file
+    path = tmp_path / ARCHIVE
     with tarfile.open(path, "w:gz", compresslevel=1) as packed:
-        packed.add(file, I3D.package.member)
-    pinned = replace(I3D.package, sha256=hashlib.sha256(path.read_bytes()).hexdigest())
-    monkeypatch.setattr(conversion, "ENCODER_SOURCES", (replace(I3D, package=pinned),))
+        packed.add(file, MEMBER)
+    pinned = (REQUIREMENT, ARCHIVE, hashlib.sha256(path.read_bytes()).hexdigest(), MEMBER)
+    entry = replace(ENCODERS["i3d"], files=(replace(I3D, package=pinned),))
+    monkeypatch.setattr(conversion, "ENCODERS", {**ENCODERS, "i3d": entry})
     return path
 
 
@@ -88,8 +92,7 @@ def test_a_file_of_another_model_is_refused(tmp_path: Path, escounts: Escounts) 
 
 
 def test_another_package_of_that_name_is_refused(tmp_path: Path, escounts: Escounts) -> None:
-    assert I3D.package is not None
-    path = tmp_path / I3D.package.file
+    path = tmp_path / ARCHIVE
     path.write_bytes(b"not the package")
     assert "sha256 differs" in escounts("weights", "add", str(path))
 

@@ -25,7 +25,7 @@ from escounts import __version__
 from escounts.cli.options import COUNT, device_option
 from escounts.models import catalogue
 from escounts.models import store as weights
-from escounts.nn.encoders.public import ENCODER_SOURCES, RELEASED_DECODER
+from escounts.nn.encoders.registry import ENCODERS
 from escounts.system.extras import install_command
 from escounts.system.sandbox import missing_protections
 
@@ -123,11 +123,12 @@ def list_(as_json: bool) -> None:
     # By encoder and licence: one encoder may have several public files, and any of them another name in the store.
     here = {(entry.kind, entry.encoder, entry.licence) for entry in kept}
     click.echo("can be added:")
-    for source in (*ENCODER_SOURCES, RELEASED_DECODER):
-        kind = "decoder" if source is RELEASED_DECODER else "encoder"
-        mark = " (added)" if (kind, source.encoder, source.licence) in here else ""
-        click.echo(f"  {source.file}{mark}: {source.encoder}, {source.origin}")
-        click.echo(f"    licence: {source.licence}")
+    public = [("encoder", name, file) for name, entry in ENCODERS.items() for file in entry.files]
+    public.append(("decoder", catalogue.RELEASED_ENCODER, catalogue.RELEASED_DECODER))
+    for kind, encoder, file in public:
+        mark = " (added)" if (kind, encoder, file.licence) in here else ""
+        click.echo(f"  {file.file}{mark}: {encoder}, {file.origin}")
+        click.echo(f"    licence: {file.licence}")
 
 
 @click.command()

@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
 import torch
@@ -66,9 +65,7 @@ class InferencePool:
             self._pool = self._started()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Waits for the pieces that run; those that have not begun are dropped if something went wrong."""
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=error is not None)

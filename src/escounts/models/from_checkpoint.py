@@ -28,8 +28,7 @@ from escounts.nn.decoder import Decoder, DecoderConfig, ExemplarKeysValues, Proj
 from escounts.nn.device import choose_device
 from escounts.nn.encoders.interface import Encoder
 from escounts.nn.encoders.lite import LiteConfig, LiteEncoder
-from escounts.nn.encoders.public import brings_weights
-from escounts.nn.encoders.registry import build_encoder
+from escounts.nn.encoders.registry import brings_weights, build_encoder
 from escounts.nn.heads import HeadOutput, RateHeadConfig, read_periods
 from escounts.nn.network import EXEMPLAR_CELLS, Network, NetworkConfig
 from escounts.system.config_codec import tuples

@@ -18,11 +18,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from escounts.errors import ModelError
+from escounts.nn.encoders.registry import encoder_of_channels
 
 Kind = Literal["encoder", "decoder", "network"]
 
-ENCODER_OF_CHANNELS = {768: "mae-vit-b", 2048: "resnext3d-101", 512: "r2plus1d-18"}
-"""What a decoder was most likely trained on, by the channels of a token; `weights add --encoder` overrules it."""
 NO_HOME = Path(os.devnull) / "no home directory: set ESCOUNTS_CACHE"
 LONGEST_HEADER = 100 * 2**20
 """Bytes; what safetensors itself allows."""
@@ -131,7 +130,7 @@ def kind_of(config: Mapping[str, Any]) -> Kind:
 
 def encoder_of(config: Mapping[str, Any]) -> str:
     """The encoder a checkpoint is or needs; a decoder that does not name it is told by the channels it takes."""
-    name = config.get("encoder") or ENCODER_OF_CHANNELS.get(config["decoder"]["in_channels"])
+    name = config.get("encoder") or encoder_of_channels(config["decoder"]["in_channels"])
     if name is None:
         raise ValueError("a decoder without its encoder's name")
     return str(name)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import math
 import os
-import time
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Literal, TypeVar, get_args
@@ -107,19 +105,6 @@ def attention(q_BhNd: Tensor, k_BhMd: Tensor, v_BhMd: Tensor, bias: Tensor | Non
         q, k, v = (x.float() for x in (q_BhNd, k_BhMd, v_BhMd))
         seen = F.scaled_dot_product_attention(q, k, v, attn_mask=None if bias is None else bias.float())
     return seen.to(q_BhNd.dtype)
-
-
-def bf16_speedup(device: torch.device, side: int = 512) -> float:
-    """How many times faster a matrix product is in bf16 than in float32 here, measured by turns; below 1 on a
-    processor without units for it, which computes it by way of float32."""
-    best = {torch.float32: math.inf, torch.bfloat16: math.inf}
-    pairs = {dtype: torch.randn(2, side, side, device=device).to(dtype) for dtype in best}
-    for _ in range(4):  # the first of them warms up
-        for dtype, (a, b) in pairs.items():
-            began = time.perf_counter()
-            (a @ b)[0, 0].item()  # waits for a GPU
-            best[dtype] = min(best[dtype], time.perf_counter() - began)
-    return best[torch.float32] / best[torch.bfloat16]
 
 
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:

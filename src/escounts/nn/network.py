@@ -58,30 +58,14 @@ class Network(nn.Module):
             )
         self.decoder = decoder or Decoder(config.decoder)
 
-    def forward(
-        self,
-        frames_BTCHW: Tensor,
-        exemplars_BSTCHW: Tensor | None = None,
-        *,
-        shots_B: Tensor | None = None,
-        cells_BS: Tensor | None = None,
-        valid_BT: Tensor | None = None,
-        time_offset: float | Tensor = 0.0,
-    ) -> HeadOutput:
-        """Normalised frames of one window each, and S exemplars each, → density map; see Decoder.forward."""
+    def forward(self, frames_BTCHW: Tensor, exemplars_BSTCHW: Tensor | None = None, **options: Any) -> HeadOutput:
+        """Normalised frames of one window each, and S exemplars each, → density map. Options: of Decoder.forward."""
         tokens_BTHWC = self.encoder(frames_BTCHW)
         exemplars_BSTHWC = None
         if exemplars_BSTCHW is not None:
             shape = exemplars_BSTCHW.shape[:2]
             exemplars_BSTHWC = self.encoder(exemplars_BSTCHW.flatten(0, 1)).unflatten(0, shape)
-        output: HeadOutput = self.decoder(
-            tokens_BTHWC,
-            exemplars_BSTHWC,
-            shots_B=shots_B,
-            cells_BS=cells_BS,
-            valid_BT=valid_BT,
-            time_offset=time_offset,
-        )
+        output: HeadOutput = self.decoder(tokens_BTHWC, exemplars_BSTHWC, **options)
         return output
 
 

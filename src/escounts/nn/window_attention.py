@@ -9,8 +9,8 @@ for each.) Padding, rolling, cutting and grouping are one move of the tokens' ro
 Two rules for padding:
 - "masked": padded cells are never attended to. Time is never clipped, so that a window always has the cells the
   bias was made for; space is clipped to the grid, with the bias of the true offsets.
-- "released": the published code's arithmetic. A window larger than the map is clipped to it in every
-  dimension (and not shifted there), and padded cells take part.
+- "released": the published code's arithmetic, and that of Video Swin. A window larger than the map is clipped to it
+  in every dimension (and not shifted there), and padded cells take part.
 """
 
 from __future__ import annotations
@@ -70,6 +70,16 @@ class WindowPlan(NamedTuple):
 
 
 def plan_windows(
+    lengths: tuple[int, ...], space: tuple[int, int], window: Size, *, device: torch.device, **rules: Any
+) -> WindowPlan:
+    """`make_plan`'s, kept: the last few, and on a GPU more of small ones, so that training on videos cut to any of a
+    hundred lengths does not plan, and wait for the plan's way to the device, at every step."""
+    cells = window[0] * min(space[0], window[1]) * min(space[1], window[2])
+    small = device.type != "cpu" and sum(lengths) * space[0] * space[1] * cells <= SMALL_PLAN
+    return (_small_plan if small else _large_plan)(lengths, space, window, device=device, **rules)
+
+
+def make_plan(
     lengths: tuple[int, ...],
     space: tuple[int, int],
     window: Size,
@@ -83,26 +93,7 @@ def plan_windows(
     """The plan for videos of so many time cells, one after another, each of space (height, width) tokens a cell.
 
     merge_masks: a group is all windows of one size, not all of one rule.
-
-    Plans are kept: the last few, and on a GPU more of small ones, so that training on videos cut to any of a hundred
-    lengths does not plan, and wait for the plan's way to the device, at every step.
     """
-    cells = window[0] * min(space[0], window[1]) * min(space[1], window[2])
-    small = device.type != "cpu" and sum(lengths) * space[0] * space[1] * cells <= SMALL_PLAN
-    planned = _small_plan if small else _large_plan
-    return planned(lengths, space, window, shifted, padding, bias, device, merge_masks)
-
-
-def _plan(
-    lengths: tuple[int, ...],
-    space: tuple[int, int],
-    window: Size,
-    shifted: bool,
-    padding: PaddingRule,
-    bias: BiasRule,
-    device: torch.device,
-    merge_masks: bool,
-) -> WindowPlan:
     grouped: dict[Rule, list[IntArray]] = {}
     begin = 0
     for length in lengths:
@@ -123,7 +114,7 @@ def _plan(
     return WindowPlan(RowMap.of(token_of_cell, begin, device), tuple(groups))
 
 
-_large_plan, _small_plan = lru_cache(maxsize=16)(_plan), lru_cache(maxsize=256)(_plan)
+_large_plan, _small_plan = lru_cache(maxsize=16)(make_plan), lru_cache(maxsize=256)(make_plan)
 
 
 @lru_cache(maxsize=256)
@@ -238,6 +229,13 @@ class _Masked(torch.autograd.Function):
         return grad_Khnn.sum(0, keepdim=True), None
 
 
+def new_bias_table(window: Size, heads: int) -> nn.Parameter:
+    """A row for each offset between two cells of a window."""
+    table = nn.Parameter(torch.empty(int(np.prod([2 * side - 1 for side in window])), heads))
+    nn.init.trunc_normal_(table, std=0.02)
+    return table
+
+
 class WindowAttention(nn.Module):
     """Self-attention inside windows; returns the increment, no residual. Shapes: n cells of a window."""
 
@@ -259,54 +257,82 @@ class WindowAttention(nn.Module):
         self.norm = nn.LayerNorm(channels)
         self.qkv = nn.Linear(channels, 3 * channels, bias=bias)
         self.out = nn.Linear(channels, channels)
-        offsets = (2 * window[0] - 1) * (2 * window[1] - 1) * (2 * window[2] - 1)
-        self.bias_table = nn.Parameter(torch.empty(offsets, heads))
-        nn.init.trunc_normal_(self.bias_table, std=0.02)
+        self.bias_table = new_bias_table(window, heads)
 
     def forward(self, x_BTHWC: Tensor, lengths: tuple[int, ...] | None = None) -> Tensor:
         """x: maps of tokens. lengths: time cells of videos that lie one after another in a batch of one (`Packing`);
         None when every sample is one video."""
-        batch, time, height, width, _ = x_BTHWC.shape
-        plan = plan_windows(
-            lengths or (time,) * batch,
-            (height, width),
+        # Normalised before it is padded: under the "released" rule a padded cell is the bias of qkv alone.
+        return attend_in_windows(
+            self.norm(x_BTHWC),
+            self.qkv,
+            self.out,
+            self.bias_table,
             self.window,
             shifted=self.shifted,
             padding=self.padding,
             bias=self.bias_rule,
-            device=x_BTHWC.device,
-            merge_masks=x_BTHWC.is_cuda and torch.is_grad_enabled() and self._masks_are_cheap(x_BTHWC),
+            lengths=lengths,
         )
-        # Moved after the norm, so that under the "released" rule a padded cell is the bias of qkv alone.
-        cells_RC = plan.rows.to_target(as_layers_take_it(self.norm(x_BTHWC)).flatten(0, 3))
-        qkv = torch.split(self.qkv(cells_RC), [group.windows * group.cells for group in plan.groups])
-        # By cells of a window: videos differ in time alone, and so do windows.
-        alike = {group.cells: group for group in plan.groups}
-        biases = {cells: self._bias(group, qkv[0].dtype) for cells, group in alike.items()}
-        seen = [self._attend(rows, biases[group.cells], group) for group, rows in zip(plan.groups, qkv, strict=True)]
-        seen_RC = seen[0] if len(seen) == 1 else torch.cat(seen)
-        return self.out(plan.rows.to_source(seen_RC)).view(x_BTHWC.shape)  # type: ignore[no-any-return]
 
-    def _masks_are_cheap(self, x_BTHWC: Tensor) -> bool:
-        """Is a mask for every window small, and such as fused kernels take without padding it?"""
-        space = [min(size, window) for size, window in zip(x_BTHWC.shape[2:4], self.window[1:], strict=True)]
-        cells = self.window[0] * space[0] * space[1]
-        rows = x_BTHWC.numel() // x_BTHWC.shape[-1]
-        return cells % 8 == 0 and rows * cells * self.heads <= MASKS_AT_ONCE
 
-    def _bias(self, group: WindowGroup, dtype: torch.dtype) -> Tensor:
-        """(1, heads, n, n). In one piece, or no fused kernel takes it and torch quietly falls back on explicit
-        softmax."""
-        # Not bias_table[index]: to add up its gradient torch sorts the index, in a dozen launches.
-        bias_nnh = self.bias_table.index_select(0, group.bias_index_nn.flatten()).view(group.cells, group.cells, -1)
-        return bias_nnh.permute(2, 0, 1)[None].to(dtype).contiguous()
+def attend_in_windows(
+    x_BTHWC: Tensor,
+    qkv: nn.Module,
+    out: nn.Module,
+    bias_table: Tensor,
+    window: Size,
+    *,
+    shifted: bool,
+    padding: PaddingRule,
+    bias: BiasRule,
+    lengths: tuple[int, ...] | None = None,
+) -> Tensor:
+    """Normalised tokens -> the increment. qkv, out: linear layers; bias_table: (offsets, heads)."""
+    batch, time, height, width, _ = x_BTHWC.shape
+    heads = bias_table.shape[1]
+    plan = plan_windows(
+        lengths or (time,) * batch,
+        (height, width),
+        window,
+        shifted=shifted,
+        padding=padding,
+        bias=bias,
+        device=x_BTHWC.device,
+        merge_masks=x_BTHWC.is_cuda and torch.is_grad_enabled() and _masks_are_cheap(x_BTHWC, window, heads),
+    )
+    cells_RC = plan.rows.to_target(as_layers_take_it(x_BTHWC).flatten(0, 3))
+    rows = torch.split(qkv(cells_RC), [group.windows * group.cells for group in plan.groups])
+    # By cells of a window: videos differ in time alone, and so do windows.
+    alike = {group.cells: group for group in plan.groups}
+    biases = {cells: _bias(bias_table, group, rows[0].dtype) for cells, group in alike.items()}
+    seen = [_attend(part, biases[group.cells], group) for group, part in zip(plan.groups, rows, strict=True)]
+    seen_RC = seen[0] if len(seen) == 1 else torch.cat(seen)
+    found: Tensor = out(plan.rows.to_source(seen_RC))
+    return found.view(x_BTHWC.shape)
 
-    def _attend(self, qkv_RC: Tensor, bias_1hnn: Tensor, group: WindowGroup) -> Tensor:
-        """One group of windows: rows of 3C channels -> rows of C."""
-        bias_Khnn = bias_1hnn
-        if group.forbidden_K1nn is not None:
-            bias_Khnn = _Masked.apply(bias_1hnn, group.forbidden_K1nn)  # type: ignore[no-untyped-call]
-        shape = (group.windows, group.cells, self.heads, -1)
-        q_Khnd, k_Khnd, v_Khnd = (part.view(shape).transpose(1, 2) for part in qkv_RC.chunk(3, dim=-1))
-        seen_Khnd = attention(q_Khnd, k_Khnd, v_Khnd, bias_Khnn)
-        return seen_Khnd.transpose(1, 2).flatten(2).flatten(0, 1)
+
+def _masks_are_cheap(x_BTHWC: Tensor, window: Size, heads: int) -> bool:
+    """Is a mask for every window small, and such as fused kernels take without padding it?"""
+    space = [min(size, most) for size, most in zip(x_BTHWC.shape[2:4], window[1:], strict=True)]
+    cells = window[0] * space[0] * space[1]
+    rows = x_BTHWC.numel() // x_BTHWC.shape[-1]
+    return cells % 8 == 0 and rows * cells * heads <= MASKS_AT_ONCE
+
+
+def _bias(bias_table: Tensor, group: WindowGroup, dtype: torch.dtype) -> Tensor:
+    """(1, heads, n, n). In one piece, or no fused kernel takes it and torch quietly falls back on softmax."""
+    # Not bias_table[index]: to add up its gradient torch sorts the index, in a dozen launches.
+    bias_nnh = bias_table.index_select(0, group.bias_index_nn.flatten()).view(group.cells, group.cells, -1)
+    return bias_nnh.permute(2, 0, 1)[None].to(dtype).contiguous()
+
+
+def _attend(qkv_RC: Tensor, bias_1hnn: Tensor, group: WindowGroup) -> Tensor:
+    """One group of windows: rows of 3C channels -> rows of C."""
+    bias_Khnn = bias_1hnn
+    if group.forbidden_K1nn is not None:
+        bias_Khnn = _Masked.apply(bias_1hnn, group.forbidden_K1nn)  # type: ignore[no-untyped-call]
+    shape = (group.windows, group.cells, bias_1hnn.shape[1], -1)
+    q_Khnd, k_Khnd, v_Khnd = (part.view(shape).transpose(1, 2) for part in qkv_RC.chunk(3, dim=-1))
+    seen_Khnd = attention(q_Khnd, k_Khnd, v_Khnd, bias_Khnn)
+    return seen_Khnd.transpose(1, 2).flatten(2).flatten(0, 1)

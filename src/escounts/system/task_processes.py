@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
 
 from escounts.errors import EscountsError, explained
@@ -88,9 +87,7 @@ class TaskProcess(Generic[T, A]):
     def __enter__(self: Own) -> Own:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.stop()
 
     def begin(self) -> None:

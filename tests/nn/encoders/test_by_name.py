@@ -14,7 +14,7 @@ from movies import bouncing, write_movie
 
 from escounts.errors import ModelError
 from escounts.models import catalogue
-from escounts.nn.encoders import public
+from escounts.nn.encoders import registry
 from escounts.nn.encoders.hub import places
 from escounts.nn.encoders.registry import build_encoder
 
@@ -109,13 +109,13 @@ def plug_in(tmp_path: Path) -> Iterator[str]:
     about.mkdir(parents=True)
     (place / "mean_encoder.py").write_text(PLUG_IN)
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: mean-encoder\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text(f"[{public.PLUG_INS}]\nmean = mean_encoder:Mean\n")
+    (about / "entry_points.txt").write_text(f"[{registry.PLUG_INS}]\nmean = mean_encoder:Mean\n")
     sys.path.insert(0, str(place))
-    public.plug_ins.cache_clear()
+    registry.plug_ins.cache_clear()
     yield "mean"
     sys.path.remove(str(place))
     sys.modules.pop("mean_encoder", None)
-    public.plug_ins.cache_clear()
+    registry.plug_ins.cache_clear()
 
 
 @pytest.mark.parametrize("whose", ["V-JEPA 2", "a package"])

@@ -12,8 +12,8 @@ from golden_encoders import checkpoint, clip, fixture
 
 from escounts.models.checkpoint import strict_load
 from escounts.nn.encoders.interface import Encoder
-from escounts.nn.encoders.registry import build_encoder, recognise
-from escounts.nn.encoders.swin3d import relative_position_index
+from escounts.nn.encoders.registry import build_encoder, read_public
+from escounts.nn.window_attention import relative_index
 
 TOLERANCE = {"official_encoder": 2e-5, "r2plus1d_18": 5e-6, "swin3d_t": 2e-5, "resnext101": 1e-4}
 OPTIONS = {
@@ -26,10 +26,11 @@ OPTIONS = {
 def load(name: str, keys: dict[str, list[int]], rule: str) -> Encoder:
     """The encoder of a fixture with the fixture's weights, through its public format."""
     tensors = checkpoint(keys, rule)
-    public = recognise(tensors)
+    public = read_public(tensors)
     assert public is not None
-    encoder = build_encoder(public.source.encoder, **OPTIONS.get(name, {}), **public.options(tensors))
-    strict_load(encoder, public.convert(tensors), known_unneeded=public.known_unneeded)
+    encoder_name, _, ours, options = public
+    encoder = build_encoder(encoder_name, **OPTIONS.get(name, {}), **options)
+    strict_load(encoder, ours)
     return encoder.eval()
 
 
@@ -97,7 +98,7 @@ def check_features(name: str, rule: str) -> None:
 
 def test_relative_positions_are_the_public_ones() -> None:
     about, _ = fixture("swin3d_t")
-    index = relative_position_index((8, 7, 7)).numpy().astype("<i8")
+    index = relative_index((8, 7, 7), (8, 7, 7), "released").astype("<i8")
     assert int(index.sum()) == about["relative_position_index"]["sum"]
     assert zlib.crc32(index.tobytes()) == about["relative_position_index"]["crc32"]
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from escounts.models.checkpoint import strict_load
-from escounts.nn.encoders.masked_autoencoders import _VIDEOMAE, SIZES, from_hugging_face
-from escounts.nn.encoders.registry import build_encoder, recognise
+from escounts.nn.encoders.registry import ENCODERS, build_encoder, read_public
+from escounts.nn.encoders.vit import from_hugging_face
 
 transformers = pytest.importorskip("transformers", reason="the test extra brings transformers")
 
@@ -18,7 +18,7 @@ SIZE_OPTIONS = {"width": "hidden_size", "depth": "num_hidden_layers", "heads": "
 
 def reference(name: str, *, final_norm: bool, **changes: Any) -> Any:
     """VideoMAEModel of one of our sizes with random weights, biases and norms included."""
-    sizes = {**SIZES[name], **changes}
+    sizes = {**ENCODERS[name].options, **changes}
     config = transformers.VideoMAEConfig(
         **{theirs: sizes[ours] for ours, theirs in SIZE_OPTIONS.items()},
         intermediate_size=4 * sizes["width"],
@@ -41,7 +41,9 @@ def check_equal(name: str, *, final_norm: bool = True, **changes: Any) -> None:
     model = reference(name, final_norm=final_norm, **changes)
     tensors = model.state_dict()
     encoder = build_encoder(name, final_norm=final_norm, **changes).eval()
-    strict_load(encoder, from_hugging_face(tensors), known_unneeded=_VIDEOMAE[0].known_unneeded)
+    read = from_hugging_face(tensors, width=encoder.spec.channels)
+    assert read is not None
+    strict_load(encoder, read[0])
     frames_BTCHW = torch.randn(2, 16, 3, encoder.spec.size, encoder.spec.size)
     with torch.inference_mode():
         theirs_BNC = model(frames_BTCHW).last_hidden_state
@@ -68,10 +70,10 @@ def test_base_size_equals_transformers() -> None:
 
 def test_fine_tuned_weights_imply_no_final_norm() -> None:
     tensors = reference("videomae-s", final_norm=False, depth=1).state_dict()
-    public = recognise(tensors)
-    assert public is not None and public.source.encoder == "videomae-s"
-    assert public.options(tensors) == {"final_norm": False}
-    assert public.options(reference("videomae-s", final_norm=True, depth=1).state_dict()) == {"final_norm": True}
+    public = read_public(tensors)
+    assert public is not None and (public[0], public[3]) == ("videomae-s", {"final_norm": False})
+    public = read_public(reference("videomae-s", final_norm=True, depth=1).state_dict())
+    assert public is not None and public[3] == {"final_norm": True}
 
 
 def test_base_counts_as_transformers_does() -> None:

@@ -8,6 +8,8 @@ Models that know pictures alone (CLIP, DINOv2, Hiera, all of timm) see each samp
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
@@ -31,59 +33,41 @@ class HubEncoder(Encoder):
     """A frozen model of another library behind this one's interface.
 
     Args:
-        name: as it is asked for, such as "hf:facebook/vjepa2-vitl-fpc64-256".
-        model: called with `keyword=frames`, (B, T, 3, S, S) of a video model, (B·T, 3, S, S) of one for pictures.
-        frames: of a window, None for a model that sees one picture at a time. tubelet: frames of a cell.
+        run: calls the model with its frames, (B, T, 3, S, S) where it is for videos, (B, 3, S, S) where it is for
+            pictures; its tokens.
+        spec: its own; the channels, cells and grid are found out here. frames of a window: SPAN / every.
+        video: whether it sees a window at once; tubelet: frames of a cell then.
     """
 
     def __init__(
         self,
-        name: str,
         model: nn.Module,
+        run: Callable[[nn.Module, Tensor], Tensor],
+        spec: EncoderSpec,
         *,
-        keyword: str,
-        frames: int | None,
-        size: int,
+        video: bool = False,
         tubelet: int = 1,
-        mean: tuple[float, float, float] = IMAGENET_MEAN,
-        std: tuple[float, float, float] = IMAGENET_STD,
-        options: dict[str, Any] | None = None,
         space_first: bool = False,
     ) -> None:
-        nn.Module.__init__(self)
-        self.model, self._keyword, self._options = model.eval(), keyword, options or {}
-        self._video, self._space_first = frames is not None, space_first
-        window = frames or FRAMES
-        self._cells = window // tubelet if self._video else window
+        super().__init__(spec)
+        self.model, self._run, self._video, self._space_first = model.eval(), run, video, space_first
+        self._cells = spec.window_frames // tubelet
         with torch.no_grad():
-            out = self._run(torch.zeros(1, window if self._video else 1, 3, size, size))
-        self._extra, side = places(name, out, self._cells if self._video else 1)
-        self.spec = EncoderSpec(
-            name=name,
-            channels=out.shape[-1],
-            window_frames=window,
-            every=max(1, SPAN // window),
-            size=size,
-            mean=mean,
-            std=std,
-            cells=self._cells,
-            grid=(side, side),
-            exemplar_frames=window,
-        )
+            out = self._tokens(torch.zeros(1, spec.window_frames if video else 1, 3, spec.size, spec.size))
+        self._extra, side = places(spec.name, out, self._cells if video else 1)
+        self.spec = replace(spec, channels=out.shape[-1], cells=self._cells, grid=(side, side))
 
     def forward(self, frames_BTCHW: Tensor) -> Tensor:
         batch, time = frames_BTCHW.shape[:2]
         side, cells = self.spec.grid[0], self._cells if self._video else time
-        tokens = self._run(frames_BTCHW if self._video else frames_BTCHW.flatten(0, 1)[:, None])[:, self._extra :]
+        tokens = self._tokens(frames_BTCHW)[:, self._extra :]
         if self._space_first:
             return tokens.reshape(batch, side, side, cells, -1).permute(0, 3, 1, 2, 4)
         return tokens.reshape(batch, cells, side, side, -1)
 
-    def _run(self, frames_BTCHW: Tensor) -> Tensor:
-        """Tokens (B, N, C), those before the picture's included."""
-        shown = frames_BTCHW if self._video else frames_BTCHW[:, 0]
-        out = self.model(**{self._keyword: shown}, **self._options)
-        tokens: Tensor = getattr(out, "last_hidden_state", out)
+    def _tokens(self, frames_BTCHW: Tensor) -> Tensor:
+        """Tokens (B, N, C), or of each picture (B·T, N, C); those before the picture's included."""
+        tokens = self._run(self.model, frames_BTCHW if self._video else frames_BTCHW.flatten(0, 1))
         if tokens.ndim == 4:  # (B, C, H, W), or with channels last
             tokens = tokens if tokens.shape[1] == tokens.shape[2] else tokens.permute(0, 2, 3, 1)
             tokens = tokens.flatten(1, 2)
@@ -114,17 +98,39 @@ def hugging_face(place: str) -> HubEncoder:
     processor = _processor(transformers, place)
     frames = getattr(config, "num_frames", None) or getattr(config, "frames_per_clip", None)
     tubelet = getattr(config, "tubelet_size", 1)
+    options = {"skip_predictor": True} if config.model_type == "vjepa2" else {}
+
+    def run(model: Any, frames: Tensor) -> Tensor:
+        tokens: Tensor = model(**{model.main_input_name: frames}, **options).last_hidden_state
+        return tokens
+
     return HubEncoder(
-        f"hf:{place}",
         model,
-        keyword=model.main_input_name,
-        frames=frames,
-        size=_size(processor, config),
-        tubelet=tubelet if isinstance(tubelet, int) else tubelet[0],
-        mean=tuple(getattr(processor, "image_mean", None) or IMAGENET_MEAN),
-        std=tuple(getattr(processor, "image_std", None) or IMAGENET_STD),
-        options={"skip_predictor": True} if config.model_type == "vjepa2" else {},
+        run,
+        _spec(
+            f"hf:{place}",
+            frames or FRAMES,
+            _size(processor, config),
+            getattr(processor, "image_mean", None) or IMAGENET_MEAN,
+            getattr(processor, "image_std", None) or IMAGENET_STD,
+        ),
+        video=frames is not None,
+        tubelet=1 if frames is None else tubelet if isinstance(tubelet, int) else tubelet[0],
         space_first=config.model_type in SPACE_FIRST,
+    )
+
+
+def _spec(name: str, window: int, size: int, mean: Sequence[float], std: Sequence[float]) -> EncoderSpec:
+    """What is known before the model has run."""
+    return EncoderSpec(
+        name=name,
+        channels=0,
+        window_frames=window,
+        every=max(1, SPAN // window),
+        size=size,
+        mean=(mean[0], mean[1], mean[2]),
+        std=(std[0], std[1], std[2]),
+        exemplar_frames=window,
     )
 
 
@@ -139,18 +145,13 @@ def _processor(transformers: Any, place: str) -> Any:
 
 
 def _size(processor: Any, config: Any) -> int:
-    for told in (*(getattr(processor, name, None) for name in ("crop_size", "size")), *_sizes(config)):
-        if isinstance(told, int):
-            return told
-        if told:  # a dict of height and width or of the shortest edge; a list
-            values = list(told.values()) if hasattr(told, "values") else list(told)
-            if values and isinstance(values[0], int):
-                return values[0]
+    sides = [getattr(processor, name, None) for name in ("crop_size", "size")]
+    sides += [getattr(config, name, None) for name in ("crop_size", "image_size")]
+    for side in filter(None, sides):  # a number; a dict of height and width or of the shortest edge; a list
+        values = [side] if isinstance(side, int) else list(side.values() if hasattr(side, "values") else side)
+        if values and isinstance(values[0], int):
+            return values[0]
     raise ModelError(f"a {config.model_type} states no size of its pictures; it cannot be used by name")
-
-
-def _sizes(config: Any) -> tuple[Any, ...]:
-    return tuple(getattr(config, name, None) for name in ("crop_size", "image_size"))
 
 
 def timm(place: str, *, pretrained: bool = True, **options: Any) -> HubEncoder:
@@ -164,24 +165,5 @@ def timm(place: str, *, pretrained: bool = True, **options: Any) -> HubEncoder:
     except Exception as error:  # the library raises its own, the hub's and the system's errors
         raise ModelError(f"timm:{place} cannot be loaded ({type(error).__name__}: {str(error)[:200]})") from error
     about = library.data.resolve_model_data_config(model)
-    return HubEncoder(
-        f"timm:{place}",
-        _Features(model),
-        keyword="x",
-        frames=None,
-        size=about["input_size"][-1],
-        mean=about["mean"],
-        std=about["std"],
-    )
-
-
-class _Features(nn.Module):
-    """A model of timm without its pooling."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.model.forward_features(x)  # type: ignore[operator]
-        return out
+    spec = _spec(f"timm:{place}", FRAMES, about["input_size"][-1], about["mean"], about["std"])
+    return HubEncoder(model, lambda model, frames: model.forward_features(frames), spec)  # type: ignore[operator]

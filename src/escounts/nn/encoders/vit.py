@@ -1,64 +1,117 @@
-"""What MAE ViT and VideoMAE share: space-time patches through pre-norm blocks with joint attention.
+"""`mae-vit-b` and `videomae-s`, `-b`, `-l`: masked autoencoders, encoder only, 16×224×224 → 8×14×14 tokens.
 
-They differ in how patches get their positions (`embed`), in a class token, and in the names of their weights.
+Space-time patches through pre-norm blocks with joint attention. The two differ in how patches get their positions:
+
+- `mae-vit-b`, the spatiotemporal MAE of Feichtenhofer et al., as ESCounts uses it: learnt, separable positions (space
+  + time), and a class token that takes part and is dropped. Its norm_eps is 1e-5, the value ESCounts encoded with;
+  PySlowFast pre-trained with 1e-6.
+- `videomae-*`, VideoMAE of Tong et al., in the form the Hugging Face checkpoints have: fixed sinusoidal positions,
+  keys without a bias. Pre-trained checkpoints end in a norm, fine-tuned ones do not (theirs is the classifier's).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from escounts.nn.encoders.interface import IMAGENET_MEAN, IMAGENET_STD, Encoder, EncoderSpec
+from escounts.nn.encoders.interface import Encoder, EncoderSpec, Read, Tensors, without
 
 MOST_TOKENS = 65_536
 """Of one window: each has a position in a table that is built beside the weights."""
 
 
-@dataclass(frozen=True)
-class VitConfig:
-    """width: channels of a token; heads divide it. patch: frames × pixels × pixels of one token.
+class Vit(Encoder):
+    """Patches with their positions through blocks and, unless it is left out, a norm.
 
-    key_bias: the projection to keys has a bias (MAE: yes, VideoMAE: no). norm_eps: of every LayerNorm.
+    Args:
+        width: channels of a token; heads divide it.
+        patch: frames × pixels × pixels of one token.
+        positions: "learnt" over space and over time, with a class token, or one table of "sinusoid"s.
+        key_bias: whether the projection to keys has a bias.
+        norm_eps: of every LayerNorm.
     """
 
-    width: int = 768
-    depth: int = 12
-    heads: int = 12
-    frames: int = 16
-    size: int = 224
-    patch: tuple[int, int, int] = (2, 16, 16)
-    key_bias: bool = True
-    norm_eps: float = 1e-5
+    def __init__(
+        self,
+        *,
+        width: int = 768,
+        depth: int = 12,
+        heads: int = 12,
+        frames: int = 16,
+        size: int = 224,
+        patch: tuple[int, int, int] = (2, 16, 16),
+        positions: Literal["learnt", "sinusoid"] = "learnt",
+        key_bias: bool = True,
+        norm_eps: float = 1e-5,
+        final_norm: bool = True,
+    ) -> None:
+        cells, rows, columns = frames // patch[0], size // patch[1], size // patch[2]
+        if not 0 < cells * rows * columns <= MOST_TOKENS:
+            raise ValueError(f"{cells * rows * columns} tokens in a window; 1 to {MOST_TOKENS} are taken")
+        super().__init__(
+            EncoderSpec("vit", width, frames, size=size, cells=cells, grid=(rows, columns), exemplar_frames=frames)
+        )
+        self.patch_embed = PatchEmbedding(patch, width)
+        self.blocks = nn.ModuleList(Block(width, heads, key_bias, norm_eps) for _ in range(depth))
+        self.norm = nn.LayerNorm(width, eps=norm_eps) if final_norm else nn.Identity()
+        self.positions = positions
+        self.positions_NC: Tensor
+        if positions == "sinusoid":
+            self.register_buffer("positions_NC", sinusoid_table(cells * rows * columns, width), persistent=False)
+            return
+        self.cls_token = nn.Parameter(torch.zeros(1, 1, width))
+        self.pos_embed_class = nn.Parameter(torch.zeros(1, 1, width))
+        self.pos_embed_spatial = nn.Parameter(torch.zeros(1, rows * columns, width))
+        self.pos_embed_temporal = nn.Parameter(torch.zeros(1, cells, width))
+        for parameter in (self.cls_token, self.pos_embed_spatial, self.pos_embed_temporal):
+            nn.init.trunc_normal_(parameter, std=0.02)
 
-    def __post_init__(self) -> None:
-        places = self.cells * self.grid[0] * self.grid[1]
-        if not 0 < places <= MOST_TOKENS:
-            raise ValueError(f"{places} tokens in a window; 1 to {MOST_TOKENS} are taken")
+    def forward(self, frames_BTCHW: Tensor) -> Tensor:
+        patches_BTHWC = self.patch_embed(frames_BTCHW)
+        tokens_BNC = self._placed(patches_BTHWC)
+        for block in self.blocks:
+            tokens_BNC = block(tokens_BNC)
+        out: Tensor = self.norm(tokens_BNC[:, -patches_BTHWC[0, ..., 0].numel() :])
+        return out.view(patches_BTHWC.shape)
 
-    @property
-    def cells(self) -> int:
-        """Time cells of one window's tokens."""
-        return self.frames // self.patch[0]
+    def _placed(self, patches_BTHWC: Tensor) -> Tensor:
+        """The blocks' input (B, N, C): patches with their positions in the order t, h, w; a class token before."""
+        if self.positions == "sinusoid":
+            return patches_BTHWC.flatten(1, 3) + self.positions_NC
+        positions_TNC = self.pos_embed_temporal.transpose(0, 1) + self.pos_embed_spatial
+        tokens_BNC = (patches_BTHWC.flatten(2, 3) + positions_TNC).flatten(1, 2)
+        first_B1C = (self.cls_token + self.pos_embed_class).expand(len(tokens_BNC), -1, -1)
+        return torch.cat((first_B1C, tokens_BNC), dim=1)
 
-    @property
-    def grid(self) -> tuple[int, int]:
-        """Rows and columns of one cell's tokens."""
-        return self.size // self.patch[1], self.size // self.patch[2]
+
+class Block(nn.Module):
+    """x + attention(norm(x)), then x + mlp(norm(x))."""
+
+    def __init__(self, width: int, heads: int, key_bias: bool, norm_eps: float) -> None:
+        super().__init__()
+        self.norm1 = nn.LayerNorm(width, eps=norm_eps)
+        self.attn = Attention(width, heads, key_bias)
+        self.norm2 = nn.LayerNorm(width, eps=norm_eps)
+        self.mlp = nn.ModuleDict({"fc1": nn.Linear(width, 4 * width), "fc2": nn.Linear(4 * width, width)})
+
+    def forward(self, tokens_BNC: Tensor) -> Tensor:
+        tokens_BNC = tokens_BNC + self.attn(self.norm1(tokens_BNC))
+        out: Tensor = tokens_BNC + self.mlp["fc2"](F.gelu(self.mlp["fc1"](self.norm2(tokens_BNC))))
+        return out
 
 
 class Attention(nn.Module):
     """Joint self-attention over all tokens, one matrix product for queries, keys and values."""
 
-    def __init__(self, config: VitConfig) -> None:
+    def __init__(self, width: int, heads: int, key_bias: bool) -> None:
         super().__init__()
-        width = config.width
-        self.heads = config.heads
-        self.qkv = nn.Linear(width, 3 * width, bias=config.key_bias)
+        self.heads = heads
+        self.qkv = nn.Linear(width, 3 * width, bias=key_bias)
         self.proj = nn.Linear(width, width)
-        if not config.key_bias:
+        if not key_bias:
             self.q_bias = nn.Parameter(torch.zeros(width))
             self.v_bias = nn.Parameter(torch.zeros(width))
 
@@ -72,71 +125,6 @@ class Attention(nn.Module):
         mixed = F.scaled_dot_product_attention(query, key, value)
         out: Tensor = self.proj(mixed.transpose(1, 2).reshape(batch, length, width))
         return out
-
-
-class Mlp(nn.Module):
-    """Linear ×4, exact GELU, Linear back."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.fc1 = nn.Linear(width, 4 * width)
-        self.fc2 = nn.Linear(4 * width, width)
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        out: Tensor = self.fc2(F.gelu(self.fc1(tokens)))
-        return out
-
-
-class Block(nn.Module):
-    """x + attention(norm(x)), then x + mlp(norm(x))."""
-
-    def __init__(self, config: VitConfig) -> None:
-        super().__init__()
-        self.norm1 = nn.LayerNorm(config.width, eps=config.norm_eps)
-        self.attn = Attention(config)
-        self.norm2 = nn.LayerNorm(config.width, eps=config.norm_eps)
-        self.mlp = Mlp(config.width)
-
-    def forward(self, tokens_BNC: Tensor) -> Tensor:
-        tokens_BNC = tokens_BNC + self.attn(self.norm1(tokens_BNC))
-        out: Tensor = tokens_BNC + self.mlp(self.norm2(tokens_BNC))
-        return out
-
-
-class Vit(Encoder):
-    """Patches through blocks and, unless it is left out, a norm; positions are the subclass's."""
-
-    def __init__(self, config: VitConfig, *, name: str, final_norm: bool = True) -> None:
-        super().__init__(
-            EncoderSpec(
-                name=name,
-                channels=config.width,
-                window_frames=config.frames,
-                every=4,
-                size=config.size,
-                mean=IMAGENET_MEAN,
-                std=IMAGENET_STD,
-                cells=config.cells,
-                grid=config.grid,
-                exemplar_frames=config.frames,
-            )
-        )
-        self.config = config
-        self.patch_embed = PatchEmbedding(config.patch, config.width)
-        self.blocks = nn.ModuleList(Block(config) for _ in range(config.depth))
-        self.norm = nn.LayerNorm(config.width, eps=config.norm_eps) if final_norm else nn.Identity()
-
-    def embed(self, frames_BTCHW: Tensor) -> Tensor:
-        """The blocks' input (B, N, C): patches with their positions in the order t, h, w; other tokens before."""
-        raise TypeError(f"{type(self).__name__} does not define embed")
-
-    def forward(self, frames_BTCHW: Tensor) -> Tensor:
-        tokens_BNC = self.embed(frames_BTCHW)
-        for block in self.blocks:
-            tokens_BNC = block(tokens_BNC)
-        rows, columns = self.config.grid
-        out: Tensor = self.norm(tokens_BNC[:, -self.config.cells * rows * columns :])
-        return out.view(len(out), self.config.cells, rows, columns, -1)
 
 
 class PatchEmbedding(nn.Module):
@@ -167,3 +155,90 @@ class PatchEmbedding(nn.Module):
 def linear_from_convolution(kernel: Tensor) -> Tensor:
     """The Linear weight (out, in·p·q·r) of a patch convolution's kernel (out, in, p, q, r)."""
     return kernel.flatten(1)
+
+
+def sinusoid_table(places: int, width: int) -> Tensor:
+    """Position p, channel c: sin or cos (even or odd c) of p / 10000^(2⌊c/2⌋ / width); (places, width)."""
+    channel = torch.arange(width, dtype=torch.float64)
+    rate = torch.pow(10000.0, -2 * torch.div(channel, 2, rounding_mode="floor") / width)
+    angle = torch.arange(places, dtype=torch.float64)[:, None] * rate
+    angle[:, 0::2] = angle[:, 0::2].sin()
+    angle[:, 1::2] = angle[:, 1::2].cos()
+    return angle.float()
+
+
+def from_pyslowfast(tensors: Tensors, **options: Any) -> Read | None:
+    """PySlowFast names → ours: q, k and v are joined in that order, the patch kernel becomes a matrix."""
+    if "pos_embed_spatial" not in tensors or "blocks.0.norm1.weight" not in tensors:
+        return None
+    ours: dict[str, Tensor] = {}
+    for name, tensor in without(
+        tensors, "mask_token", "decoder_embed.*", "decoder_pos_embed*", "pred_head.*"
+    ).items():
+        stem, _, part = name.rpartition(".attn.")
+        letter, _, kind = part.partition(".")
+        if name == "patch_embed.proj.weight":
+            ours[name] = linear_from_convolution(tensor)
+        elif stem.startswith("blocks.") and letter in ("q", "k", "v"):
+            parts = [f"{stem}.attn.{each}.{kind}" for each in "qkv"]
+            ours |= _joined(tensors, name, parts, f"{stem}.attn.qkv.{kind}")
+        else:
+            ours[name] = tensor
+    return ours, {}
+
+
+LAYER_NAMES = {
+    "attention.output.dense": "attn.proj",
+    "intermediate.dense": "mlp.fc1",
+    "output.dense": "mlp.fc2",
+    "layernorm_before": "norm1",
+    "layernorm_after": "norm2",
+}
+BIASES = {"query.bias": "q_bias", "q_bias": "q_bias", "value.bias": "v_bias", "v_bias": "v_bias"}
+"""Two generations of names."""
+UNNEEDED = (
+    *("classifier.*", "fc_norm.*", "decoder.*", "encoder_to_decoder.*", "mask_token"),
+    *("position_embeddings", "embeddings.position_embeddings"),
+)
+
+
+def from_hugging_face(tensors: Tensors, *, width: int, **options: Any) -> Read | None:
+    """`VideoMAEModel` names (with or without the `videomae.` prefix of its heads) → ours; None for another width."""
+    public = {name.removeprefix("videomae."): tensor for name, tensor in tensors.items()}
+    kernel = public.get("embeddings.patch_embeddings.projection.weight")
+    if kernel is None or len(kernel) != width:
+        return None
+    ours: dict[str, Tensor] = {}
+    for name, tensor in without(public, *UNNEEDED).items():
+        stem, _, kind = name.rpartition(".")
+        if stem == "embeddings.patch_embeddings.projection":
+            ours[f"patch_embed.proj.{kind}"] = linear_from_convolution(tensor) if kind == "weight" else tensor
+        elif stem == "layernorm":
+            ours[f"norm.{kind}"] = tensor
+        elif name.startswith("encoder.layer."):
+            ours |= _layer(name, public)
+        else:
+            ours[name] = tensor
+    return ours, {"final_norm": "layernorm.weight" in public}
+
+
+def _layer(name: str, public: Tensors) -> dict[str, Tensor]:
+    """A tensor of one of VideoMAE's layers under our name."""
+    number, _, inner = name.removeprefix("encoder.layer.").partition(".")
+    stem, _, kind = inner.rpartition(".")
+    attention = inner.removeprefix("attention.attention.")
+    if stem in LAYER_NAMES:
+        return {f"blocks.{number}.{LAYER_NAMES[stem]}.{kind}": public[name]}
+    if attention != inner and attention in BIASES:
+        return {f"blocks.{number}.attn.{BIASES[attention]}": public[name]}
+    if attention != inner and kind == "weight":
+        parts = [f"encoder.layer.{number}.attention.attention.{part}.weight" for part in ("query", "key", "value")]
+        return _joined(public, name, parts, f"blocks.{number}.attn.qkv.weight")
+    return {name: public[name]}
+
+
+def _joined(tensors: Tensors, name: str, parts: list[str], ours: str) -> dict[str, Tensor]:
+    """Queries, keys and values as one; half a projection keeps its name, and strict loading names it."""
+    if all(part in tensors for part in parts):
+        return {ours: torch.cat([tensors[part] for part in parts])}
+    return {name: tensors[name]}

@@ -19,8 +19,7 @@ from escounts.models.catalogue import LITE_WEIGHTS
 from escounts.models.checkpoint import load_encoder, load_network, tensors_sha256
 from escounts.models.store import find
 from escounts.nn.encoders.interface import Encoder
-from escounts.nn.encoders.public import brings_weights
-from escounts.nn.encoders.registry import ENCODERS, build_encoder, check_known
+from escounts.nn.encoders.registry import ENCODERS, brings_weights, build_encoder, check_known
 from escounts.research.datasets.annotations import Dataset, Problem, VideoAnnotation
 from escounts.research.datasets.registry import DATASETS
 from escounts.system.atomic_files import write_bytes
