@@ -33,7 +33,6 @@ from escounts.batching.read_ahead import (
     counter_of_read,
     images_folder,
     reader,
-    reading_from_header,
 )
 from escounts.batching.tasks import Settings, Task, find_tasks
 from escounts.system.task_processes import TaskProcess, answers
@@ -86,18 +85,17 @@ Pools = Callable[[int, int, int], list[KeptWorker]]
 @contextmanager
 def _pools(settings: Settings, folder: Path, first: Task) -> Iterator[Pools]:
     """Workers of a mix, of processes that all mixes share: started, and each has had a video."""
-    reading = reading_from_header(settings.model)
-    assert reading is not None
     most = [max(column) for column in zip(*MIXES, strict=True)]
-    readers: list[Any] = [TaskProcess(reader, folder, MOST_BYTES) for _ in range(most[0])]
-    by_engine: list[Any] = [TaskProcess(reader, folder, MOST_BYTES, True) for _ in range(most[1])]
     counters: list[Any] = [TaskProcess(counter_of_read, settings, threads=1) for _ in range(most[2])]
+    how = (folder, MOST_BYTES, settings, counters[0].ask(None)["reading"])
+    readers: list[Any] = [TaskProcess(reader, *how) for _ in range(most[0])]
+    by_engine: list[Any] = [TaskProcess(reader, *how, True) for _ in range(most[1])]
     every = [*readers, *by_engine, *counters]
     try:
         _begun(every)
-        read = first, readers[0].ask((first, reading)), reading
+        read = first, readers[0].ask(first)
         waiting = [threading.Thread(target=process.ask, args=(read,)) for process in counters]
-        waiting += [threading.Thread(target=process.ask, args=((first, reading),)) for process in by_engine]
+        waiting += [threading.Thread(target=process.ask, args=(first,)) for process in by_engine]
         for thread in waiting:
             thread.start()
         for thread in waiting:
@@ -106,7 +104,7 @@ def _pools(settings: Settings, folder: Path, first: Task) -> Iterator[Pools]:
         def workers(processor: int, engine: int, counting: int) -> list[KeptWorker]:
             shared = Shared([*by_engine[:engine], *readers[:processor]])
             counted = Shared(counters[:counting])
-            return [KeptWorker(shared, counted, reading, folder) for _ in range(2 * (processor + engine))]
+            return [KeptWorker(shared, counted, folder) for _ in range(2 * (processor + engine))]
 
         yield workers
     finally:

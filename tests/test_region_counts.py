@@ -102,10 +102,10 @@ def test_what_is_read_ahead_is_the_region_between_two_times(video: Path, tmp_pat
     settings = _settings("lite")
     (task,) = find_tasks([video], settings)
     counting = read_ahead.counter_of_read(settings)
-    read = read_ahead.reader(tmp_path, 2**30, settings)((task, read_ahead.LITE_READING))
+    read = read_ahead.reader(tmp_path, 2**30, settings, counting(None)["reading"])(task)
     assert read is not None
-    row = counting((task, json.loads(json.dumps(read)), read_ahead.LITE_READING))
-    direct = counting((task, None, read_ahead.LITE_READING))
+    row = counting((task, json.loads(json.dumps(read))))
+    direct = counting((task, None))
     assert row == direct and row["region"] == "96,0,96,64"
     assert np.fromfile(read["images"], np.uint8).size == 90 * 128 * 128 * 3
 

@@ -13,6 +13,7 @@ import torch
 from movies import bouncing, write_movie
 
 import escounts
+from escounts.batching.tasks import Settings
 from escounts.counter import EncodedVideo
 from escounts.errors import EscountsError
 from escounts.results import CountResult
@@ -121,12 +122,13 @@ def test_watch_refuses_wrong_values(name: str, value: Any) -> None:
     ("name", "value"),
     cases(
         path=["", None, 3, b"x.mp4", "missing.mp4"], threads=["2", -1, 1.5, True], image_rate=["2", math.nan, 0, -1],
-        max_duration=["2", math.nan, True],
+        max_duration=["2", math.nan, True, 0],
     ),
 )  # fmt: skip
 def test_video_refuses_wrong_values(movie: Path, name: str, value: Any) -> None:
     folder = {"path": movie.parent} if name == "image_rate" else {"path": movie}
-    one_sentence(lambda: escounts.Video(**(folder | {name: value})))
+    said = one_sentence(lambda: escounts.Video(**(folder | {name: value})))
+    assert name == "path" or said.startswith(f"{name} is ")
 
 
 @pytest.mark.parametrize(
@@ -139,6 +141,15 @@ def test_video_refuses_wrong_values(movie: Path, name: str, value: Any) -> None:
 def test_batch_refuses_wrong_values(movie: Path, name: str, value: Any) -> None:
     given = {"videos": [movie], name: value}
     one_sentence(lambda: escounts.batch(**given))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    cases(limit=["2", math.nan, math.inf, 0, None], start=["2", math.nan, None], end=[math.inf, "9"]),
+)
+def test_settings_of_a_batch_refuse_wrong_values(name: str, value: Any) -> None:
+    """A process would have waited for a limit that is no number without a pause, and for ever."""
+    assert one_sentence(lambda: Settings(**{name: value})).startswith(f"{name} is ")
 
 
 def test_load_refuses_wrong_values() -> None:

@@ -40,6 +40,7 @@ from escounts.nn.device import PRECISION_VARIABLE
 from escounts.nn.network import LITE_TINY, Network
 from escounts.system import processes as children
 from escounts.system import task_processes as processes
+from escounts.video import nvdec
 from escounts.video.files import Video
 
 SPECTRAL = Settings(model="spectral", device="cpu", limit=60.0)
@@ -557,12 +558,12 @@ def test_readers_with_nvdec_read_what_others_read(tmp_path: Path, monkeypatch: p
     for name, count in (("a", 4), ("b", 6)):
         write_movie(tmp_path / "videos" / f"{name}.mp4", bouncing(count, 3.0, size=(64, 64)))
     settings = Settings(model="lite", device="cpu")
-    monkeypatch.setattr(batch_module, "nvdec_missing", lambda: "no driver")
+    monkeypatch.setattr(nvdec, "missing", lambda: "no driver")
     with pytest.raises(EscountsError, match="NVDEC cannot be used: no driver; or leave nvdec out"):
         escounts.batch([tmp_path / "videos"], out=tmp_path / "out", settings=settings, nvdec=1)
     with pytest.raises(ValueError, match="jobs=2"):
         escounts.batch([tmp_path / "videos"], out=tmp_path / "out", settings=settings, nvdec=1, jobs=2)
-    monkeypatch.setattr(batch_module, "nvdec_missing", str)
+    monkeypatch.setattr(nvdec, "missing", str)
     mixed = escounts.batch([tmp_path / "videos"], out=tmp_path / "out", settings=settings, readers=1, nvdec=1)
     alone = escounts.batch([tmp_path / "videos"], out=tmp_path / "alone", settings=settings, jobs=1)
     assert mixed["status"].to_pylist() == ["counted", "counted"] and mixed["count"].equals(alone["count"])
@@ -633,8 +634,8 @@ def test_a_header_that_says_too_little_does_not_fill_the_memory(
     images = tmp_path / "images"
     images.mkdir()
     monkeypatch.setattr(read_ahead, "Video", Short)
-    assert read_ahead.reader(images, 2 * IMAGE, SPECTRAL)((task, READING)) is None and not list(images.iterdir())
-    read = read_ahead.reader(images, 99 * IMAGE, SPECTRAL)((task, READING))
+    assert read_ahead.reader(images, 2 * IMAGE, SPECTRAL, READING)(task) is None and not list(images.iterdir())
+    read = read_ahead.reader(images, 99 * IMAGE, SPECTRAL, READING)(task)
     assert read is not None and read["images"] == str(images / f"{task.id}.rgb")
 
 
@@ -650,7 +651,7 @@ def test_where_there_is_no_room_for_images_the_video_is_left_to_the_process_that
     images = tmp_path / "images"
     images.mkdir()
     monkeypatch.setattr(read_ahead, "write_images", full)
-    assert read_ahead.reader(images, 99 * IMAGE, SPECTRAL)((task, READING)) is None and not list(images.iterdir())
+    assert read_ahead.reader(images, 99 * IMAGE, SPECTRAL, READING)(task) is None and not list(images.iterdir())
 
 
 @pytest.mark.parametrize("dies", ["reading", "counting"])
@@ -668,7 +669,6 @@ def test_a_process_that_is_given_up_leaves_no_images(dies: str, tmp_path: Path) 
     worker = read_ahead.ReadAheadWorker(
         read_ahead.Shared([Dying("reading")]),  # type: ignore[list-item]
         read_ahead.Shared([Dying("counting")]),  # type: ignore[list-item]
-        READING,
         tmp_path,
     )
     assert worker.ask(Task("x", "x.mp4"))["status"] == "error"
@@ -682,34 +682,17 @@ def test_a_model_that_reads_in_its_own_way_is_counted_without_readers(tmp_path: 
     assert table["status"].to_pylist() == ["counted"]
 
 
-def test_the_header_of_the_weights_says_how_the_model_reads() -> None:
-    """Readers begin by it while the model is still being loaded."""
-    assert read_ahead.reading_from_header("lite") == read_ahead.reading_of(escounts.load("lite", device="cpu").model)
-    assert read_ahead.reading_from_header("spectral") is None
-
-
-def test_images_read_in_another_way_are_read_again(tmp_path: Path) -> None:
-    """A header that says something else than the model costs time, not the count."""
-    write_movie(tmp_path / "a.mp4", bouncing(4, 3.0, size=(64, 64)))
-    settings = Settings(model="lite", device="cpu")
-    (task,) = find_tasks([tmp_path / "a.mp4"], settings)
-    counting = read_ahead.counter_of_read(settings)
-    read = read_ahead.reader(tmp_path, 2**30, settings)
-    rows = [counting((task, read((task, reading)), reading)) for reading in (read_ahead.LITE_READING, (32, 10.0))]
-    assert rows[0] == rows[1] and rows[0]["count"] == 4
-
-
 def test_a_reader_goes_on_while_its_video_waits_to_be_counted(tmp_path: Path) -> None:
     """One reader, two workers, a counting process that is busy: the second video is read all the same."""
     read: list[str] = []
     both_read, busy = threading.Event(), threading.Event()
 
     class Reader:
-        def ask(self, asked: tuple[Task, object]) -> str:
-            read.append(asked[0].video)
+        def ask(self, asked: Task) -> str:
+            read.append(asked.video)
             if len(read) == 2:
                 both_read.set()
-            return asked[0].video
+            return asked.video
 
         def stop(self) -> None:
             """It has nothing to end."""
@@ -724,7 +707,7 @@ def test_a_reader_goes_on_while_its_video_waits_to_be_counted(tmp_path: Path) ->
 
     readers, counters = read_ahead.Shared([Reader()]), read_ahead.Shared([Counting()])
     workers = [
-        read_ahead.ReadAheadWorker(readers, counters, READING, tmp_path)  # type: ignore[arg-type]
+        read_ahead.ReadAheadWorker(readers, counters, tmp_path)  # type: ignore[arg-type]
         for _ in range(2)
     ]
     rows = [row for _, row in processes.answers([Task("a", "a.mp4"), Task("b", "b.mp4")], workers)]

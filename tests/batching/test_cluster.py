@@ -13,15 +13,14 @@ import pytest
 from movies import levels, write_movie
 
 import escounts
-from escounts.batching.batch import Actors, Machine, choose_actors, machines_of, ray_rows
+from escounts.batching.batch import choose_actors, machines_of, ray_rows
 from escounts.batching.rows import ResultFolder
 from escounts.batching.tasks import Settings, Task
 from escounts.errors import EscountsError
 
 
 def fitting(*cores: int, videos: int = 100, jobs: int | None = None) -> tuple[int, int]:
-    found = choose_actors([Machine(n) for n in cores], videos=videos, jobs=jobs, on_gpu=False, cluster="auto")
-    return found.number, found.threads
+    return choose_actors([(n, 0) for n in cores], videos=videos, jobs=jobs, on_gpu=False, cluster="auto")
 
 
 def test_no_actor_asks_for_more_cores_than_a_machine_has() -> None:
@@ -45,8 +44,8 @@ def test_as_many_as_asked_for_where_they_fit_and_no_more_than_fit() -> None:
 
 
 def test_on_gpus_one_actor_each_on_the_machine_that_has_it() -> None:
-    machines = [Machine(16, 0), Machine(8, 8)]
-    assert choose_actors(machines, videos=99, jobs=None, on_gpu=True, cluster="auto") == Actors(8, 1)
+    machines = [(16, 0), (8, 8)]
+    assert choose_actors(machines, videos=99, jobs=None, on_gpu=True, cluster="auto") == (8, 1)
     with pytest.raises(EscountsError, match=r"no machine with a core and a GPU .*16 cores and 0 GPUs"):
         choose_actors(machines[:1], videos=99, jobs=None, on_gpu=True, cluster="auto")
 
@@ -66,9 +65,9 @@ def node(*, alive: bool = True, **resources: float) -> dict[str, Any]:
 
 def test_machines_that_are_gone_lend_nothing() -> None:
     assert machines_of([node(alive=False, CPU=64.0), node(CPU=1.0, memory=2e9), node(CPU=8.0, GPU=2.0), node()]) == [
-        Machine(1),
-        Machine(8, 2),
-        Machine(0),
+        (1, 0),
+        (8, 2),
+        (0, 0),
     ]
 
 

@@ -17,7 +17,7 @@ import torch
 from movies import write_movie
 
 from escounts.errors import VideoError
-from escounts.video import nvdec, nvdec_engine
+from escounts.video import nvdec
 from escounts.video.files import Frame, Video
 from escounts.video.nvdec import NvdecVideo
 
@@ -58,9 +58,9 @@ class SoftwareDecoder:
 def engines(monkeypatch: pytest.MonkeyPatch) -> list[SoftwareDecoder]:
     """The decoders that were made."""
     SoftwareDecoder.made = []
-    monkeypatch.setattr(nvdec_engine, "CudaDecoder", SoftwareDecoder)
+    monkeypatch.setattr(nvdec, "CudaDecoder", SoftwareDecoder)
     monkeypatch.setattr(nvdec, "missing", str)
-    monkeypatch.setattr(nvdec_engine, "_idle", [])
+    monkeypatch.setattr(nvdec, "_idle", [])
     return SoftwareDecoder.made
 
 
@@ -114,10 +114,10 @@ def test_one_decoder_serves_one_video_after_another(
     assert [engine.given for engine in engines] == [160]
     assert near(frames(NvdecVideo(wide)), frames(Video(wide))) and len(engines) == 2  # other sizes want others
     assert near(frames(NvdecVideo(movie)), frames(Video(movie))) and len(engines) == 2
-    assert len(nvdec_engine._idle) == nvdec_engine.KEPT
+    assert len(nvdec._idle) == nvdec.KEPT
 
 
-@pytest.mark.parametrize("count", [2, nvdec_engine.BATCH - 1, nvdec_engine.BATCH, 2 * nvdec_engine.BATCH])
+@pytest.mark.parametrize("count", [2, nvdec.BATCH - 1, nvdec.BATCH, 2 * nvdec.BATCH])
 def test_however_many_pictures_there_are(
     tmp_path: Path, engines: list[SoftwareDecoder], caplog: pytest.LogCaptureFixture, count: int
 ) -> None:
@@ -227,7 +227,7 @@ def test_where_the_engine_gives_up_midway_no_frame_is_lost_or_comes_twice(
 
     monkeypatch.setattr(SoftwareDecoder, "decode", failing)
     found = frames(NvdecVideo(movie))
-    assert near(found, frames(Video(movie))) and not nvdec_engine._idle  # and that engine is not used again
+    assert near(found, frames(Video(movie))) and not nvdec._idle  # and that engine is not used again
     assert same(found[40:], frames(Video(movie))[40:])  # 16 of 60 frames at 15 a second were the engine's
     assert (
         caplog.text.count("NVDEC does not take it (RuntimeError: the engine is gone): decoded by the processor") == 1

@@ -12,7 +12,7 @@ from movies import write_movie
 
 from escounts.system.arrays import Image
 from escounts.video.files import FrameConverter
-from escounts.video.nvdec_engine import AreaScaler, PictureKind, weights
+from escounts.video.nvdec import AreaScaler, PictureKind, weights
 
 BT601, BT709, UNSPECIFIED, LIMITED, FULL = 5, 1, 2, 1, 2
 

@@ -14,7 +14,6 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +28,6 @@ from escounts.system.atomic_files import printable
 from escounts.system.extras import install_command
 from escounts.system.sandbox import Sandbox
 from escounts.system.task_processes import TaskError, Worker, answers
-from escounts.video.nvdec import missing as nvdec_missing
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -96,8 +94,11 @@ def batch(
         )
     if nvdec and (jobs or ray):
         raise ValueError(f"nvdec={nvdec} are readers on this machine; got jobs={jobs}, ray={ray!r}: leave these out")
-    if nvdec and (reason := nvdec_missing()):
-        raise EscountsError(f"NVDEC cannot be used: {reason}; or leave nvdec out, and the processor decodes")
+    if nvdec:
+        from escounts.video.nvdec import missing  # noqa: PLC0415 - torch: 2 s that this process does not need
+
+        if reason := missing():
+            raise EscountsError(f"NVDEC cannot be used: {reason}; or leave nvdec out, and the processor decodes")
     settings = settings or Settings()
     tasks = find_tasks(videos, settings)
     folder = ResultFolder(str(out))
@@ -211,19 +212,19 @@ def ray_rows(
         return
     on_gpu = settings.device.startswith("cuda")
     machines = machines_of(ray.nodes())  # type: ignore[no-untyped-call]
-    actors = choose_actors(machines, videos=len(tasks), jobs=jobs, on_gpu=on_gpu, cluster=address)
+    number, threads = choose_actors(machines, videos=len(tasks), jobs=jobs, on_gpu=on_gpu, cluster=address)
     out = folder.address if is_address(folder.address) else os.path.abspath(folder.address)
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
-    blocks = max(actors.number, -(-len(tasks) // BLOCK))
+    blocks = max(number, -(-len(tasks) // BLOCK))
     dataset = ray.data.from_items(
         [{"id": task.id, "video": task.video} for task in tasks], override_num_blocks=blocks
     )
     counted = dataset.map(
         RayCounter,  # type: ignore[arg-type]  # Ray's types know functions only
-        fn_constructor_args=(settings, out, actors.threads),
-        compute=ray.data.ActorPoolStrategy(min_size=1, max_size=actors.number),
-        num_cpus=actors.threads,
+        fn_constructor_args=(settings, out, threads),
+        compute=ray.data.ActorPoolStrategy(min_size=1, max_size=number),
+        num_cpus=threads,
         num_gpus=1 if on_gpu else None,
     )
     for row in counted.iter_rows():
@@ -238,49 +239,38 @@ SINGLE = 0.8
 """What a core of an actor of one core is worth: a model in memory for each does not pay for one core more."""
 
 
-@dataclass(frozen=True)
-class Machine:
-    """What one machine of a cluster lends."""
-
-    cores: int
-    gpus: int = 0
-
-
-@dataclass(frozen=True)
-class Actors:
-    """How many at most, and the cores of each."""
-
-    number: int
-    threads: int
+Machine = tuple[int, int]
+"""Cores and GPUs that one machine of a cluster lends."""
 
 
 def machines_of(nodes: Iterable[Mapping[str, Any]]) -> list[Machine]:
     """From `ray.nodes()`: those that are alive."""
     alive = [node.get("Resources", {}) for node in nodes if node.get("Alive", False)]
-    return [Machine(int(resources.get("CPU", 0)), int(resources.get("GPU", 0))) for resources in alive]
+    return [(int(resources.get("CPU", 0)), int(resources.get("GPU", 0))) for resources in alive]
 
 
 def choose_actors(
     machines: Sequence[Machine], *, videos: int, jobs: int | None, on_gpu: bool, cluster: str
-) -> Actors:
-    """Actors of which each finds a machine. As many as `jobs` asks for, or one per GPU, where they fit; otherwise
-    those that use the most cores, of two cores each where that is the same. Raises EscountsError where none fits."""
+) -> tuple[int, int]:
+    """How many actors, each of which finds a machine, and the cores of each. As many as `jobs` asks for, or one per
+    GPU, where they fit; otherwise those that use the most cores, of two cores each where that is the same. Raises
+    EscountsError where none fits."""
 
     def room(threads: int) -> int:
-        return sum(min([machine.cores // threads, *([machine.gpus] if on_gpu else [])]) for machine in machines)
+        return sum(min(cores // threads, gpus) if on_gpu else cores // threads for cores, gpus in machines)
 
     wanted = min(jobs or videos, videos)
-    choices = [Actors(min(room(threads), wanted), threads) for threads in range(1, MOST_THREADS + 1)]
-    if choices[0].number == 0:
-        there = ", ".join(f"{m.cores} cores and {m.gpus} GPUs" for m in machines) or "none is alive"
+    choices = [(min(room(threads), wanted), threads) for threads in range(1, MOST_THREADS + 1)]
+    if choices[0][0] == 0:
+        there = ", ".join(f"{cores} cores and {gpus} GPUs" for cores, gpus in machines) or "none is alive"
         raise EscountsError(
             f"the Ray cluster {cluster!r} has no machine with a core{' and a GPU' if on_gpu else ''} for an actor "
             f"({there}); add one (`ray start`), or leave Ray out and count on this machine"
         )
     if jobs or on_gpu:
-        return max(choices, key=lambda actors: (actors.number, actors.threads))
+        return max(choices)
 
-    def used(actors: Actors) -> float:
-        return actors.number * actors.threads * (SINGLE if actors.threads == 1 else 1.0)
+    def used(number: int, threads: int) -> float:
+        return number * threads * (SINGLE if threads == 1 else 1.0)
 
-    return max(choices, key=lambda actors: (used(actors), actors.threads == 2, actors.threads))
+    return max(choices, key=lambda actors: (used(*actors), actors[1] == 2, actors[1]))

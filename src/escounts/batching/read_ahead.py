@@ -8,7 +8,6 @@ for the GPU, another has Python's work done.
 
 from __future__ import annotations
 
-import json
 import os
 import queue
 import shutil
@@ -18,6 +17,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from fractions import Fraction
 from itertools import islice
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -36,15 +36,14 @@ from escounts.batching.tasks import (
     same_on_every_machine,
     whole_row,
 )
-from escounts.counting.protocols import CountingModel
 from escounts.errors import EscountsError
-from escounts.models import catalogue, store
 from escounts.system.arrays import Image
 from escounts.system.atomic_files import lock_folder
 from escounts.system.sandbox import Sandbox
 from escounts.system.task_processes import TaskProcess
-from escounts.video import nvdec
-from escounts.video.files import Frame, Video, VideoInfo
+from escounts.video.decoding import ReadyPicture
+from escounts.video.files import Video, VideoInfo
+from escounts.video.in_memory import PicturesInMemory, VideoInMemory
 
 P = TypeVar("P")
 MOST_BYTES = 512 * 2**20
@@ -55,8 +54,6 @@ IMAGES = "escounts-read-"
 """How folders of images begin."""
 GPU_COUNTERS, ENGINE_COUNTERS = 2, 3
 """Processes that count on one GPU; and where it reads as well, so that counting takes half as long again."""
-LITE_READING = (128, 30.0)
-"""How `lite` reads unless its options say otherwise; known without torch, so that readers begin while it loads."""
 
 
 Reading = tuple[int, float]
@@ -64,77 +61,40 @@ Reading = tuple[int, float]
 ReadVideo = Mapping[str, Any] | None
 """What is known of a video that was read ahead (`VideoInfo`), and the file of its images, as JSON values; None where
 there was no room for them."""
-ToCount = tuple[Task, ReadVideo, Reading]
+ToCount = tuple[Task, ReadVideo] | None
 
 
-class VideoInImages(Video):
-    """A Video whose images were read by another process."""
-
-    def __init__(self, read: Mapping[str, Any], reading: Reading, start: float, end: float | None) -> None:
-        known = {name: value for name, value in read.items() if name != "images"}
-        self.path, images = Path(read["path"]), Path(read["images"])
-        box = None if read["region"] is None else tuple(read["region"])
-        self.info = VideoInfo(**{**known, "path": self.path, "region": box})
-        self._reading, side = (reading, start, end), reading[0]
-        size = images.stat().st_size
-        pixels = np.memmap(images, np.uint8, "r") if size else np.zeros(0, np.uint8)
-        self._images: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]
-        self._images = np.asarray(pixels).reshape(-1, side, side, 3)  # no memmap: it makes an object of each row
-
-    def frames(
-        self,
-        *,
-        size: tuple[int, int] | None = None,
-        start: float = 0.0,
-        end: float | None = None,
-        rate: float | None = None,
-        every: int | None = None,
-    ) -> Iterator[Frame]:
-        """The images that were read; only as they were read, between the same times."""
-        (side, own), first, last = self._reading
-        if (size, rate, start, end, every) != ((side, side), own, first, last, None):
-            raise ValueError(
-                f"{self.path} was read ahead at {side} × {side}, {own:g} per second, from {first:g} s to {last} s, "
-                "and can be no other"
-            )
-        for index, image in enumerate(self._images):
-            yield Frame(first + (index + 0.5) / own, image)
-
-
-def reading_of(model: CountingModel) -> Reading | None:
-    """How a model reads, None where it does not read whole videos at one rate and size."""
-    return getattr(model, "reading", None)
-
-
-def reading_from_header(model: str) -> Reading | None:
-    """The same by the header of the model's weights, at once; None where only the model itself can tell."""
-    path = catalogue.find(model).checkpoint
-    if path is None or not path.is_file():
-        return None
-    config = json.loads(store.header_metadata(path).get("config", "{}"))
-    if config.get("encoder") != "lite":
-        return None
-    side, rate = LITE_READING
-    return (config.get("encoder_options") or {}).get("size", side), rate
+def video_of_images(read: Mapping[str, Any], reading: Reading, start: float) -> Video:
+    """A video whose images were read by another process, from so many seconds on."""
+    side, rate = reading
+    known = {name: value for name, value in read.items() if name != "images"}
+    pixels = np.asarray(np.memmap(read["images"], np.uint8, "r"))  # no memmap: it makes an object of each row
+    pictures = [ReadyPicture(0, Fraction(1), 0, image) for image in pixels.reshape(-1, side, side, 3)]
+    video = VideoInMemory.of(PicturesInMemory(pictures, rate, begin=start))
+    video.path = Path(read["path"])
+    box = None if read["region"] is None else tuple(read["region"])
+    video.info = VideoInfo(**{**known, "path": video.path, "rotation": 0, "region": box})  # they are upright
+    return video
 
 
 def reader(
-    folder: Path, most: int, settings: Settings, by_engine: bool = False
-) -> Callable[[tuple[Task, Reading]], ReadVideo]:
-    """In a reading process: each task becomes a file of images in the folder. by_engine: NVDEC decodes.
-
-    settings: say which seconds, and which box of the picture.
+    folder: Path, most: int, settings: Settings, reading: Reading, by_engine: bool = False
+) -> Callable[[Task], ReadVideo]:
+    """In a reading process: each task becomes a file of images in the folder, of so many bytes at most. by_engine:
+    NVDEC decodes. settings: say which seconds, and which box of the picture.
     """
-    start, end = settings.start, settings.end
-
+    side, rate = reading
+    start, end, opened = settings.start, settings.end, Video
     if by_engine:
-        nvdec.warm_up()
+        from escounts.video import nvdec  # noqa: PLC0415 - torch: readers that use the processor need none of it
 
-    def read(asked: tuple[Task, Reading]) -> ReadVideo:
-        task, (side, rate) = asked
+        nvdec.warm_up()
+        opened = nvdec.NvdecVideo
+
+    def read(task: Task) -> ReadVideo:
         with tempfile.TemporaryDirectory(prefix="escounts-") as here:
             path = fetched(task.video, Path(here)) if is_address(task.video) else task.video
-            video = (nvdec.NvdecVideo if by_engine else Video)(path, threads=1)
+            video = opened(path, threads=1)
             if settings.region is not None:
                 video = video.cropped(settings.region)
             if ((end or video.info.duration) - start) * rate * side * side * 3 > most:
@@ -143,7 +103,7 @@ def reader(
             frames = islice(video.frames(size=(side, side), start=start, end=end, rate=rate), room + 1)
             target = images_file(folder, task)
             try:
-                held = write_images(target, (frame.image for frame in frames)) <= room
+                held = 0 < write_images(target, (frame.image for frame in frames)) <= room
             except OSError:  # the place is full, perhaps of others' files: who counts reads the video itself
                 held = False
         if not held:
@@ -166,18 +126,20 @@ def write_images(target: Path, images: Iterable[Image]) -> int:
     return count
 
 
-def counter_of_read(settings: Settings) -> Callable[[ToCount | None], Row]:
-    """In a counting process: rows of videos that were read ahead; None asks how it reads."""
+def counter_of_read(settings: Settings) -> Callable[[ToCount], Row]:
+    """In a counting process: rows of videos that were read ahead; None asks how it reads: at one rate and size, or
+    (null) in a way of its own."""
     counter = same_on_every_machine(escounts.load(settings.model, device=settings.device))
-    reading = reading_of(counter.model)
+    reading: Reading | None = getattr(counter.model, "reading", None)
 
-    def work(asked: ToCount | None) -> Row:
+    def work(asked: ToCount) -> Row:
         if asked is None:
             return {"reading": reading}
-        task, read, as_read = asked
-        ahead = read is not None and as_read == reading
-        video = VideoInImages(read, as_read, settings.start, settings.end) if read is not None and ahead else None
-        return row_of(counter, task, settings, video=video)
+        task, read = asked
+        ahead = read is not None and reading is not None
+        return row_of(
+            counter, task, settings, video=video_of_images(read, reading, settings.start) if ahead else None
+        )
 
     return work
 
@@ -201,15 +163,15 @@ class Shared(Generic[P]):
             self._idle.put(process)
 
 
-Readers = Shared[TaskProcess[tuple[Task, Reading], ReadVideo]]
-Counters = Shared[TaskProcess["ToCount | None", Row]]
+Readers = Shared[TaskProcess[Task, ReadVideo]]
+Counters = Shared[TaskProcess[ToCount, Row]]
 
 
 class ReadAheadWorker:
     """Has a video read by one process and counted by another; workers share both kinds. folder: the readers'."""
 
-    def __init__(self, readers: Readers, counters: Counters, reading: Reading, folder: Path) -> None:
-        self._readers, self._counters, self._reading, self._folder = readers, counters, reading, folder
+    def __init__(self, readers: Readers, counters: Counters, folder: Path) -> None:
+        self._readers, self._counters, self._folder = readers, counters, folder
 
     def ask(self, task: Task) -> Row:
         """The video's row, an error row where it cannot be read or counted."""
@@ -220,9 +182,9 @@ class ReadAheadWorker:
 
     def _counted(self, task: Task) -> Row:
         with self._readers.one() as reading:
-            read = reading.ask((task, self._reading))
+            read = reading.ask(task)
         with self._counters.one() as counting:
-            return counting.ask((task, read, self._reading))
+            return counting.ask((task, read))
 
     def stop(self) -> None:
         """End all processes."""
@@ -243,21 +205,21 @@ def read_ahead_workers(
     """
     on_gpu = settings.device.startswith("cuda")
     options: dict[str, Any] = {"limit": settings.limit, "sandbox": sandbox}
-    counters: list[TaskProcess[ToCount | None, Row]] = [
+    counters: list[TaskProcess[ToCount, Row]] = [
         TaskProcess(counter_of_read, settings, threads=1 if on_gpu else None, **options)  # cores: readers'
         for _ in range((ENGINE_COUNTERS if engine_readers else GPU_COUNTERS) if on_gpu else 1)
     ]
-    told = reading_from_header(settings.model) or counters[0].ask(None)["reading"]
-    if told is None:
-        counters[0].stop()
-        return [CountingProcess(settings, sandbox=sandbox)]
-    side, rate = told
-    for process in counters:  # their seconds of loading pass while the first videos are read
+    for process in counters[1:]:
         threading.Thread(target=process.begin, daemon=True).start()
+    reading = counters[0].ask(None)["reading"]
+    if reading is None:
+        for process in counters:
+            process.stop()
+        return [CountingProcess(settings, sandbox=sandbox)]
     kinds = [True] * engine_readers + [False] * readers
-    shared = Shared([TaskProcess(reader, folder, MOST_BYTES, settings, kind, **options) for kind in kinds])
+    shared = Shared([TaskProcess(reader, folder, MOST_BYTES, settings, reading, kind, **options) for kind in kinds])
     counting = Shared(counters)
-    return [ReadAheadWorker(shared, counting, (side, rate), folder) for _ in range(2 * len(kinds))]
+    return [ReadAheadWorker(shared, counting, folder) for _ in range(2 * len(kinds))]
 
 
 def images_file(folder: Path, task: Task) -> Path:

@@ -21,6 +21,7 @@ from escounts import __version__
 from escounts.errors import EscountsError, VideoError
 from escounts.exemplars import states_of_videos
 from escounts.models import catalogue
+from escounts.system.arguments import optional, positive, seconds
 from escounts.system.atomic_files import file_state
 from escounts.system.sandbox import Sandbox
 from escounts.system.task_processes import TaskError, TaskProcess
@@ -54,6 +55,11 @@ class Settings:
     end: float | None = None
     region: str | None = None
     unit: WantedUnit = "auto"
+
+    def __post_init__(self) -> None:
+        positive("limit", self.limit)
+        seconds("start", self.start)
+        optional(seconds)("end", self.end)
 
     @property
     def counting(self) -> dict[str, Any]:

@@ -73,6 +73,14 @@ def number(name: str, value: Any, takes: str = "a finite number") -> float:
     return float(value)
 
 
+def positive(name: str, value: Any, takes: str = "a finite number above 0") -> float:
+    """A rate, or how long something lasts."""
+    found = number(name, value, takes)
+    if found <= 0:
+        raise refused(name, value, takes)
+    return found
+
+
 def seconds(name: str, value: Any) -> float:
     """A time in the video."""
     return number(name, value, "a finite number of seconds")

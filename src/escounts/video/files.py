@@ -7,6 +7,7 @@ import math
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,7 +17,7 @@ import numpy as np
 from av.video.reformatter import Interpolation, VideoReformatter
 
 from escounts.errors import VideoError
-from escounts.system.arguments import checked, number, optional, path, whole
+from escounts.system.arguments import checked, number, optional, path, positive, whole
 from escounts.system.arrays import Image
 from escounts.system.atomic_files import file_state
 from escounts.video import VIDEO_SUFFIXES
@@ -80,7 +81,7 @@ class Video:
     ...     print(frame.time, frame.image.shape)
     """
 
-    @checked(path=path, threads=optional(whole), image_rate=number, max_duration=optional(number))
+    @checked(path=path, threads=optional(whole), image_rate=positive, max_duration=optional(positive))
     def __init__(
         self,
         path: str | os.PathLike[str],
@@ -168,7 +169,10 @@ class Video:
     def _unchanged(self, frames: Iterator[Frame]) -> Iterator[Frame]:
         """The same frames; a file that somebody wrote to meanwhile is an error once they are all read."""
         yield from frames
-        if self._state is not None and _state(self.path) != self._state:
+        now = None
+        with suppress(OSError):  # it is gone
+            now = self._state and file_state(self.path)
+        if now != self._state:
             raise VideoError(f"{self.path}: it was changed while it was read; count it again when nobody writes it")
 
     def cropper(self) -> Cropper | None:
@@ -296,14 +300,6 @@ def has_alpha(pixel_format: Any) -> bool:
     return pixel_format.name == "pal8" or any(component.is_alpha for component in pixel_format.components)
 
 
-def _state(path: Path) -> list[int] | None:
-    """See `file_state`; None where there is no file any more."""
-    try:
-        return file_state(path)
-    except OSError:
-        return None
-
-
 def _is_folder(path: Path) -> bool:
     """True for a folder, False for a file; anything else (a pipe, a device, a loop of links) is a VideoError."""
     try:
@@ -317,14 +313,6 @@ def _is_folder(path: Path) -> bool:
     return stat.S_ISDIR(mode)
 
 
-def _is_special(path: Path) -> bool:
-    try:
-        mode = path.stat().st_mode
-    except OSError:
-        return False  # opening it says what is wrong
-    return not (stat.S_ISDIR(mode) or stat.S_ISREG(mode))
-
-
 def video_files(folder: Path) -> list[Path]:
     """Every video below a folder, sorted by name; folders that hold only images count as one video each.
 
@@ -335,7 +323,7 @@ def video_files(folder: Path) -> list[Path]:
         subfolders.sort()
         here = Path(directory)
         named = sorted(here / name for name in names if Path(name).suffix.lower() in VIDEO_SUFFIXES)
-        videos = [path for path in named if not _is_special(path)]
+        videos = [path for path in named if os.path.isfile(path) or not os.path.exists(path)]
         found += videos
         if not videos and len(image_files(here)) > 1:
             found.append(here)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,7 @@ import numpy as np
 from av.video.reformatter import Interpolation, VideoReformatter
 
 from escounts.errors import VideoError
-from escounts.system.arguments import refused
+from escounts.system.arguments import positive
 from escounts.system.arrays import Image
 from escounts.video.decoding import Probe, RawFrame, ReadyPicture
 from escounts.video.files import Video, has_alpha, sampled
@@ -27,15 +26,17 @@ NAME = "frames"
 
 
 class PicturesInMemory:
-    """A source of frames, like a file. pictures: as FFmpeg has them. rate: pictures a second; begin: seconds of the
-    first one; rotation: degrees to the left that turn them upright."""
+    """A source of frames, like a file. pictures: as FFmpeg has them, or ready. rate: pictures a second; begin:
+    seconds of the first one; rotation: degrees to the left that turn them upright."""
 
     def __init__(self, pictures: Sequence[Any], rate: float, *, begin: float = 0.0, rotation: int = 0) -> None:
         self.pictures, self.rate, self.begin, self.rotation = pictures, rate, begin, rotation
 
     def probe(self) -> Probe:
         first, seconds = self.pictures[0], len(self.pictures) / self.rate
-        return Probe(first.width, first.height, self.rotation, self.rate, seconds, "memory", complete=False)
+        ready = isinstance(first, ReadyPicture)
+        height, width = first.image.shape[:2] if ready else (first.height, first.width)
+        return Probe(width, height, self.rotation, self.rate, seconds, "memory", complete=False)
 
     def frames(self, start: float = 0.0) -> Iterator[RawFrame]:
         first = max(0, int((start - self.begin) * self.rate))
@@ -55,8 +56,7 @@ class VideoInMemory(Video):
     """
 
     def __init__(self, frames: Iterable[Any], *, fps: float) -> None:
-        if not math.isfinite(fps) or fps <= 0:
-            raise refused("fps", fps, "frames a second above 0")
+        fps = positive("fps", fps, "frames a second above 0")
         pictures = [_held(_picture(index, frame)) for index, frame in enumerate(frames)]
         if len(pictures) < 2:
             raise VideoError(f"{len(pictures)} frames; nothing can repeat in fewer than two")
@@ -82,7 +82,17 @@ def held_in_memory(video: Video, rate: float, start: float, end: float | None) -
     more than HELD_BYTES. Times and `info.path` stay; its whole picture is what was looked at of the video."""
     info = video.info
     wide, high = min(info.width, HELD_SIDE), min(info.height, HELD_SIDE)
-    shrink = Shrinker(video, (high, wide) if info.rotation in (90, 270) else (wide, high))
+    across, down = (high, wide) if info.rotation in (90, 270) else (wide, high)
+    cropper, reformatter = video.cropper(), VideoReformatter()
+
+    def shrink(picture: Any) -> Any:
+        """In the pixel format that takes least room."""
+        if isinstance(picture, ReadyPicture):
+            return picture
+        picture = picture if cropper is None else cropper(picture)
+        kind = "rgba" if has_alpha(picture.format) else "yuv420p"
+        return reformatter.reformat(picture, across, down, format=kind, interpolation=Interpolation.AREA)
+
     room, pictures = HELD_BYTES, list[Any]()
     for frame in sampled(video.raw_frames(start, end), shrink, start, end, rate):
         if not pictures or frame.image is not pictures[-1]:
@@ -96,22 +106,6 @@ def held_in_memory(video: Video, rate: float, start: float, end: float | None) -
     held.path = video.path
     held.info = replace(held.info, path=info.path, duration=info.duration, fps=info.fps)
     return held
-
-
-class Shrinker:
-    """Decoded pictures → smaller ones in the pixel format that takes least room; of what is looked at of a video."""
-
-    def __init__(self, video: Video, coded: tuple[int, int]) -> None:
-        self._cropper, self._size = video.cropper(), coded
-        self._reformatter = VideoReformatter()
-
-    def __call__(self, picture: Any) -> Any:
-        if isinstance(picture, ReadyPicture):
-            return picture
-        picture = picture if self._cropper is None else self._cropper(picture)
-        kind = "rgba" if has_alpha(picture.format) else "yuv420p"
-        width, height = self._size
-        return self._reformatter.reformat(picture, width, height, format=kind, interpolation=Interpolation.AREA)
 
 
 def _picture(index: int, frame: Any) -> Image:
