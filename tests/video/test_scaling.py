@@ -12,7 +12,7 @@ from movies import write_movie
 
 from escounts.system.arrays import Image
 from escounts.video.files import FrameConverter
-from escounts.video.nvdec import AreaScaler, PictureKind, weights
+from escounts.video.nvdec import PictureKind, area_scaler, weights
 
 BT601, BT709, UNSPECIFIED, LIMITED, FULL = 5, 1, 2, 1, 2
 
@@ -34,7 +34,7 @@ def by_torch(frame: av.VideoFrame, kind: PictureKind, size: tuple[int, int]) -> 
     )
     pairs = np.stack(chroma, axis=-1).reshape(kind.height // 2, kind.width)
     nv12 = torch.from_numpy(np.concatenate([luma, pairs]))
-    return AreaScaler(kind, size, "cpu")(torch.stack([nv12, nv12.flip(0)]))[0].numpy()
+    return area_scaler(kind, size, "cpu")(torch.stack([nv12, nv12.flip(0)]))[0].numpy()
 
 
 @pytest.mark.parametrize(

@@ -95,9 +95,9 @@ def batch(
     if nvdec and (jobs or ray):
         raise ValueError(f"nvdec={nvdec} are readers on this machine; got jobs={jobs}, ray={ray!r}: leave these out")
     if nvdec:
-        from escounts.video.nvdec import missing  # noqa: PLC0415 - torch: 2 s that this process does not need
+        from escounts.video.nvdec import missing as nvdec_missing  # noqa: PLC0415 - torch: 2 s that this process does not need
 
-        if reason := missing():
+        if reason := nvdec_missing():
             raise EscountsError(f"NVDEC cannot be used: {reason}; or leave nvdec out, and the processor decodes")
     settings = settings or Settings()
     tasks = find_tasks(videos, settings)

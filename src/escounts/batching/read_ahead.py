@@ -136,10 +136,8 @@ def counter_of_read(settings: Settings) -> Callable[[ToCount], Row]:
         if asked is None:
             return {"reading": reading}
         task, read = asked
-        ahead = read is not None and reading is not None
-        return row_of(
-            counter, task, settings, video=video_of_images(read, reading, settings.start) if ahead else None
-        )
+        video = None if read is None or reading is None else video_of_images(read, reading, settings.start)
+        return row_of(counter, task, settings, video=video)
 
     return work
 

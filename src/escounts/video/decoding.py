@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fractions import Fraction
@@ -137,11 +137,11 @@ class FileSource:
                     container.seek(int((seek_to + self._origin) / stream.time_base), stream=stream)
                 except (av.error.FFmpegError, OSError):
                     return
-            clock = FrameClock(self._origin, 1.0 / self._fps)
+            clock = frame_clock(self._origin, 1.0 / self._fps)
             for frame in self._pictures(container, stream):
                 base = frame.time_base  # a Fraction made anew at every look: its arithmetic takes ten times as long
                 seconds = None if frame.pts is None else frame.pts * base.numerator / base.denominator
-                time = clock.at(seconds)
+                time = clock(seconds)
                 length = frame.duration * base.numerator / base.denominator if frame.duration else 1.0 / self._fps
                 yield RawFrame(time, min(length, MAX_GAP), frame)
 
@@ -258,25 +258,25 @@ def scaling_threads() -> int:
     return max(1, min(usable_cores() // 2, 4))
 
 
-class FrameClock:
-    """Seconds from the first frame that never run backwards, whatever the file's own stamps do."""
+def frame_clock(origin: float, step: float) -> Callable[[float | None], float]:
+    """From each frame's stamp in seconds (None where it has none) to its time: seconds from the first frame that
+    never run backwards, whatever the file's own stamps do."""
+    last: float | None = None
 
-    def __init__(self, origin: float, step: float) -> None:
-        self._origin, self._step = origin, step
-        self._last: float | None = None
-
-    def at(self, seconds: float | None) -> float:
-        """The time of the next frame, given its stamp in seconds (None where the file has none)."""
-        if self._last is None:
-            now = 0.0 if seconds is None else seconds - self._origin
+    def at(seconds: float | None) -> float:
+        nonlocal origin, last
+        if last is None:
+            now = 0.0 if seconds is None else seconds - origin
         else:
-            now = self._last + self._step if seconds is None else seconds - self._origin
-            if not self._last < now <= self._last + MAX_GAP:
-                now = self._last + self._step
+            now = last + step if seconds is None else seconds - origin
+            if not last < now <= last + MAX_GAP:
+                now = last + step
                 if seconds is not None:
-                    self._origin = seconds - now
-        self._last = now
+                    origin = seconds - now
+        last = now
         return now
+
+    return at
 
 
 def image_files(folder: Path) -> list[Path]:

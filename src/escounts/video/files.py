@@ -31,7 +31,7 @@ from escounts.video.decoding import (
     image_files,
     scaling_threads,
 )
-from escounts.video.regions import Box, Cropper, Region, coded_box, region
+from escounts.video.regions import Box, Crop, Region, coded_box, cropper, region
 
 _SCALER_TAKES_THREADS = "threads" in (VideoReformatter.reformat.__doc__ or "")
 """Older versions of PyAV scale with one thread, newer ones with as many as there are cores unless told."""
@@ -160,8 +160,7 @@ class Video:
         if start < 0 or (end is not None and end <= start):
             raise ValueError(f"start={start}, end={end}: seconds with 0 <= start < end are needed")
         size = size or (self.info.width, self.info.height)
-        convert = FrameConverter(size, self.info.rotation, threads=self._threads)
-        convert.crop = self.cropper()
+        convert = FrameConverter(size, self.info.rotation, threads=self._threads, crop=self.crop())
         raw = self._checked(self._raw(start, convert.coded), end)
         frames = sampled(raw, convert, start, end, rate) if rate is not None else None
         return self._unchanged(frames or _recorded(raw, convert, start, end, every or 1))
@@ -175,13 +174,13 @@ class Video:
         if now != self._state:
             raise VideoError(f"{self.path}: it was changed while it was read; count it again when nobody writes it")
 
-    def cropper(self) -> Cropper | None:
+    def crop(self) -> Crop | None:
         """Cuts out of a decoded picture what is looked at; None where that is all of it."""
         if self.info.region is None:
             return None
         turned = self.info.rotation in (90, 270)
         box = coded_box(self.info.region, self._picture, self.info.rotation)
-        return Cropper(box, self._picture[::-1] if turned else self._picture)
+        return cropper(box, self._picture[::-1] if turned else self._picture)
 
     def raw_frames(self, start: float, end: float | None) -> Iterator[RawFrame]:
         """Decoded frames as they are, from the one on screen at `start` or an earlier one."""
@@ -256,26 +255,27 @@ def sampled(
 class FrameConverter:
     """Decoded picture → RGB image of one size, upright; transparent pixels become black.
 
-    threads: of the scaler, `scaling_threads()` when None; the pixels are the same.
+    threads: of the scaler, `scaling_threads()` when None; the pixels are the same. crop: cuts out what alone is
+    converted.
     """
 
-    def __init__(self, size: tuple[int, int], rotation: int, *, threads: int | None = None) -> None:
+    def __init__(
+        self, size: tuple[int, int], rotation: int, *, threads: int | None = None, crop: Crop | None = None
+    ) -> None:
         width, height = size
         if width < 1 or height < 1:
             raise ValueError(f"size={size}: width and height in pixels, 1 or more")
         self.coded = (height, width) if rotation in (90, 270) else (width, height)
-        self._quarter_turns = rotation // 90
+        self._quarter_turns, self._crop = rotation // 90, crop
         self._reformatter = VideoReformatter()
         self._options = {"threads": threads or scaling_threads()} if _SCALER_TAKES_THREADS else {}
-        self.crop: Cropper | None = None
-        """Cuts out what alone is converted."""
 
     def __call__(self, picture: Any) -> Image:
         image = picture.image if isinstance(picture, ReadyPicture) else self._scaled(picture)
         return np.ascontiguousarray(np.rot90(image, self._quarter_turns)) if self._quarter_turns else image
 
     def _scaled(self, picture: Any) -> Image:
-        picture = self.crop(picture) if self.crop is not None else picture
+        picture = picture if self._crop is None else self._crop(picture)
         alpha = has_alpha(picture.format)
         try:
             small = self._reformatter.reformat(

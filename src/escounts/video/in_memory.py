@@ -83,13 +83,13 @@ def held_in_memory(video: Video, rate: float, start: float, end: float | None) -
     info = video.info
     wide, high = min(info.width, HELD_SIDE), min(info.height, HELD_SIDE)
     across, down = (high, wide) if info.rotation in (90, 270) else (wide, high)
-    cropper, reformatter = video.cropper(), VideoReformatter()
+    crop, reformatter = video.crop(), VideoReformatter()
 
     def shrink(picture: Any) -> Any:
         """In the pixel format that takes least room."""
         if isinstance(picture, ReadyPicture):
             return picture
-        picture = picture if cropper is None else cropper(picture)
+        picture = picture if crop is None else crop(picture)
         kind = "rgba" if has_alpha(picture.format) else "yuv420p"
         return reformatter.reformat(picture, across, down, format=kind, interpolation=Interpolation.AREA)
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import copy
 import ctypes
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -166,33 +166,31 @@ class PictureKind:
     PyAV does not tell what a stream says of it; swscale minds that."""
 
 
-class AreaScaler:
-    """Pictures in NV12 (batch x height·3/2 x width, bytes) → RGB images (batch x height x width x 3, bytes).
+def area_scaler(kind: PictureKind, size: tuple[int, int], device: str) -> Callable[[torch.Tensor], torch.Tensor]:
+    """From pictures in NV12 (batch x height·3/2 x width, bytes) to RGB images (batch x height x width x 3, bytes).
 
     size: (width, height) of the images. All on one device.
     """
+    width, height = size
+    half = chroma_width(width)
 
-    def __init__(self, kind: PictureKind, size: tuple[int, int], device: str) -> None:
-        width, height = size
-        half = chroma_width(width)
+    def there(array: Array32) -> torch.Tensor:
+        return torch.from_numpy(np.ascontiguousarray(array)).to(device)
 
-        def there(array: Array32) -> torch.Tensor:
-            return torch.from_numpy(np.ascontiguousarray(array)).to(device)
+    shift = 0.25 if kind.colour_at_left else 0.0
+    luma = there(weights(kind.height, height)), there(weights(kind.width, width).T)
+    chroma = there(weights(kind.height // 2, height)), there(weights(kind.width // 2, half, shift).T)
+    matrix = there(colour_matrix(kind, size))
 
-        self._rows = kind.height
-        self._luma = there(weights(kind.height, height)), there(weights(kind.width, width).T)
-        shift = 0.25 if kind.colour_at_left else 0.0
-        self._chroma = there(weights(kind.height // 2, height)), there(weights(kind.width // 2, half, shift).T)
-        self._repeats = width // half
-        self._matrix = there(colour_matrix(kind, size))
-
-    def __call__(self, pictures_BHW: torch.Tensor) -> torch.Tensor:
-        luma_BHW = _averaged(pictures_BHW[:, : self._rows], *self._luma)
+    def scaled(pictures_BHW: torch.Tensor) -> torch.Tensor:
+        luma_BHW = _averaged(pictures_BHW[:, : kind.height], *luma)
         batch, _, columns = pictures_BHW.shape
-        pairs_BCHW = pictures_BHW[:, self._rows :].view(batch, self._rows // 2, columns // 2, 2).movedim(3, 1)
-        chroma_BCHW = _averaged(pairs_BCHW, *self._chroma).repeat_interleave(self._repeats, dim=3)
+        pairs_BCHW = pictures_BHW[:, kind.height :].view(batch, kind.height // 2, columns // 2, 2).movedim(3, 1)
+        chroma_BCHW = _averaged(pairs_BCHW, *chroma).repeat_interleave(width // half, dim=3)
         parts_BHWC = torch.cat([luma_BHW.unsqueeze(1), chroma_BCHW], dim=1).movedim(1, 3)
-        return (parts_BHWC @ self._matrix[:3] + self._matrix[3]).round_().clamp_(0, 255).byte()
+        return (parts_BHWC @ matrix[:3] + matrix[3]).round_().clamp_(0, 255).byte()
+
+    return scaled
 
 
 def _averaged(planes: torch.Tensor, down: torch.Tensor, across: torch.Tensor) -> torch.Tensor:
@@ -264,7 +262,7 @@ class Engine:
         self._codec, _, _, kind, size = key
         self._decoder = CudaDecoder(self._codec)
         with self._decoder.working():
-            self._scaled = AreaScaler(kind, size, self._decoder.device)
+            self._scaled = area_scaler(kind, size, self._decoder.device)
             shape = (BATCH, kind.height * 3 // 2, kind.width)
             self._waiting = torch.empty(shape, dtype=torch.uint8, device=self._decoder.device)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -91,39 +91,43 @@ def coded_box(box: Box, upright: tuple[int, int], rotation: int) -> Box:
     }[rotation]
 
 
-class Cropper:
+Crop = Callable[[Any], Any]
+"""From a decoded picture to what is looked at of it."""
+
+
+def cropper(box: Box, size: tuple[int, int]) -> Crop:
     """Cuts one box out of pictures by FFmpeg's filter, which moves pointers and copies nothing.
 
     box: of coded pictures of that (width, height). Its left upper corner moves by less than two pixels where colour
     is kept at half the size. A picture of another size, as streams may change to, is cut at the same place of it.
     """
+    graphs: dict[tuple[int, int, str], Any] = {}
 
-    def __init__(self, box: Box, size: tuple[int, int]) -> None:
-        self._box, self._size = box, size
-        self._kind: tuple[int, int, str] | None = None
-        self._graph: Any = None
-
-    def __call__(self, picture: Any) -> Any:
+    def crop(picture: Any) -> Any:
         kind = (picture.width, picture.height, picture.format.name)
         try:
-            if kind != self._kind:
-                self._graph, self._kind = self._filter(*kind), kind
-            self._graph.push(picture)
-            return self._graph.pull()
+            if kind not in graphs:
+                graphs.clear()
+                graphs[kind] = _crop_filter(box, size, *kind)
+            graphs[kind].push(picture)
+            return graphs[kind].pull()
         except (av.error.FFmpegError, ValueError) as error:
             raise VideoError(f"no box can be cut out of a frame in {picture.format.name}: {error}") from error
 
-    def _filter(self, width: int, height: int, pixels: str) -> Any:
-        across, down = width / self._size[0], height / self._size[1]
-        left, top, wide, high = self._box
-        values = (round(wide * across), round(high * down), round(left * across), round(top * down))
-        graph = Graph()
-        # The clock is of no concern: frames keep their own.
-        clock = Fraction(1, 1_000_000)
-        source = graph.add_buffer(width=width, height=height, format=VideoFormat(pixels), time_base=clock)
-        crop = graph.add("crop", ":".join(str(value) for value in values))
-        sink = graph.add("buffersink")
-        source.link_to(crop)
-        crop.link_to(sink)
-        graph.configure()
-        return graph
+    return crop
+
+
+def _crop_filter(box: Box, size: tuple[int, int], width: int, height: int, pixels: str) -> Any:
+    across, down = width / size[0], height / size[1]
+    left, top, wide, high = box
+    values = (round(wide * across), round(high * down), round(left * across), round(top * down))
+    graph = Graph()
+    # The clock is of no concern: frames keep their own.
+    clock = Fraction(1, 1_000_000)
+    source = graph.add_buffer(width=width, height=height, format=VideoFormat(pixels), time_base=clock)
+    crop = graph.add("crop", ":".join(str(value) for value in values))
+    sink = graph.add("buffersink")
+    source.link_to(crop)
+    crop.link_to(sink)
+    graph.configure()
+    return graph

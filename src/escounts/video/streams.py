@@ -31,8 +31,8 @@ from escounts.video.decoding import (
     CONTAINERS,
     MAX_PIXELS,
     OPEN_OPTIONS,
-    FrameClock,
     RawFrame,
+    frame_clock,
     frame_rate,
     picture_stream,
     pictures,
@@ -384,12 +384,11 @@ class FrameStream:
 def _raw_frames(container: Any, stream: Any, *, offset: float) -> Iterator[RawFrame]:
     """A connection's frames, the first at `offset` seconds, on a clock that never runs backwards."""
     stream.thread_type = "SLICE"  # threads per frame would hold several frames back
-    length = 1.0 / frame_rate(stream)
-    clock: FrameClock | None = None
+    length, clock = 1.0 / frame_rate(stream), None
     for picture in pictures(container, stream):
         seconds = None if picture.pts is None else float(picture.pts * picture.time_base)
-        clock = clock or FrameClock(seconds or 0.0, length)
-        yield RawFrame(offset + clock.at(seconds), length, picture)
+        clock = clock or frame_clock(seconds or 0.0, length)
+        yield RawFrame(offset + clock(seconds), length, picture)
 
 
 def _as_video_error(name: str, error: Exception) -> BaseException:

@@ -76,6 +76,8 @@ def _videomae(letter: str, published: str, *, models: Mapping[str, str] | None =
 
 
 ENCODERS: Mapping[str, EncoderEntry] = {
+    "lite": EncoderEntry("lite:lite"),
+    "patches": EncoderEntry("interface:PatchesEncoder"),
     "mae-vit-b": EncoderEntry(
         "vit:Vit",
         files=(
@@ -164,8 +166,6 @@ ENCODERS: Mapping[str, EncoderEntry] = {
         models={"escounts-resnext3d-101": "Table 1c, 3-D ResNeXt-101."},
         channels=2048,
     ),
-    "lite": EncoderEntry("lite:lite"),
-    "patches": EncoderEntry("interface:PatchesEncoder"),
 }
 """In the order in which they are listed; the first one fetches where a name of a file could mean several."""
 LIBRARIES = {"hf": "hub:hugging_face", "timm": "hub:timm"}
