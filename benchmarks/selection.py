@@ -2,55 +2,54 @@
 
     python benchmarks/selection.py [--clips DIR] [--model lite] [--groups workouts pairs spot ...] [--dev] [--write]
 
-workouts: the questions of DIR/sets.csv whose videos hold several sets. pairs: two clips one after the other, A B, B A
-and A B A, one marked. spot: pairs of different motions of one source. elsewhere: a clip and its own copy, shifted and
-magnified. ordinary: clips of one motion, which must lose nothing; `filmed in one` has no cut. unrelated, sibling:
-exemplars from other videos. Clips are the validation clips of DIR/pool_labels.csv; --dev takes those of DIR/dev.csv
-for pairs and ordinary, which nothing was chosen by.
+workouts: the questions of DIR/sets.csv whose videos hold several sets. sets: the same videos without an exemplar.
+pairs: two clips one after the other, A B, B A and A B A, one marked; `dissolve`: the one passes into the other. spot:
+pairs of different motions of one source. drawn: a drawn figure does two things, before a camera that stands or moves.
+elsewhere: a clip and its own copy, shifted and magnified. ordinary: clips of one motion, which must lose nothing;
+`filmed in one` has no cut. unrelated, sibling: exemplars from other videos. Clips are the validation clips of
+DIR/pool_labels.csv; --dev takes those of DIR/dev.csv for pairs and ordinary, which nothing was chosen by.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 import random
+import sys
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import torch
-import torch.nn.functional as F
 from footage import replace_section
+from selection_clips import (
+    MOVING_CAMERA,
+    STILL,
+    Clip,
+    Span,
+    dissolved,
+    drawn,
+    read_dev,
+    read_pool,
+    read_sets,
+    shifted,
+)
 
 import escounts
-from escounts.counting.multi_rate import MultiRateModel
-from escounts.counting.multi_rate_encoding import MultiRateEncoding
+from escounts.counter import Counter, EncodedVideo
+from escounts.counting.scenes import by_scenes
 from escounts.counting.views import BASE_RATE
-from escounts.decision.decide import Decision
+from escounts.results import CountResult
+from escounts.synthetic import MotionBank
 from escounts.system.arrays import Image
 from escounts.video.files import Video
+from escounts.video.in_memory import VideoInMemory
 
-GROUPS = ("workouts", "pairs", "spot", "elsewhere", "ordinary", "unrelated", "sibling")
-PAIRS, OF_A_SOURCE, OTHERS = 60, 4, 60
-SHARE = (0.7, 0.9)
-"""Of a picture's width, what a copy shows."""
-Span = tuple[float, float]
-
-
-@dataclass(frozen=True)
-class Clip:
-    """One labelled set: what is counted lies in `within`; mark: one repetition of it."""
-
-    path: Path
-    source: str
-    action: str
-    count: int
-    within: Span
-    mark: Span
-    alone: bool
+PAIRS, OF_A_SOURCE, OTHERS, DRAWN = 60, 4, 60, 12
+SIDE = 128
+DISSOLVE = round(BASE_RATE / 2)
+NEAR = 2.0
+"""Seconds within which a set's border is found."""
 
 
 @dataclass(frozen=True)
@@ -70,94 +69,130 @@ class Answer:
 class Asker:
     """Encodes clips with one model, each once where it is asked alone."""
 
-    def __init__(self, model: MultiRateModel, *, dev: bool) -> None:
-        self.model, self.dev = model, dev
+    def __init__(self, counter: Counter, clips: Path, *, dev: bool) -> None:
+        self.counter, self.clips, self.dev = counter, clips, dev
         self._images: dict[Path, list[Image]] = {}
 
     def images(self, clip: Clip) -> list[Image]:
         """All base frames of a clip; of the last few clips they are remembered."""
         if clip.path not in self._images:
-            size = self.model.network.encoder.spec.size
             while len(self._images) > 40:
                 del self._images[next(iter(self._images))]
-            frames = Video(clip.path).frames(size=(size, size), rate=BASE_RATE)
+            frames = Video(clip.path).frames(size=(SIDE, SIDE), rate=BASE_RATE)
             self._images[clip.path] = [frame.image for frame in frames]
         return self._images[clip.path]
 
-    def encode(self, images: Sequence[Image]) -> MultiRateEncoding:
-        return self.model.encode_images(images)
+    def encode(self, images: Sequence[Image]) -> EncodedVideo:
+        return self.counter.encode(VideoInMemory(images, fps=BASE_RATE))
 
-    def joined(self, group: str, parts: Sequence[Clip], own: set[int], copies: Sequence[Any] = ()) -> Answer:
-        """Clips one after the other; the first of `own` is marked. copies: pictures instead of the clips' own."""
-        pictures = [list(copy) if copy is not None else self.images(clip) for clip, copy in self._both(parts, copies)]
-        starts = np.concatenate([[0], np.cumsum([len(some) for some in pictures])]) / BASE_RATE
-        encoding = self.encode([image for some in pictures for image in some])
+    def joined(
+        self, group: str, parts: Sequence[Clip], own: set[int], *, copy: Sequence[Image] = (), dissolve: int = 0
+    ) -> Answer:
+        """Clips one after the other; the first of `own` is marked. copy: pictures instead of the last clip's own."""
+        pictures = [self.images(clip) for clip in parts]
+        if copy:
+            pictures[-1] = list(copy)
+        images, starts = pictures[0], [0.0]
+        for some in pictures[1:]:
+            before = len(images)
+            images = dissolved(images, some, dissolve) if dissolve else [*images, *some]
+            starts.append((len(images) - len(some) + (before + len(some) - len(images)) / 2) / BASE_RATE)
         first = min(own)
-        mark = (parts[first].mark[0] + starts[first], parts[first].mark[1] + starts[first])
-        spans = [(starts[i], starts[i + 1]) for i in range(len(parts))]
+        begin = starts[first] if not dissolve or not first else starts[first] - dissolve / 2 / BASE_RATE
+        mark = (parts[first].mark[0] + begin, parts[first].mark[1] + begin)
+        spans = list(zip(starts, [*starts[1:], len(images) / BASE_RATE], strict=True))
         mine = [spans[i] for i in own]
         others = [spans[i] for i in range(len(parts)) if i not in own]
         truth = sum(parts[i].count for i in own)
         other_count = sum(parts[i].count for i in range(len(parts)) if i not in own)
-        return self.ask(group, encoding, mark, truth, mine, others, other_count)
+        return ask(group, self.encode(images), mark, truth, mine, others, other_count)
 
-    @staticmethod
-    def _both(parts: Sequence[Clip], copies: Sequence[Any]) -> Iterator[tuple[Clip, Any]]:
-        for place, clip in enumerate(parts):
-            yield clip, copies[place] if copies else None
 
-    def ask(
-        self,
-        group: str,
-        encoding: MultiRateEncoding,
-        mark: Span,
-        truth: int,
-        mine: Sequence[Span],
-        others: Sequence[Span] = (),
-        other_count: int = 0,
-    ) -> Answer:
-        exemplar = encoding.encode_exemplar(mark[0], min(mark[1], encoding.end))
-        return self.answer(group, encoding.estimate([exemplar]), truth, mine, others, other_count)
+def ask(
+    group: str,
+    encoded: EncodedVideo,
+    mark: Span,
+    truth: int,
+    mine: Sequence[Span],
+    others: Sequence[Span] = (),
+    other_count: int = 0,
+) -> Answer:
+    """Count like one repetition of the same video."""
+    result = encoded.count([(mark[0], min(mark[1], encoded.encoding.end))])
+    return answer(group, result, truth, mine, others, other_count)
 
-    @staticmethod
-    def answer(
-        group: str, decision: Decision, truth: int, mine: Sequence[Span], others: Sequence[Span], other_count: int
-    ) -> Answer:
-        times = decision.density.times
 
-        def within(spans: Sequence[Span]) -> float:
-            inside = np.any([(times >= a) & (times <= b) for a, b in spans], 0) if spans else np.zeros(len(times))
-            return float((decision.density.values * inside).sum())
+def answer(
+    group: str,
+    result: CountResult,
+    truth: int,
+    mine: Sequence[Span],
+    others: Sequence[Span] = (),
+    other_count: int = 0,
+) -> Answer:
+    """How a result compares with what is true."""
+    times = result.density.times
 
-        left = len(decision.left_out)
-        return Answer(
-            group=group,
-            right=abs(decision.count - truth) <= 1,
-            zero=decision.count == 0,
-            sure=not decision.unsure,
-            kept=min(1.0, within(mine) / truth) if truth else 1.0,
-            other=within(others) / other_count if other_count else None,
-            lost=left / max(1, left + decision.count),
-        )
+    def within(spans: Sequence[Span]) -> float:
+        inside = np.any([(times >= a) & (times <= b) for a, b in spans], 0) if spans else np.zeros(len(times))
+        return float((result.density.values * inside).sum())
+
+    left = len(result.left_out)
+    return Answer(
+        group=group,
+        right=abs(result.count - truth) <= 1,
+        zero=result.count == 0,
+        sure=not result.unsure,
+        kept=min(1.0, within(mine) / truth) if truth else 1.0,
+        other=within(others) / other_count if other_count else None,
+        lost=left / max(1, left + result.count),
+    )
 
 
 def workouts(asker: Asker, clips: Sequence[Clip]) -> Iterator[Answer]:
     """The questions of videos with several sets."""
-    by_path = defaultdict(list)
-    for clip in clips:
-        by_path[clip.path].append(clip)
-    for sets in by_path.values():
-        if len(sets) == 1:
-            continue
-        encoding = asker.encode(asker.images(sets[0]))
+    for sets in _several(clips):
+        encoded = asker.encode(asker.images(sets[0]))
         for one in sets:
             others = [other for other in sets if other is not one]
             count = sum(other.count for other in others)
             spans = [other.within for other in others]
-            yield asker.ask("workouts", encoding, one.mark, one.count, [one.within], spans, count)
+            yield ask("workouts", encoded, one.mark, one.count, [one.within], spans, count)
 
 
-def pairs(asker: Asker, clips: Sequence[Clip]) -> Iterator[Answer]:
+def _several(clips: Sequence[Clip]) -> list[list[Clip]]:
+    """The sets of each video that has several."""
+    by_path = defaultdict(list)
+    for clip in clips:
+        by_path[clip.path].append(clip)
+    return [sets for sets in by_path.values() if len(sets) > 1]
+
+
+def timelines(asker: Asker, clips: Sequence[Clip]) -> str:
+    """Workouts without an exemplar: are the motions told apart, are the sets' borders found?"""
+    right, near, borders = 0, 0, 0
+    for sets in _several(clips):
+        found = asker.encode(asker.images(sets[0])).count().sets
+        letters = set()
+        for labelled in sets:
+            start, end = labelled.within
+            inside = [one for one in found if min(end, one.end) - max(start, one.start) > 0]
+            shares: dict[str, float] = defaultdict(float)
+            for one in inside:
+                shares[one.motion] += min(end, one.end) - max(start, one.start)
+            letters |= {letter for letter, share in shares.items() if share > NEAR}
+            for border, known in ((start, [one.start for one in found]), (end, [one.end for one in found])):
+                near += min((abs(border - time) for time in known), default=np.inf) <= NEAR
+                borders += 1
+        right += len(letters) == len(sets)
+    videos = len(_several(clips))
+    return (
+        f"Sets without an exemplar: the number of motions is right in {right} of {videos} workouts; {near} of "
+        f"{borders} borders of labelled sets are found within {NEAR:g} s."
+    )
+
+
+def pairs(asker: Asker, clips: Sequence[Clip], *, group: str = "pairs", dissolve: int = 0) -> Iterator[Answer]:
     """Clips of different sources; the first is marked."""
     dice = random.Random(0)
     usable = [clip for clip in clips if clip.alone and clip.count >= 3]
@@ -165,9 +200,14 @@ def pairs(asker: Asker, clips: Sequence[Clip]) -> Iterator[Answer]:
         one, other = dice.sample(usable, 2)
         while one.source == other.source and not asker.dev:
             one, other = dice.sample(usable, 2)
-        yield asker.joined("pairs", [one, other], {0})
-        yield asker.joined("pairs", [other, one], {1})
-        yield asker.joined("pairs", [one, other, one], {0, 2})
+        yield asker.joined(group, [one, other], {0}, dissolve=dissolve)
+        yield asker.joined(group, [other, one], {1}, dissolve=dissolve)
+        yield asker.joined(group, [one, other, one], {0, 2}, dissolve=dissolve)
+
+
+def dissolve(asker: Asker, clips: Sequence[Clip]) -> Iterator[Answer]:
+    """The same, without a cut."""
+    yield from pairs(asker, clips, group="dissolve", dissolve=DISSOLVE)
 
 
 def spot(asker: Asker, clips: Sequence[Clip]) -> Iterator[Answer]:
@@ -183,22 +223,33 @@ def spot(asker: Asker, clips: Sequence[Clip]) -> Iterator[Answer]:
             yield asker.joined("spot", [one, other], {0})
 
 
+def drawn_figures(asker: Asker, _: Sequence[Clip]) -> Iterator[Answer]:
+    """One figure on one spot does two things, before a camera that stands and one that moves; no cut."""
+    mocap = asker.clips.parent / "mocap"
+    motion = MotionBank.from_npz(mocap / "motions.npz", mocap / "motions.csv", workers=2)
+    for camera, config in (("stands", STILL), ("moves", MOVING_CAMERA)):
+        for one in drawn(DRAWN, config, motion):
+            mark = one.marked[len(one.marked) // 2]
+            mine, others = ((spans[0][0], spans[-1][1]) for spans in (one.marked, one.others))
+            encoded = asker.encode(one.images)
+            yield ask(f"drawn, camera {camera}", encoded, mark, len(one.marked), [mine], [others], len(one.others))
+
+
 def elsewhere(asker: Asker, clips: Sequence[Clip]) -> Iterator[Answer]:
     """A clip, then a part of its picture made as large as the whole."""
     dice = random.Random(2)
     for clip in dice.sample([clip for clip in clips if clip.alone and clip.count >= 3], PAIRS):
-        images = asker.images(clip)
-        yield asker.joined("elsewhere", [clip, clip], {0, 1}, copies=[images, shifted(images, dice)])
+        yield asker.joined("elsewhere", [clip, clip], {0, 1}, copy=shifted(asker.images(clip), dice))
 
 
 def ordinary(asker: Asker, clips: Sequence[Clip]) -> Iterator[Answer]:
     """Clips of one motion."""
     for clip in clips:
         if clip.alone and clip.count >= 2:
-            encoding = asker.encode(asker.images(clip))
-            cut = len(encoding._scenes) > 1
-            group = "ordinary, with cuts" if cut else "ordinary, filmed in one"
-            yield asker.ask(group, encoding, clip.mark, clip.count, [clip.within])
+            images = asker.images(clip)
+            scenes = sum(begins for _, begins in by_scenes(images))
+            group = "ordinary, with cuts" if scenes > 1 else "ordinary, filmed in one"
+            yield ask(group, asker.encode(images), clip.mark, clip.count, [clip.within])
 
 
 def unrelated(asker: Asker, clips: Sequence[Clip]) -> Iterator[Answer]:
@@ -211,85 +262,13 @@ def sibling(asker: Asker, clips: Sequence[Clip]) -> Iterator[Answer]:
     yield from _foreign(asker, clips, "sibling", lambda one, other: one.action == other.action)
 
 
-def _foreign(asker: Asker, clips: Sequence[Clip], group: str, fits: Any) -> Iterator[Answer]:
+def _foreign(asker: Asker, clips: Sequence[Clip], group: str, fits: Callable[[Clip, Clip], bool]) -> Iterator[Answer]:
     dice = random.Random(3)
     usable = [clip for clip in clips if clip.alone and clip.count >= 2]
     possible = [(a, b) for a in usable for b in usable if a.source != b.source and fits(a, b)]
     for one, other in dice.sample(possible, min(OTHERS, len(possible))):
-        exemplar = asker.encode(asker.images(other)).encode_exemplar(*other.mark)
-        estimate = asker.encode(asker.images(one)).estimate([exemplar])
-        yield asker.answer(group, estimate, one.count if group == "sibling" else 0, [one.within], [], 0)
-
-
-def shifted(images: Sequence[Image], dice: random.Random) -> list[Image]:
-    """The same part of every picture, as large as the whole."""
-    size = images[0].shape[0]
-    share = dice.uniform(*SHARE)
-    left, top = (int(dice.uniform(0, 1 - share) * size) for _ in range(2))
-    side = int(share * size)
-    found: list[Image] = []
-    for image in images:
-        part = torch.from_numpy(image[top : top + side, left : left + side].copy()).permute(2, 0, 1)[None].float()
-        large = F.interpolate(part, (size, size), mode="bilinear").round().clamp(0, 255).byte()
-        found.append(large[0].permute(1, 2, 0).contiguous().numpy())
-    return found
-
-
-def read_sets(folder: Path) -> list[Clip]:
-    """The sets of sets.csv."""
-    with open(folder / "sets.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
-    files = [row["file"] for row in rows]
-    return [
-        Clip(
-            folder / row["file"],
-            row["file"],
-            row["action"],
-            int(row["count"]),
-            (float(row["t_start"]), float(row["t_end"])),
-            (float(row["exemplar_start_s"]), float(row["exemplar_end_s"])),
-            files.count(row["file"]) == 1,
-        )
-        for row in rows
-    ]
-
-
-def read_pool(folder: Path) -> list[Clip]:
-    """The labelled pool's validation clips that hold a repetition."""
-    with open(folder / "pool.csv", newline="") as file:
-        sources = {row["file"]: row["source"] for row in csv.DictReader(file)}
-    with open(folder / "pool_labels.csv", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["split"] == "val" and row["rep_times"]]
-    files = [row["file"] for row in rows]
-    found = []
-    for row in rows:
-        spans = [tuple(float(time) for time in span.split("-")) for span in row["rep_times"].split()]
-        mark = spans[len(spans) // 2]
-        within = (float(row["t_start"]), float(row["t_end"]))
-        alone = files.count(row["file"]) == 1
-        source = sources[row["file"]]
-        count = int(row["count"])
-        path = folder / row["file"]
-        found.append(Clip(path, source, row["motion"], count, within, (mark[0], mark[1]), alone))
-    return found
-
-
-def read_dev(folder: Path) -> list[Clip]:
-    """The clips of dev.csv."""
-    with open(folder / "dev.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
-    return [
-        Clip(
-            folder / row["file"],
-            row["source"],
-            row["file"],
-            int(row["count"]),
-            (0.0, float(row["duration_s"])),
-            (float(row["exemplar_start_s"]), float(row["exemplar_end_s"])),
-            True,
-        )
-        for row in rows
-    ]
+        result = asker.encode(asker.images(one)).count([(asker.encode(asker.images(other)), *other.mark)])
+        yield answer(group, result, one.count if group == "sibling" else 0, [one.within])
 
 
 def table(answers: Sequence[Answer]) -> str:
@@ -325,23 +304,39 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clips", type=Path, default=Path(__file__).resolve().parents[2] / "shared" / "clips")
     parser.add_argument("--model", default="lite")
-    parser.add_argument("--groups", nargs="+", choices=GROUPS, default=list(GROUPS))
+    parser.add_argument("--groups", nargs="+", choices=[*QUESTIONS, "sets"], default=[*QUESTIONS, "sets"])
     parser.add_argument("--dev", action="store_true", help="pairs and ordinary clips of dev.csv")
     parser.add_argument("--write", action="store_true", help="write the table to benchmarks/results/")
     options = parser.parse_args()
-    model = escounts.load(options.model, device="cpu").model
-    assert isinstance(model, MultiRateModel)
-    asker = Asker(model, dev=options.dev)
+    asker = Asker(escounts.load(options.model, device="cpu"), options.clips, dev=options.dev)
+    sets = read_sets(options.clips)
     pool = read_dev(options.clips) if options.dev else read_pool(options.clips)
     answers: list[Answer] = []
+    said = ""
     for name in options.groups:
-        clips = read_sets(options.clips) if name == "workouts" else pool
-        answers += list(globals()[name](asker, clips))
+        if name == "sets":
+            said = timelines(asker, sets)
+            print(said, flush=True)
+            continue
+        answers += QUESTIONS[name](asker, sets if name == "workouts" else pool)
         print(table([answer for answer in answers if answer.group.startswith(name)]), flush=True)
     if options.write:
-        what = "selection dev" if options.dev else "selection"
-        command = f"python benchmarks/selection.py{' --dev' if options.dev else ''}"
-        replace_section(what, f"## {what.capitalize()}\n\n`{command}`; 95 % intervals.\n\n{table(answers)}")
+        what = f"selection {options.model}{' dev' if options.dev else ''}"
+        command = " ".join(["python benchmarks/selection.py", *sys.argv[1:]]).removesuffix(" --write")
+        replace_section(what, f"## {what.capitalize()}\n\n`{command}`; 95 % intervals.\n\n{table(answers)}\n\n{said}")
+
+
+QUESTIONS: dict[str, Callable[[Asker, Sequence[Clip]], Iterator[Answer]]] = {
+    "workouts": workouts,
+    "pairs": pairs,
+    "dissolve": dissolve,
+    "spot": spot,
+    "drawn": drawn_figures,
+    "elsewhere": elsewhere,
+    "ordinary": ordinary,
+    "unrelated": unrelated,
+    "sibling": sibling,
+}
 
 
 if __name__ == "__main__":

@@ -70,3 +70,11 @@ def test_sets_have_a_letter_for_each_motion_and_serve_as_exemplars(encoded: Enco
 def test_an_exemplar_of_another_video_is_not_sure_where_nothing_looks_like_it(encoded: EncodedVideo) -> None:
     sample = encoded.count(exemplars=[f"{SAMPLE}@3.7-5.7"], end=8.0)
     assert sample.unsure == any("looks like the reference" in reason for reason in sample.reasons)
+
+
+def test_frames_of_two_programs_are_two_videos() -> None:
+    counter = escounts.load("lite", device="cpu")
+    slow, fast = (counter.encode([*pendulum(150, 64)], fps=fps) for fps in (15.0, 30.0))
+    own, other = (one.encoding.encode_exemplar(2.0, 3.0) for one in (slow, fast))
+    assert own.video != other.video
+    assert slow.encoding.encode_exemplar(5.0, 6.0).video == own.video

@@ -94,7 +94,8 @@ class MultiRateModel:
                 yield image
 
         ranged = start > 0 or (end is not None and end < video.info.duration)
-        identity = (video.info.path.resolve(), video.info.region)
+        path = video.info.path
+        identity = (path.resolve() if path.exists() else video, video.info.region)  # frames of a program have no file
         encoding = MultiRateEncoding(self, read, start=start, video=identity, ranged=ranged)
         self.encode_views(encoding, progress=progress)
         images.forget()
