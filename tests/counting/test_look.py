@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from escounts.counting.look import Looks, Mark, read_looks
+from escounts.counting.look import SIDE, Looks, Mark, read_looks, small_picture
 from escounts.counting.views import Window
 from escounts.decision.rules import RULES
-from escounts.system.arrays import Array, Array32
+from escounts.system.arrays import Array, Array32, Image
 
 FAR = 3 * RULES.look_same
 RATE = 5.0
@@ -22,7 +22,12 @@ def looks(*levels: float, cells: int = 50, scenes: Sequence[int] | None = None) 
     swing = np.sin(np.arange(cells * len(levels)) * 2 * np.pi / 10)
     values = np.stack([np.repeat(levels, cells), swing], 1).astype(np.float32)
     begins = range(0, len(values), cells) if scenes is None else scenes
-    return Looks(values, list(begins), 100.0, RATE)
+    return Looks(values, coloured(*range(0, 250, 50)[: len(levels)], cells=cells), list(begins), 100.0, RATE)
+
+
+def coloured(*greys: int, cells: int) -> Image:
+    """Small pictures of parts that are grey throughout."""
+    return np.repeat(np.array(greys, np.uint8), cells)[:, None].repeat(3, 1)
 
 
 def everywhere(what: Looks) -> Array:
@@ -40,10 +45,11 @@ def test_scenes_that_look_alike_are_one_motion() -> None:
     assert motions.borders.tolist() == [100.0, 110.0, 120.0, 130.0, 140.0]
     times = np.array([99.0, 105.0, 115.0, 125.0, 135.0, 150.0])
     shown = [True, True, False, True, False, False]
-    assert motions.marked(times, np.ones(6, np.float32)).tolist() == shown
+    marked, unclear = motions.marked(times, np.ones(6, np.float32))
+    assert marked.tolist() == shown and not unclear
     little = np.array([1, 1, 0.3, 1, 2, 0], np.float32)  # of less than a repetition nobody knows what it is
-    assert motions.marked(times, little).tolist() == [True, True, True, True, False, False]
-    assert motions.marked(times[4:], little[4:]).tolist() == [False, False]
+    assert motions.marked(times, little)[0].tolist() == [True, True, True, True, False, False]
+    assert motions.marked(times[4:], little[4:])[0].tolist() == [False, False]
     assert motions.likeness(np.array([105.0, 115.0])).round(2).tolist() == [1.0, 0.01]
 
 
@@ -65,14 +71,14 @@ def test_within_a_scene_a_sudden_change_parts_and_a_slow_one_does_not() -> None:
     motions = sudden.motions(everywhere(sudden), 2.0, [mark(sudden, 104.0)])
     assert list(motions.motion) == [0, 1]
     assert motions.borders[1] == pytest.approx(110.0, abs=0.4)
-    slow = Looks(np.linspace([0, 0], [FAR, 0], 300, dtype=np.float32), [0], 0.0, RATE)
+    slow = Looks(np.linspace([0, 0], [FAR, 0], 300, dtype=np.float32), coloured(0, cells=300), [0], 0.0, RATE)
     assert list(slow.motions(everywhere(slow), 2.0, [mark(slow, 4.0)]).motion) == [0]
 
 
 def test_a_part_looks_as_it_does_where_it_repeats() -> None:
     film = looks(0.0, FAR, scenes=[0])  # one scene: the first half repeats, then somebody walks away
-    film = Looks(np.concatenate([film.values_TD, film.values_TD[:50]]), [0, 100], 100.0, RATE)
-    calm = Looks(film.values_TD.clip(max=RULES.look_same), [0, 100], 100.0, RATE)
+    level = np.concatenate([film.values_TD, film.values_TD[:50]]).clip(max=RULES.look_same)
+    calm = Looks(level, coloured(0, cells=150), [0, 100], 100.0, RATE)
     weight = np.repeat([1.0, 0.0, 1.0], 50)
     assert list(calm.motions(weight, 2.0, [mark(calm, 104.0)]).motion) == [0, 0]
 
@@ -82,6 +88,48 @@ def test_a_mark_of_another_video_may_be_like_nothing() -> None:
     far = Mark(np.array([-FAR, 0.0], np.float32), None)
     motions = film.motions(everywhere(film), 2.0, [far])
     assert 0 not in motions.motion and motions.distance.min() > RULES.look_same
+
+
+@pytest.mark.parametrize(
+    ("distance", "grey", "cells", "repetitions", "counted"),
+    [
+        (8.0, 20, 30, 5.0, True),  # a shot from another side
+        (8.0, 20, 60, 2.0, True),  # a longer one of a slow motion
+        (8.0, 20, 60, 5.0, False),  # a set of its own
+        (8.0, 90, 30, 5.0, False),  # elsewhere
+        (20.0, 20, 30, 5.0, False),  # something else altogether
+    ],
+)
+def test_a_short_shot_in_the_same_colours_is_the_same_motion_with_a_doubt(
+    distance: float, grey: int, cells: int, repetitions: float, counted: bool
+) -> None:
+    values = np.repeat(np.array([[0.0, 0.0], [distance, 0.0]], np.float32), [50, cells], 0)
+    pictures = np.concatenate([coloured(0, cells=50), coloured(grey, cells=cells)])
+    film = Looks(values, pictures, [0, 50], 0.0, RATE)
+    motions = film.motions(everywhere(film), 2.0, [mark(film, 4.0)])
+    assert list(motions.motion) == [0, 1]
+    times, density = np.array([5.0, 10.0 + cells / 10]), np.array([5, repetitions], np.float32)
+    shown, unclear = motions.marked(times, density)
+    assert shown.tolist() == [True, counted] and unclear == counted
+
+
+def test_a_change_that_lasts_parts_where_a_short_one_of_its_size_does_not() -> None:
+    size = 10.0
+    assert RULES.look_borders[0][1] > size > RULES.look_borders[1][1]
+    lasting = looks(0.0, size, scenes=[0])
+    assert list(lasting.motions(everywhere(lasting), 2.0, [mark(lasting, 104.0)]).motion) == [0, 1]
+    values = lasting.values_TD.copy()
+    values[65:, 0] = 0.0
+    short = Looks(values, lasting.pictures_TP, [0], 100.0, RATE)
+    assert list(short.motions(everywhere(short), 2.0, [mark(short, 104.0)]).motion) == [0]
+
+
+def test_a_small_picture_has_the_mean_colours_of_its_squares() -> None:
+    image = np.zeros((32, 32, 3), np.uint8)
+    image[:4, :4] = (10, 20, 30)
+    image[:2, 4:8] = 100
+    small = np.frombuffer(small_picture(image), np.uint8).reshape(SIDE, SIDE, 3)
+    assert small[0, 0].tolist() == [10, 20, 30] and small[0, 1].tolist() == [50] * 3 and small[1:].sum() == 0
 
 
 class Store:

@@ -2,22 +2,27 @@
 
 A look is the mean of what the encoder says of single frames (`LiteEncoder.look_features`) over a repetition or more,
 so that it does not depend on the phase. A video is parted where the film is cut, and where its look changes by much
-at once. Parts that look alike show one motion: a camera that moves slowly, and a scene that comes back, stay with the
-mark. Distances are in units of how far repetitions of one set differ; the encoder's head is fitted so.
+at once or by less for long. Parts that look alike show one motion: a camera that moves slowly, and a scene that comes
+back, stay with the mark. Distances are in units of how far repetitions of one set differ; the encoder's head is
+fitted so. One motion looks different from another side: what is shown in the same colours for a short time is taken
+for the same motion, with a doubt.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 import numpy as np
 
 from escounts.counting.views import Window, WindowStore
 from escounts.decision.rules import RULES, CountingRules
 from escounts.decision.sets import Stretch
-from escounts.system.arrays import Array, Array32, BoolArray, IntArray
+from escounts.system.arrays import Array, Array32, BoolArray, Image, IntArray
+
+SIDE = 8
+"""Pixels of a small picture's side: colours and where they are, no more."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +35,14 @@ class Mark:
 
 @dataclass(frozen=True)
 class Motions:
-    """P parts of a video: their borders in seconds (P + 1), which motion each shows (P), the marked one being 0, and
-    how far each looks from the mark (P); infinite without one."""
+    """P parts of a video: their borders in seconds (P + 1), which motion each shows (P), the marked one being 0; how
+    far each looks from the mark (P), and its colours from those of the nearest marked part (P, levels of 255). Both
+    are infinite without one."""
 
     borders: Array = field(repr=False)
     motion: Sequence[int]
     distance: Array = field(repr=False)
+    colours: Array = field(repr=False)
 
     @property
     def stretches(self) -> tuple[Stretch, ...]:
@@ -43,26 +50,37 @@ class Motions:
         spans = pairwise(self.borders.tolist())
         return tuple(Stretch(a, b, motion) for (a, b), motion in zip(spans, self.motion, strict=True))
 
-    def marked(self, seconds: Array, density: Array32, rules: CountingRules = RULES) -> BoolArray:
-        """At which of some times the marked motion is shown; density: repetitions at each. A part that holds less
-        than a repetition is a set's first or last movement, and goes with the marked ones if there are any."""
-        part, marked = self._part(seconds), np.array(self.motion) == 0
-        held = np.bincount(part, weights=density, minlength=len(marked))
-        least = held >= rules.look_least
-        shown: BoolArray = (marked | ~least if (marked & least).any() else marked)[part]
-        return shown
+    def marked(self, seconds: Array, density: Array32, rules: CountingRules = RULES) -> tuple[BoolArray, bool]:
+        """At which of some times the marked motion is shown, and whether that is unclear; density: repetitions at
+        each. A part that holds less than a repetition is a set's first or last movement, and goes with the marked
+        ones if there are any."""
+        part = self._part(seconds)
+        held = np.bincount(part, weights=density, minlength=len(self.motion))
+        little = held < rules.look_least
+        other_side = self._other_side(held, rules)
+        marked = (np.array(self.motion) == 0) | other_side
+        low, high = (share * rules.look_same for share in rules.look_unclear)
+        vague = ~little & (self.distance > low) & (self.distance < high)
+        shown: BoolArray = (marked | little if (marked & ~little).any() else marked)[part]
+        return shown, bool((other_side | vague).any())
+
+    def _other_side(self, held: Array, rules: CountingRules) -> BoolArray:
+        """Which parts may show the marked motion from another side: of the same colours, and too short for a set.
+        held: repetitions of each."""
+        found = np.zeros(len(self.motion), dtype=bool)
+        for motion, run in groupby(range(len(self.motion)), key=lambda part: self.motion[part]):
+            places = list(run)
+            seconds = self.borders[places[-1] + 1] - self.borders[places[0]]
+            repetitions = held[places].sum()
+            short = seconds < rules.look_set_seconds or repetitions < rules.look_set_repetitions
+            near = self.colours[places].min() < rules.look_colours and self.distance[places].min() < rules.look_side
+            found[places] = motion != 0 and short and near and repetitions >= rules.look_least
+        return found
 
     def likeness(self, seconds: Array, rules: CountingRules = RULES) -> Array:
         """How alike what is shown at some times is to the mark, 0..1; a half where it just is the same motion."""
         distance: Array = self.distance[self._part(seconds)]
         return 1 / (1 + (distance / rules.look_same) ** 4)
-
-    def unclear(self, seconds: Array, density: Array32, rules: CountingRules = RULES) -> bool:
-        """Whether a part with a repetition or more is neither like the mark nor clearly unlike it; density: at some
-        times."""
-        inside = np.bincount(self._part(seconds), weights=density, minlength=len(self.motion)) >= rules.look_least
-        low, high = (share * rules.look_same for share in rules.look_unclear)
-        return bool((inside & (self.distance > low) & (self.distance < high)).any())
 
     def _part(self, seconds: Array) -> IntArray:
         return np.clip(np.searchsorted(self.borders, seconds, side="right") - 1, 0, len(self.motion) - 1)
@@ -70,10 +88,11 @@ class Motions:
 
 @dataclass(frozen=True)
 class Looks:
-    """What the cells of a video look like, (T, D), from second `start` on, `rate` per second, and which cells a scene
-    begins with."""
+    """What the cells of a video look like, (T, D), from second `start` on, `rate` per second; a small picture of
+    each, (T, P), and which cells a scene begins with."""
 
     values_TD: Array32
+    pictures_TP: Image
     scenes: Sequence[int]
     start: float
     rate: float
@@ -96,8 +115,11 @@ class Looks:
             marks: of one motion, which becomes number 0.
             rules: the constants.
         """
-        values, length = self.values_TD, round(max(seconds, rules.look_context) * self.rate)
-        borders = _borders(values, sorted({0, *self.scenes, len(values)}), length, rules)
+        values = self.values_TD
+        borders = sorted({0, *self.scenes, len(values)})
+        for context, least in rules.look_borders:
+            length = round(max(seconds, context) * self.rate)
+            borders = _more_borders(values, borders, length, least, apart=rules.look_border_apart * length)
         weight = weight_T[:, None] + 1e-6  # a part without repetitions has a look, too
         parts = [
             (values[a:b] * weight[a:b]).sum(0, dtype=np.float64) / weight[a:b].sum(dtype=np.float64)
@@ -116,8 +138,11 @@ class Looks:
         groups = _linked(apart < rules.look_same)
         order = list(dict.fromkeys([*groups[len(parts) :], *groups[: len(parts)]]))
         distance = apart[: len(parts), anchors].min(1, initial=np.inf)
-        times = self.start + np.array(borders) / self.rate
-        return Motions(times, [order.index(group) for group in groups[: len(parts)]], distance)
+        motion = [order.index(group) for group in groups[: len(parts)]]
+        scenery = np.stack([np.median(self.pictures_TP[a:b], 0) for a, b in pairwise(borders)])
+        marked = [scenery[part] for part, number in enumerate(motion) if marks and number == 0]
+        colours = np.min([np.full(len(parts), np.inf), *(np.abs(scenery - one).mean(1) for one in marked)], 0)
+        return Motions(self.start + np.array(borders) / self.rate, motion, distance, colours)
 
 
 def read_looks(store: WindowStore, windows: Sequence[Window], cells: int) -> Array32 | None:
@@ -139,23 +164,31 @@ def read_looks(store: WindowStore, windows: Sequence[Window], cells: int) -> Arr
     return filled
 
 
-def _borders(looks_TD: Array32, scenes: Sequence[int], length: int, rules: CountingRules) -> list[int]:
-    """First cells of scenes, and where what comes after differs at once from what came before; and the end."""
+def small_picture(image: Image) -> bytes:
+    """The mean colours of SIDE × SIDE squares of an (S, S, 3) picture."""
+    square = image.shape[0] // SIDE
+    rows = image[: SIDE * square, : SIDE * square].reshape(SIDE, square, SIDE, square, 3)
+    return rows.mean((1, 3)).astype(np.uint8).tobytes()
+
+
+def _more_borders(looks_TD: Array32, known: Sequence[int], length: int, least: float, *, apart: float) -> list[int]:
+    """Cells that parts begin with, and the end: the known ones, and where the `length` cells that come after differ
+    by `least` from those that came before, not nearer than `apart` to another."""
     cells = len(looks_TD)
     sums = np.concatenate([np.zeros((1, looks_TD.shape[1])), np.cumsum(looks_TD, 0, dtype=np.float64)])
     at = np.arange(1, cells)
-    begins, ends = np.asarray(scenes[:-1]), np.asarray(scenes[1:])
+    begins, ends = np.asarray(known[:-1]), np.asarray(known[1:])
     low = np.maximum(at - length, begins[np.searchsorted(begins, at) - 1])
     high = np.minimum(at + length, ends[np.searchsorted(ends, at, side="right")])
     before = (sums[at] - sums[low]) / (at - low)[:, None]
     after = (sums[high] - sums[at]) / (high - at)[:, None]
-    # Less than a repetition shows its phase, not a motion: near a scene's end a change counts for less.
+    # Less than a repetition shows its phase, not a motion: near a part's end a change counts for less.
     share = np.minimum(at - low, high - at) / length
     change = np.linalg.norm(after - before, axis=1) * np.sqrt(share)
-    found = list(scenes)
-    candidates = np.flatnonzero(change >= rules.look_border)
+    found = list(known)
+    candidates = np.flatnonzero(change >= least)
     for place in candidates[np.argsort(-change[candidates], kind="stable")]:
-        if min(abs(int(at[place]) - border) for border in found) >= rules.look_border_apart * length:
+        if min(abs(int(at[place]) - border) for border in found) >= apart:
             found.append(int(at[place]))
     return sorted(found)
 

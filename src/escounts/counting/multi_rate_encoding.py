@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from escounts.counting.look import Looks, Mark, Motions, read_looks
+from escounts.counting.look import Looks, Mark, Motions, read_looks, small_picture
 from escounts.counting.pool import InferencePool
 from escounts.counting.protocols import Progress
 from escounts.counting.repetition_scores import SpanEvidence, score
@@ -77,6 +77,7 @@ class MultiRateEncoding:
         self.store = WindowStore(decoder.grid, decoder.channels, encoder.config.look)
         self.windows: dict[View, list[Window]] = {}
         self.meter = MotionMeter()
+        self._pictures = bytearray()  # a small one for each cell of the slowest view
         self.frames = 0
         self._scenes: list[int] = []  # frames that scenes begin with: looked for once
         self.end = start
@@ -97,7 +98,7 @@ class MultiRateEncoding:
         zero_shot = sum(
             values.nbytes for view in kept for values in vars(view).values() if isinstance(values, np.ndarray)
         )
-        return self.store.nbytes + zero_shot
+        return self.store.nbytes + zero_shot + len(self._pictures)
 
     def _need(self, views: Sequence[View], progress: Progress | None) -> None:
         """Encode views that are not there yet.
@@ -115,19 +116,22 @@ class MultiRateEncoding:
         model = self.model
         kept = self.store.cells
         meter = self.meter if self.frames else MotionMeter()  # once, however often it is read
+        pictures = self._pictures if self.frames else bytearray()
         try:
             with InferencePool(model.device, model.precision) as cores:
                 scenes = SceneEncoder(views, lambda view: ViewEncoder(model.network, view, self.store, cores))
                 for image, begins in by_scenes(self._read(progress), known=self._scenes):
                     if not self.frames:
                         meter.push(image)
+                        if scenes.frames % model.views[0].divisor == 0:
+                            pictures += small_picture(image)
                     scenes.push(image, begins=begins)
                 windows = scenes.finish()
         except BaseException:
             self.store.forget_after(kept)  # cancelled, or the video broke: nobody will ask for these windows
             raise
         self.frames, self.end, self.meter = scenes.frames, self.start + scenes.frames / BASE_RATE, meter
-        self._scenes = scenes.begins
+        self._scenes, self._pictures = scenes.begins, pictures
         self.windows = self.windows | windows
 
     @torch.inference_mode()
@@ -173,15 +177,16 @@ class MultiRateEncoding:
         motions = self._motions(own) if own and len(own) == len(exemplars) else None
         first_view = DensityMap(evidence[0].density, begin, 1 / BASE_RATE, "rate")
         shown = np.ones(last - first, dtype=bool)
+        unclear = False
         if motions is not None:
-            shown = motions.marked(first_view.times, first_view.values)
+            shown, unclear = motions.marked(first_view.times, first_view.values)
         asked = Asked(
             exemplars=len(exemplars),
             marked=tuple(one.seconds * BASE_RATE for one in own),
             without=[view.only(shown) for view in without],
             assume_repeats=assume_repeats,
             unlike=len(own) < len(exemplars) and self._nothing_like(exemplars),
-            unclear=motions is not None and motions.unclear(first_view.times, first_view.values),
+            unclear=unclear,
             ranged=self._ranged or first > 0 or last < self.frames,
         )
         scenes = tuple(frame - first for frame in self._scenes if first < frame < last)
@@ -224,8 +229,10 @@ class MultiRateEncoding:
         if not encoder.config.look or not self.windows.get(view):
             return None
         values = read_looks(self.store, self.windows[view], view.cells(self.frames))
-        scenes = [begin // view.divisor for begin in self._scenes]
-        return None if values is None else Looks(values, scenes, self.start, view.rate)
+        if values is None:
+            return None
+        pictures = np.frombuffer(bytes(self._pictures), np.uint8).reshape(len(values), -1)
+        return Looks(values, pictures, [begin // view.divisor for begin in self._scenes], self.start, view.rate)
 
     def _nothing_like(self, exemplars: Sequence[MultiRateExemplar]) -> bool:
         """Whether no part of the video is known to look like any of the exemplars."""

@@ -66,10 +66,9 @@ class CountingRules:
     unchecked: float = 0.5
     """… so that a count unlike the one without it is the mark's word alone: as likely right as wrong."""
 
-    look_context: float = 2.5
-    """Seconds that are looked at, at least, to see where a video's look changes."""
-    look_border: float = 11.0
-    """Another motion may begin within a scene where the look changes by this much at once …"""
+    look_borders: tuple[tuple[float, float], ...] = ((2.5, 11.0), (5.0, 8.5))
+    """Another motion may begin within a scene where the seconds that come after look so different from as many before
+    (or, where that is longer, a repetition after and one before) …"""
     look_border_apart: float = 0.75
     """… at least so many repetitions from another such place."""
     look_same: float = 5.7
@@ -79,6 +78,13 @@ class CountingRules:
     """Repetitions that a part of a video holds to be taken for another motion."""
     look_unclear: tuple[float, float] = (0.6, 1.3)
     """Shares of look_same between which a part is neither like the mark nor clearly unlike it: not sure."""
+    look_side: float = 12.5
+    """From another side the marked motion looks at most so different …"""
+    look_colours: float = 35.0
+    """… and the colours of the whole picture change by less than so many levels of 255, …"""
+    look_set_seconds: float = 8.0
+    look_set_repetitions: float = 2.2
+    """… in a part that is shorter than either: another exercise is done for longer."""
     just_under: float = 0.01
     """A doubt that makes an answer unsure takes its confidence at least this far below the model's threshold."""
     once_or_never: float = 0.85
