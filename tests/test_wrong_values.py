@@ -16,9 +16,10 @@ import escounts
 from escounts.batching.tasks import Settings
 from escounts.counter import EncodedVideo
 from escounts.errors import EscountsError
+from escounts.live import Watch
 from escounts.results import CountResult
 
-NUMBERS = ["3", "", None, math.nan, math.inf, -math.inf, np.nan, True, [1.0], 1j, b"1"]
+NUMBERS = ["3", "", None, math.nan, math.inf, -math.inf, np.nan, True, [1.0], 1j, b"1", 10**400, np.array(1.0)]
 WORDS = ["sides", "both", "Side", "cycles", "", None, 1, True, ["side"], b"side", math.nan]
 FLAGS: list[Any] = ["no", "", None, 0, 1, 2.0, [], math.nan]
 EXEMPLARS: list[Any] = [
@@ -26,11 +27,12 @@ EXEMPLARS: list[Any] = [
     *([None], ["x"], [""], [(3.0,)], [(3.0, 4.5, 6.0)], [("3", "4.5")], [(math.nan, 4.5)], [(3.0, math.inf)], [{}]),
     *([(4.5, 3.0)], [(3.0, 3.0)], [(-1.0, 2.0)], [(3.0, 900.0)], [(True, 4.5)], [b"3.0-4.5"], [3.0, 4.5]),
     *([escounts.ExemplarSpan(math.nan, 2.0)], [escounts.ExemplarSpan("1", 2.0)]),  # type: ignore[arg-type]
+    *([escounts.ExemplarSpan(1.0, 2.0, 5)], [escounts.ExemplarSpan(1.0, 2.0, "")], np.array(1.0), {}),  # type: ignore[arg-type]
 ]
 SPANS: list[Any] = [
     *(None, "1-2", 3.0, [1.0, 2.0], [None], [(1.0,)], [(1.0, 2.0, 3.0)], [("1", "2")], [(math.nan, 2.0)], {}),
     *([(1.0, math.inf)], [(2.0, 1.0)], [(1.0, 1.0)], [(1.0, 3.0), (2.0, 4.0)], [(-1.0, 2.0)], [(1.0, 900.0)]),
-    *([(True, 2.0)], b"12", ["12"]),
+    *([(True, 2.0)], b"12", ["12"], np.array(1.0), {1: 2}),
 ]
 PATHS = ["", None, 3, b"x.json", True, "no-such-folder/x.json", "x.unknown", "nul\0.json"]
 
@@ -68,7 +70,8 @@ def cases(**tables: list[Any]) -> list[Any]:
     cases(
         start=NUMBERS, end=[v for v in NUMBERS if v is not None], unit=WORDS, assume_repeats=FLAGS,
         exemplars=EXEMPLARS, model=["", None, 3, "no such", b"lite", True], progress=["x", 3, True],
-        device=["", None, 3, "gpu", "cuda:x", b"cpu", True], video=["", None, 3, b"x.mp4", True, "missing.mp4"],
+        device=["", None, 3, "gpu", "cuda:x", b"cpu", True], 
+        video=["", None, 3, b"x.mp4", True, "missing.mp4", np.array(3)],
     ),
 )  # fmt: skip
 def test_count_refuses_wrong_values(movie: Path, name: str, value: Any) -> None:
@@ -145,11 +148,40 @@ def test_batch_refuses_wrong_values(movie: Path, name: str, value: Any) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    cases(limit=["2", math.nan, math.inf, 0, None], start=["2", math.nan, None], end=[math.inf, "9"]),
-)
+    cases(
+        model=["", None, 3], start=NUMBERS, end=[v for v in NUMBERS if v is not None], unit=WORDS, limit=NUMBERS,
+        assume_repeats=FLAGS, exemplars=[*EXEMPLARS[:6], [(1.0, 2.0)]], region=["a", 3],
+    ),
+)  # fmt: skip
 def test_settings_of_a_batch_refuse_wrong_values(name: str, value: Any) -> None:
-    """A process would have waited for a limit that is no number without a pause, and for ever."""
-    assert one_sentence(lambda: Settings(**{name: value})).startswith(f"{name} is ")
+    """They were taken, and every row was an error then."""
+    one_sentence(lambda: Settings(**{name: value}))
+
+
+@pytest.fixture(scope="module")
+def watching() -> Watch:
+    return escounts.watch([])
+
+
+@pytest.mark.parametrize("value", NUMBERS)
+def test_borders_of_a_reference_and_of_a_mark_are_numbers(
+    movie: Path, encoded: EncodedVideo, watching: Watch, value: Any
+) -> None:
+    one_sentence(lambda: encoded._counter.reference(movie, value, 2.0))
+    one_sentence(lambda: encoded._counter.reference(movie, 0.0, value))
+    one_sentence(lambda: watching.mark(value, 2.0))
+
+
+def test_what_is_no_model_and_no_frame_is_refused(encoded: EncodedVideo, movie: Path) -> None:
+    for value in ["lite", None, 3]:
+        one_sentence(lambda value=value: escounts.Counter(value))  # type: ignore[misc]
+    frames: list[Any] = [None, "x", np.zeros((8, 8, 3), np.uint8)]
+    for frame in frames:
+        assert "video.files.Frame" in one_sentence(lambda frame=frame: list(escounts.watch([frame])))  # type: ignore[misc]
+    assert "shape (0, 0, 3)" in one_sentence(lambda: escounts.count([np.zeros((0, 0, 3), np.uint8)] * 2, fps=9))
+    other = escounts.load("lite").encode(movie)
+    assert "another model" in one_sentence(lambda: other.count([(encoded, 0.5, 2.0)]))
+    assert other.count(end=1e308).count == other.count().count
 
 
 def test_load_refuses_wrong_values() -> None:

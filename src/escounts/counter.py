@@ -41,6 +41,12 @@ REFERENCES = 8
 """Stretches around exemplars of other videos that a counter remembers."""
 
 
+def _counting_model(name: str, value: Any) -> Any:
+    if not (hasattr(value, "encode") and hasattr(value, "unsure_below")):
+        raise refused(name, value, "a counting model; escounts.load(NAME) makes a counter of a model's name")
+    return value
+
+
 class Counter:
     """A counting model with videos: encodes them, remembers the exemplars' videos.
 
@@ -49,6 +55,7 @@ class Counter:
     >>> encoded.count().count, encoded.count(exemplars=["3.2-4.8"]).count
     """
 
+    @checked(model=_counting_model)
     def __init__(self, model: CountingModel) -> None:
         self.model = model
         self._references: dict[tuple[Any, ...], EncodedVideo] = {}
@@ -129,6 +136,7 @@ class Counter:
         result = count_each(video, one, features, start=start, end=end, progress=progress)
         return replace(result, timings={**result.timings, "total": time.perf_counter() - began})
 
+    @checked(end=seconds)
     def reference(self, video: Path | Video, start: float, end: float) -> EncodedVideo:
         """The stretch around an exemplar, encoded once and remembered while it is among the last ones used."""
         opened = _opened(video)
@@ -183,7 +191,8 @@ class EncodedVideo:
         exemplar then. progress is called where the video has to be read again.
         """
         first = self.encoding.start if start is None else max(start, self.encoding.start)
-        last = self.encoding.end if end is None else min(end, self.encoding.end)
+        end = None if end is None else min(end, self.encoding.end)
+        last = self.encoding.end if end is None else end
         if last <= first:
             raise VideoError(
                 f"{self.info.path}: nothing between {first:.2f} s and {last:.2f} s; encoded are "
@@ -271,6 +280,8 @@ class EncodedVideo:
         for exemplar in exemplars:
             if isinstance(exemplar, tuple) and len(exemplar) == 3:
                 encoded, start, end = exemplar
+                if type(encoded.encoding) is not type(self.encoding):
+                    raise ExemplarError(f"the exemplar of {encoded.info.path} was encoded by another model")
                 _check_exemplar(ExemplarSpan(start, end, str(encoded.info.path)), encoded.info)
                 span = ExemplarSpan(start, end, None if encoded is self else str(encoded.info.path))
                 source: EncodedVideo = encoded

@@ -13,7 +13,7 @@ import numpy as np
 from escounts.decision.rules import RULES
 from escounts.errors import ExemplarError
 from escounts.results import ExemplarSpan
-from escounts.system.arguments import seconds, shown
+from escounts.system.arguments import items, optional, path, seconds, shown
 from escounts.system.atomic_files import file_state
 
 _TIME = r"-?(?:\d+:){0,2}\d*\.?\d+"
@@ -51,16 +51,17 @@ def _shown(text: str) -> str:
 
 def exemplar_list(name: str, value: Any) -> list[Any]:
     """The exemplars a person gave, each as text, an ExemplarSpan or (encoded video, start, end) with float times."""
-    single = isinstance(value, (str, bytes, ExemplarSpan)) or not isinstance(value, Iterable)
-    given = [] if single else list(value)
-    if single or (isinstance(value, tuple) and given and not isinstance(given[0], (str, tuple, list, ExemplarSpan))):
+    given = items(value)
+    if given is None or (
+        isinstance(value, tuple) and given and not isinstance(given[0], (str, tuple, list, ExemplarSpan))
+    ):
         raise ExemplarError(f"{name} is {shown(value)}; it takes a list: [(3.2, 4.8)], ['3.2-4.8'] or [] for none")
     return [_exemplar(f"{name}[{index}]", one) for index, one in enumerate(given)]
 
 
 def _exemplar(name: str, value: Any) -> Any:
     if isinstance(value, ExemplarSpan):
-        return ExemplarSpan(seconds(name, value.start), seconds(name, value.end), value.video)
+        return ExemplarSpan(seconds(name, value.start), seconds(name, value.end), optional(path)(name, value.video))
     if isinstance(value, str):
         return value
     listed = isinstance(value, (tuple, list)) or (isinstance(value, np.ndarray) and value.ndim == 1)

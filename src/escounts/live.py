@@ -27,7 +27,7 @@ from escounts.decision.running_count import LiveEvent as LiveEvent
 from escounts.errors import ExemplarError, ModelError
 from escounts.exemplars import check_exemplar, exemplar_list, parse_exemplar
 from escounts.results import DensityMap, ExemplarSpan, Repetition
-from escounts.system.arguments import checked, number, refused, text, whole
+from escounts.system.arguments import checked, instance, number, refused, seconds, text, whole
 from escounts.system.arrays import Image
 from escounts.video.files import Frame
 from escounts.video.streams import FrameStream, Gap, PushedFrames
@@ -82,6 +82,7 @@ class LiveCounter:
         """The newest estimate of what is remembered, the last two minutes at most; None before there is one."""
         return None if self._decision is None else self._decision.density
 
+    @checked(frame=instance(Frame))
     def push(self, frame: Frame) -> list[LiveEvent]:
         """The next frame; what it brought about. Frames that are missing are filled with the last one."""
         events = []
@@ -123,6 +124,7 @@ class LiveCounter:
         """The source is over: its last repetitions, and that it is over."""
         return [*self.finish(), self._event("end")]
 
+    @checked(end=seconds)
     def mark(self, start: float, end: float) -> None:
         """From now on count what is like the stretch between two times of the source, which may still be to come.
 

@@ -220,6 +220,7 @@ def labelled(client: Client, clips: dict[int, Path]) -> Iterator[str]:
         ("wipe.mp4,0.5,1,squat\nwipe.mp4,1,1.5,jump", "several of a class: 'squat', 'jump'; say which one"),
         ('wipe.mp4,0.5,1,"squat\rjump"', r"control character U\+000D"),
         ("wipe.mp4,0.5,1.5,jump\nwipe.mp4,1.2,2,jump", "overlap"),
+        ("wipe.mp4,0.5,0.5001,jump", "the repetition at 0.500 s lasts less than 0.002 s"),
     ],
 )
 def test_an_import_that_cannot_be_meant_changes_nothing(client: Client, labelled: str, rows: str, said: str) -> None:

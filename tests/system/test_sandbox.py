@@ -63,6 +63,8 @@ def attempts(scratch: Path, elsewhere: Path, video: Path) -> Iterator[tuple[str,
     yield "rename", lambda: mine.rename(scratch / "stolen.txt")
     yield "link", lambda: os.link(mine, scratch / "linked.txt")
     yield "make a disk", lambda: os.mknod(scratch / "disk", 0o600 | stat.S_IFBLK, os.makedev(8, 0))
+    yield "make a set-user-id program", lambda: os.open(scratch / "u", os.O_CREAT | os.O_WRONLY, 0o4755)
+    yield "make a set-group-id program", lambda: os.mknod(scratch / "g", 0o2755 | stat.S_IFREG)
     yield "a terminal", lambda: open("/dev/ptmx", "r+b", buffering=0).close()
 
     yield "read", mine.read_text

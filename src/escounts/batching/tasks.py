@@ -19,14 +19,15 @@ from typing import TYPE_CHECKING, Any
 import escounts
 from escounts import __version__
 from escounts.errors import EscountsError, VideoError
-from escounts.exemplars import states_of_videos
+from escounts.exemplars import exemplar_list, states_of_videos
 from escounts.models import catalogue
-from escounts.system.arguments import optional, positive, seconds
+from escounts.system.arguments import USUAL, Check, optional, positive, text
 from escounts.system.atomic_files import file_state
 from escounts.system.sandbox import Sandbox
 from escounts.system.task_processes import TaskError, TaskProcess
 from escounts.video import VIDEO_SUFFIXES
 from escounts.video.files import video_files
+from escounts.video.regions import region
 
 if TYPE_CHECKING:
     from escounts.counter import Counter, WantedUnit
@@ -37,6 +38,18 @@ Row = dict[str, Any]
 
 LATER_SETTINGS: dict[str, Any] = {"start": 0.0, "end": None, "region": None, "unit": "auto"}
 """Settings that rows of earlier versions do not know, with what was true of them: those rows stay valid."""
+
+
+def _written_exemplars(name: str, value: Any) -> list[str]:
+    return [text(f"{name}[{index}]", one) for index, one in enumerate(exemplar_list(name, value))]
+
+
+SETTING_CHECKS: dict[str, Check] = {
+    **USUAL,
+    "exemplars": _written_exemplars,
+    "limit": positive,
+    "region": optional(region),
+}
 
 
 @dataclass(frozen=True)
@@ -57,9 +70,8 @@ class Settings:
     unit: WantedUnit = "auto"
 
     def __post_init__(self) -> None:
-        positive("limit", self.limit)
-        seconds("start", self.start)
-        optional(seconds)("end", self.end)
+        for name, value in asdict(self).items():
+            SETTING_CHECKS[name](name, value)
 
     @property
     def counting(self) -> dict[str, Any]:

@@ -154,7 +154,9 @@ PATH = click.Path(path_type=Path)
 @click.option("--videos", type=PATH, help="Folder with the videos, when not the root.")
 @click.option("--tokens", type=PATH, default=Path("tokens"), show_default=True)
 @click.option("--encoder", default="mae-vit-b", show_default=True, help="An encoder: see `escounts weights list`.")
-@click.option("--pool", type=COUNT, help="Average tokens to POOL×POOL (default 6 for the paper's encoders).")
+@click.option(
+    "--pool", type=click.IntRange(1, 64), help="Average tokens to POOL×POOL (default 6 for the paper's encoders)."
+)
 @click.option("--shifts", type=COUNT, default=4, show_default=True, help="Start offsets: K of the paper.")
 @click.option(
     "--exemplars", type=NONE_OR_MORE, default=8, show_default=True, help="Repetitions stored per video, at most."

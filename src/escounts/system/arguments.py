@@ -68,9 +68,13 @@ def refused(name: str, value: object, takes: str) -> EscountsError:
 def number(name: str, value: Any, takes: str = "a finite number") -> float:
     """An int, a float or NumPy's of either, as a float; neither NaN nor infinite."""
     real = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    if not real or not math.isfinite(value):
+    try:
+        found = float(value) if real else math.nan
+    except OverflowError:  # an int that no float can hold
+        found = math.inf
+    if not math.isfinite(found):
         raise refused(name, value, takes)
-    return float(value)
+    return found
 
 
 def positive(name: str, value: Any, takes: str = "a finite number above 0") -> float:
@@ -121,10 +125,20 @@ def path(name: str, value: Any) -> Any:
     return value
 
 
+def items(value: Any) -> list[Any] | None:
+    """What a list, or anything that gives one thing after another, holds; None for text and for a single thing."""
+    if isinstance(value, (str, bytes, Mapping, os.PathLike)):
+        return None
+    try:
+        return list(value)
+    except TypeError:
+        return None
+
+
 def paths(name: str, value: Any) -> list[Any]:
     """Paths, or one."""
-    given = [value] if isinstance(value, (str, bytes, os.PathLike)) or not isinstance(value, Iterable) else value
-    return [path(name, one) for one in given]
+    given = items(value)
+    return [path(name, one) for one in ([value] if given is None else given)]
 
 
 def instance(kind: type) -> Check:
@@ -158,19 +172,21 @@ def optional(check: Check) -> Check:
 def video(name: str, value: Any) -> Any:
     """A path, a video that is open, or frames one after another."""
     frames = isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping, os.PathLike))
+    frames &= getattr(value, "ndim", 1) > 0
     return value if hasattr(value, "frames") or frames else path(name, value)
 
 
 def spans(name: str, value: Any) -> list[tuple[float, float]]:
     """(start, end) in seconds of several stretches that do not overlap, in order of time."""
-    takes = "a list of (start, end) in seconds"
-    if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, (Iterable, np.ndarray)):
-        raise refused(name, value, takes)
+    given = items(value)
+    if given is None:
+        raise refused(name, value, "a list of (start, end) in seconds")
     found = []
-    for index, pair in enumerate(value):
-        if isinstance(pair, (str, bytes, Mapping)) or not hasattr(pair, "__len__") or len(pair) != 2:
+    for index, pair in enumerate(given):
+        borders = items(pair)
+        if borders is None or len(borders) != 2:
             raise refused(f"{name}[{index}]", pair, "(start, end) in seconds")
-        start, end = (seconds(f"{name}[{index}]", border) for border in pair)
+        start, end = (seconds(f"{name}[{index}]", border) for border in borders)
         if not 0 <= start < end:
             raise refused(f"{name}[{index}]", (start, end), "seconds with 0 <= start < end")
         found.append((start, end))

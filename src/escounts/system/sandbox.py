@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import site
+import stat
 import sys
 import sysconfig
 import tempfile
@@ -68,6 +69,8 @@ REQUESTS = {
 """Requests that change attributes of a file that is only read (FS_IOC_SETFLAGS, FSSETXATTR, SETVERSION), type into a
 terminal (TIOCSTI, TIOCLINUX), or have the kernel send a signal to somebody (SETOWN and SETSIG)."""
 REQUEST_BITS = 0xFFFFFFFF
+MODES = {"open": 2, "openat": 3, "creat": 1, "mknod": 1, "mknodat": 2}
+"""Calls that make a file → the argument that is its mode: what others run with set-user-id runs as this account."""
 NEW_CALLS = {"fchmodat2": 452, "setxattrat": 463, "removexattrat": 466, "file_setattr": 469, "quotactl_fd": 443}
 """Numbers, the same on every processor, of calls whose names an older libseccomp does not know."""
 DEVICES = ("null", "zero", "full", "random", "urandom", "nvidia*", "dri", "kfd", "dxg")
@@ -223,6 +226,10 @@ def _confine_calls(*, network: bool) -> None:
     for call, requests in REQUESTS.items():
         for request in requests:
             refuse(call, argument(1, pyseccomp.MASKED_EQ, REQUEST_BITS, request))
+    for call, place in MODES.items():
+        for bit in (stat.S_ISUID, stat.S_ISGID):
+            refuse(call, argument(place, pyseccomp.MASKED_EQ, bit, bit))
+    refuse("openat2", error=errno.ENOSYS)  # what it asks for cannot be seen, and nothing here needs it
     # Threads are made by clone, too; what clone3 asks for cannot be seen, and the C library goes back to clone.
     refuse("clone3", error=errno.ENOSYS)
     refuse("clone", argument(0, pyseccomp.MASKED_EQ, CLONE_THREAD, 0))

@@ -110,7 +110,11 @@ def held_in_memory(video: Video, rate: float, start: float, end: float | None) -
 
 def _picture(index: int, frame: Any) -> Image:
     array = np.asarray(frame)
-    if array.dtype != np.uint8 or not (array.ndim == 2 or (array.ndim == 3 and array.shape[2] == 3)):
+    if (
+        array.dtype != np.uint8
+        or not array.size
+        or not (array.ndim == 2 or (array.ndim == 3 and array.shape[2] == 3))
+    ):
         raise VideoError(
             f"frame {index} is {array.dtype} of shape {array.shape}; it takes uint8 of (height, width, 3), RGB, or "
             "(height, width)"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -13,7 +13,7 @@ from av import VideoFormat
 from av.filter import Graph
 
 from escounts.errors import EscountsError, VideoError
-from escounts.system.arguments import number, refused
+from escounts.system.arguments import items, number, refused
 
 Box = tuple[int, int, int, int]
 """Left, top, width and height in pixels of the upright picture."""
@@ -65,7 +65,7 @@ def region(name: str, value: Any) -> Region:
             raise refused(name, value, TAKES)
         x, y, width, height = (float(part) for part in match.groups())
     else:
-        parts = list(value) if isinstance(value, Iterable) else []
+        parts = items(value) or []
         if len(parts) != 4:
             raise refused(name, value, TAKES)
         x, y, width, height = (number(name, part, TAKES) for part in parts)

@@ -113,6 +113,12 @@ def test_repetitions_past_the_end_are_refused(ramp: Path) -> None:
         encode_video(ramp, annotation("ramp.mp4", spans=((7.0, 8.0),)), encoder, layout)
 
 
+def test_a_video_of_which_no_picture_is_sampled_is_refused(ramp: Path) -> None:
+    encoder, identity = open_encoder("patches", every=1_000_000)
+    with pytest.raises(VideoError, match="no picture falls on a sampled time"):
+        encode_video(ramp, annotation("ramp.mp4"), encoder, layout_for(encoder.spec, identity))
+
+
 def small_set(root: Path) -> Dataset:
     for k in range(3):
         write_movie(root / f"v{k}.mp4", bouncing(2 + k, 2.0))

@@ -178,6 +178,8 @@ def encode_video(path: Path, video: VideoAnnotation, encoder: Encoder, layout: T
     rate, every = layout.fps, None if layout.fps else layout.every
     frames = source.frames(size=size, start=video.begin, end=end, rate=rate, every=every)
     sequences = _sequences((encoder.spec.cut(frame.image) for frame in frames), encoder, layout)
+    if not sequences:
+        raise VideoError(f"{path}: no picture falls on a sampled time; sample more of them")
     step = layout.step(video.fps or source.info.fps)
     duration = video.duration or source.info.duration - video.begin
     late = [span for span in video.spans if span[1] > duration + max(0.5, step)]

@@ -17,6 +17,8 @@ LONGEST_ACTION = 80
 """Characters of what an action is called."""
 SLACK = 0.5
 """Seconds a repetition may end past the end of its video: tools measure a video's length differently. It is cut."""
+LEAST = 0.002
+"""Seconds of the shortest repetition that can be written down: label files state milliseconds."""
 SHORTEST = 0.1
 """Seconds of the shortest repetition that other units of time are tried for."""
 NAMED = 3
@@ -96,6 +98,8 @@ def label_problem(file: LabelledFile, duration: float | None = None) -> str | No
         return f"{len(file.spans)} repetitions are more than the {MOST_SPANS} a video may have"
     if duration is not None and (late := _late(file, duration)) is not None:
         return late
+    if (short := next(((a, b) for a, b in file.spans if b - a < LEAST), None)) is not None:
+        return f"the repetition at {short[0]:.3f} s lasts less than {LEAST:g} s, which no label file can state"
     if (overlap := overlap_problem(file.spans)) is not None:
         return f"{overlap}: move one of their borders"
     return None
