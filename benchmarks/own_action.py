@@ -9,9 +9,6 @@ repetition, the unit that the default model does not count. Nothing of the clips
 
 from __future__ import annotations
 
-import argparse
-import csv
-import json
 import tempfile
 import time
 from dataclasses import asdict
@@ -20,11 +17,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from labelled import LabelledSet, read_sets
+from report import RESULTS, arguments, markdown, write_json
+
 import escounts
 from escounts.counting.density import pseudo_spans
 from escounts.teach.own_action import FEWEST, LabelledVideo, Score, learn_action
 
-HERE = Path(__file__).resolve().parent
 GROUPS = {
     "countix": ("countix", ""),
     "rope": ("rope", ""),
@@ -36,15 +35,13 @@ GROUPS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--clips", type=Path, default=HERE.parent.parent / "shared" / "clips")
+    parser = arguments(__doc__, clips=True)
     parser.add_argument("--groups", nargs="+", choices=list(GROUPS), default=list(GROUPS))
     parser.add_argument("--halves", nargs="+", type=int, choices=[0, 1], default=[0, 1], help="which half is learnt")
     parser.add_argument("--most", type=int, default=10, help="most clips to learn from")
-    parser.add_argument("--out", type=Path, default=HERE / "results" / "own_action.json")
+    parser.add_argument("--out", type=Path, default=RESULTS / "own_action.json")
     options = parser.parse_args()
     rows: list[dict[str, Any]] = []
-    print(HEADER)
     for group in options.groups:
         clips = labelled(options.clips, group)
         for half in options.halves:
@@ -53,30 +50,27 @@ def main() -> None:
                 print(f"{group}, half {half}: {len(learnt)} clips are too few to learn from", flush=True)
                 continue
             rows.append(measure(group, learnt, others))
-            print(line(rows[-1]), flush=True)
-            options.out.parent.mkdir(exist_ok=True)
-            options.out.write_text(json.dumps(rows, indent=1) + "\n")
+            write_json(options.out, rows)
+    print(markdown(HEADERS, map(cells_of, rows)))
 
 
 def labelled(folder: Path, group: str) -> list[LabelledVideo]:
     """The clips of a group with their repetitions, by name."""
     name, part = GROUPS[group]
-    with (folder / "dev.csv").open(newline="") as table:
-        found = [row for row in csv.DictReader(table) if row["set"] == name and part in row["file"]]
-    return [
-        _labelled(folder, row, by_side=group.endswith("-by-side")) for row in sorted(found, key=lambda r: r["file"])
-    ]
+    found = [one for one in read_sets(folder / "dev.csv", folder) if one.group == name and part in one.name]
+    by_side = group.endswith("-by-side")
+    return [_labelled(one, by_side=by_side) for one in sorted(found, key=lambda one: one.name)]
 
 
-def _labelled(folder: Path, row: dict[str, str], *, by_side: bool) -> LabelledVideo:
-    count, ends = int(row["count"]), [float(end) for end in row["rep_ends_s"].split()]
-    if len(ends) == count and count > 1:
+def _labelled(clip: LabelledSet, *, by_side: bool) -> LabelledVideo:
+    ends = clip.ends
+    if len(ends) == clip.count > 1:
         spans = list(pairwise([max(0.0, ends[0] - median(b - a for a, b in pairwise(ends))), *ends]))
     else:
-        spans = pseudo_spans(count, 0.0, float(row["duration_s"]))
+        spans = pseudo_spans(clip.count, 0.0, clip.duration)
     if by_side:
         spans = [side for a, b in spans for side in ((a, (a + b) / 2), ((a + b) / 2, b))]
-    return LabelledVideo(Path(row["file"]).name, folder / row["file"], len(spans), tuple(spans))
+    return LabelledVideo(clip.path.name, clip.path, len(spans), tuple(spans))
 
 
 def measure(group: str, learnt: list[LabelledVideo], others: list[LabelledVideo]) -> dict[str, Any]:
@@ -106,20 +100,18 @@ def measure(group: str, learnt: list[LabelledVideo], others: list[LabelledVideo]
     }
 
 
-HEADER = (
-    "| clips | learnt from: before | left out | fitted | other clips: before | after | helped | CPU, wall seconds |\n"
-    "|---|---|---|---|---|---|---|---|"
-)
+HEADERS = ("clips", "learnt from: before", "left out", "fitted", "other clips: before", "after", "helped",
+           "CPU, wall seconds")  # fmt: skip
 
 
-def line(row: dict[str, Any]) -> str:
+def cells_of(row: dict[str, Any]) -> list[str]:
     """One row of the table: right of all, and the mean error."""
 
     def score(values: dict[str, Any], number: int) -> str:
         return f"{values['right']} of {number}, {values['error']:.2f}"
 
     learnt, others = len(row["report"]["videos"]), len(row["others"])
-    cells = [
+    return [
         row["group"],
         score(row["report"]["before"], learnt),
         score(row["report"]["after"], learnt),
@@ -129,7 +121,6 @@ def line(row: dict[str, Any]) -> str:
         "yes" if row["report"]["helped"] else "no, old model kept",
         f"{row['cpu_s']:.0f}, {row['wall_s']:.0f}",
     ]
-    return "| " + " | ".join(cells) + " |"
 
 
 if __name__ == "__main__":
