@@ -91,7 +91,9 @@ def test_a_few_seeds_do_not_decide_what_seeds_make() -> None:
     assert spread is not None and spread.freedom == 8 and spread.deviation > 0.1
     (decided,) = [line for line in table_text(results, table, 3, spread).splitlines() if line.startswith("| 3 |")]
     assert "undecided" in decided and "-0.1" in decided
-    assert "[+0.000, +0.000]" in table_text(results, shifts, 3, spread).splitlines()[-1], "the same runs: seed by seed"
+    assert "[+0.000, +0.000]" in table_text(results, shifts, 3, spread).splitlines()[-1], (
+        "the same runs: seed by seed"
+    )
     assert "| SA-only | 0 | not run" in table_text(results, made[1], 3)
 
 
