@@ -16,7 +16,7 @@ from escounts.nn.heads import DensityHeadConfig
 from escounts.nn.network import NARROW_DECODER
 from escounts.research.datasets.annotations import Dataset, VideoAnnotation
 from escounts.research.datasets.encoding import layout_for
-from escounts.research.datasets.folder import QUICK, SyntheticSet
+from escounts.research.datasets.generated import QUICK, SyntheticSet
 from escounts.research.datasets.stores import OWN_EVERY, open_encoder, quick_encoder, store_path
 from escounts.research.datasets.tokens import TokenLayout, TokenStore
 from escounts.research.evaluation.models import EvalSpec, EvaluatedModel, MapFunction, mean_count

@@ -21,7 +21,7 @@ from escounts.nn.heads import DensityHeadConfig, RateHeadConfig
 from escounts.nn.network import LITE_DECODER
 from escounts.research.datasets.annotations import Dataset
 from escounts.research.datasets.encoding_plan import plan_encoding
-from escounts.research.datasets.folder import SyntheticSet
+from escounts.research.datasets.generated import SyntheticSet
 from escounts.research.datasets.stores import OWN_EVERY, load_labels, open_encoder, store_path
 from escounts.research.datasets.tokens import INDEX, TokenLayout, TokenStore
 from escounts.research.evaluation.models import EvalSpec, EvaluatedModel, mean_count
