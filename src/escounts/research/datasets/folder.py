@@ -3,9 +3,9 @@
 Three forms, told apart by their columns:
 
 - one row per repetition: `file, start_s, end_s`; a video without repetitions is a row without times.
-- one row per video: `file, count`, when nobody marked the times; repetitions are then an even division. Such a row may
-  state `duration_s`, so that the video need not be opened for it, and one marked repetition, `exemplar_start_s` and
-  `exemplar_end_s`.
+- one row per video: `file, count`, when nobody marked the times; repetitions are then an even division. Such a row
+  may state `duration_s`, so that the video need not be opened for it, and one marked repetition, `exemplar_start_s`
+  and `exemplar_end_s`.
 - one row per set of repetitions, `file, count, t_start, t_end`. With `rep_times` ("9.4-11.6 12.0-13.7", seconds)
   every repetition is known; a file whose sets are of one motion is then one video from its first frame to its last.
   Otherwise each set is a video of its own, from t_start to t_end. A set may have a marked repetition, too.
