@@ -7,12 +7,13 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import escounts
 from escounts.counting.protocols import CountingModel, EncodedExemplar, Encoding, Progress
-from escounts.decision.decide import Decision
+from escounts.decision.decide import Decision, assuming
 from escounts.decision.rules import RULES
 from escounts.decision.sets import into_sets, typical
 from escounts.errors import EscountsError, ExemplarError, VideoError
@@ -202,9 +203,8 @@ class EncodedVideo:
         if like_set is not None:
             exemplars = [*exemplars, self._of_set(like_set, self.count(start=start, end=end, progress=progress))]
         encoded, spans = self._exemplars(exemplars, progress)
-        decision = self.encoding.estimate(encoded, start=start, end=end, progress=progress)
-        if assume_repeats and decision.count == 0:  # a count that is there needs no assumption
-            decision = self.encoding.estimate(encoded, start=start, end=end, assume_repeats=True, progress=progress)
+        ask = partial(self.encoding.estimate, encoded, start=start, end=end, progress=progress)
+        decision = assuming(ask) if assume_repeats else ask()
         result = self._result(decision, spans, (first, last))
         if unit != "auto" and result.count > 0:
             result = self._in_unit(result, unit, assume_repeats)

@@ -303,9 +303,9 @@ def test_slow_sure_motion_needs_no_faster_view() -> None:
     slow = Evidence(10.0, flat * np.float32(5 / 300), flat * 0.9, flat * 0.9)
     quick = Evidence(10.0, flat * np.float32(30 / 300), flat * 0.9, flat * 0.9)
     unsure = Evidence(10.0, flat * np.float32(5 / 300), flat * 0.5, flat * 0.5)
-    assert [wants_faster([e], BASE_RATE) for e in (slow, quick, unsure)] == [False, True, True]
+    assert [wants_faster([e]) for e in (slow, quick, unsure)] == [False, True, True]
     alias = Evidence(5.0, flat * np.float32(5 / 300), flat * 0.93, flat * 0.93)
-    assert wants_faster([alias, quick], BASE_RATE)
+    assert wants_faster([alias, quick])
 
 
 def test_a_model_that_speaks_of_the_whole_video_gives_hypotheses() -> None:

@@ -18,37 +18,12 @@ MOST_BYTES = 2**60
 
 
 class Number(click.FloatRange):
-    """A number that is no NaN and, unless `infinite`, finite.
-
-    Args:
-        least: the smallest that is taken.
-        most: the largest that is taken.
-        above: taken is only what is larger, instead of `least`.
-        below: taken is only what is smaller, instead of `most`.
-        infinite: whether "inf" is taken, too.
-    """
-
-    def __init__(
-        self,
-        least: float | None = None,
-        most: float | None = None,
-        *,
-        above: float | None = None,
-        below: float | None = None,
-        infinite: bool = False,
-    ) -> None:
-        super().__init__(
-            above if least is None else least,
-            below if most is None else most,
-            min_open=least is None and above is not None,
-            max_open=most is None and below is not None,
-        )
-        self.infinite = infinite
+    """click's range of numbers, but NaN, which is none, lies in no range. One without an upper end takes infinity."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """The number; anything else is wrong use."""
         number: float = super().convert(value, param, ctx)
-        if math.isnan(number) or (math.isinf(number) and not self.infinite):
+        if math.isnan(number):
             self.fail(f"{value!r} is not a finite number; {self._describe_range()} is taken.", param, ctx)
         return number
 
@@ -76,7 +51,7 @@ def _bytes(text: str) -> float | None:
 COUNT = click.IntRange(min=1)
 NONE_OR_MORE = click.IntRange(min=0)
 SEED = click.IntRange(0, 2**31 - 1)
-SECONDS = Number(above=0, most=1e9)
+SECONDS = Number(0, 1e9, min_open=True)
 
 
 def whole_numbers(text: Any) -> tuple[int, ...]:

@@ -44,7 +44,7 @@ def train_command() -> None:
 
 
 def _sigma(text: Any) -> float | Literal["variable"]:
-    return "variable" if text == "variable" else Number(above=0, most=1000).convert(text, None, None)
+    return "variable" if text == "variable" else Number(0, 1000, min_open=True).convert(text, None, None)
 
 
 def run_options(function: Callable[..., None]) -> Callable[..., None]:
@@ -54,11 +54,13 @@ def run_options(function: Callable[..., None]) -> Callable[..., None]:
         click.option("--batch", "batch_size", type=COUNT, help="Videos per step (default 8; 24 generated ones)."),
         click.option(
             "--lr",
-            type=Number(above=0, most=100),
+            type=Number(0, 100, min_open=True),
             help="Learning rate (default 5e-5 on a dataset, 1e-4 on a folder, 6e-4 on generated repetitions).",
         ),
         click.option("--seed", type=SEED, default=0, show_default=True),
-        click.option("--ema", type=Number(above=0, below=1), help="Decay of averaged weights, such as 0.999."),
+        click.option(
+            "--ema", type=Number(0, 1, min_open=True, max_open=True), help="Decay of averaged weights, such as 0.999."
+        ),
         click.option("--precision", type=click.Choice(["auto", "float32", "bf16"]), default="auto"),
         click.option(
             "--set",

@@ -41,7 +41,7 @@ NUMBERS = frozenset(field.name for field in fields(LiveEvent)) - {"kind", "reaso
 @model_option
 @device_option
 @assume_repeats_option
-@click.option("--speed", type=Number(above=0, infinite=True), default=1.0, show_default=True,
+@click.option("--speed", type=Number(0, min_open=True), default=1.0, show_default=True,
               help="Of a file: 2 is twice its own speed, inf as fast as it can be counted.")  # fmt: skip
 @sandbox_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per event on stdout, nothing else.")

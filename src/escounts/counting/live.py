@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Future
+from functools import partial
 from itertools import pairwise
 from types import TracebackType
 
@@ -21,7 +22,7 @@ from escounts.counting.multi_rate_encoding import MultiRateEncoding
 from escounts.counting.pool import InferencePool
 from escounts.counting.stillness import SLOWEST
 from escounts.counting.views import BASE_RATE, Features, MultiRateExemplar, View, ViewEncoder, Window, WindowStore
-from escounts.decision.decide import Decision
+from escounts.decision.decide import Decision, assuming
 from escounts.decision.evidence import wants_faster
 from escounts.decision.rules import RULES
 from escounts.nn.decoder import ExemplarKeysValues, Projected
@@ -99,12 +100,10 @@ class LiveEncoding(MultiRateEncoding):
             view.advance()
         self._renew_windows()
         self._asked = list(self.model.views)
-        if self._fast and wants_faster(self.evidence(), BASE_RATE):
+        if self._fast and wants_faster(self.evidence()):
             self._asked = list(dict.fromkeys([*self._asked, *self._fast]))
-        decision = self.estimate(exemplars)
-        if assume_repeats and decision.count == 0:
-            decision = self.estimate(exemplars, assume_repeats=True)
-        return decision
+        ask = partial(self.estimate, exemplars)
+        return assuming(ask) if assume_repeats else ask()
 
     def forget(self, seconds: float) -> None:
         """Drop the oldest seconds: the encoding begins later."""

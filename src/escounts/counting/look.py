@@ -55,7 +55,7 @@ class Motions:
         each. A part that holds less than a repetition is a set's first or last movement, and goes with the marked
         ones if there are any."""
         part = self._part(seconds)
-        held = np.bincount(part, weights=density, minlength=len(self.motion))
+        held: Array = np.bincount(part, weights=density, minlength=len(self.motion)).astype(np.float64)
         little = held < rules.look_least
         other_side = self._other_side(held, rules)
         marked = (np.array(self.motion) == 0) | other_side
@@ -168,7 +168,8 @@ def small_picture(image: Image) -> bytes:
     """The mean colours of SIDE × SIDE squares of an (S, S, 3) picture."""
     square = image.shape[0] // SIDE
     rows = image[: SIDE * square, : SIDE * square].reshape(SIDE, square, SIDE, square, 3)
-    return rows.mean((1, 3)).astype(np.uint8).tobytes()
+    small: Image = rows.mean((1, 3)).astype(np.uint8)
+    return small.tobytes()
 
 
 def _more_borders(looks_TD: Array32, known: Sequence[int], length: int, least: float, *, apart: float) -> list[int]:

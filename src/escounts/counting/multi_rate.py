@@ -134,7 +134,7 @@ class MultiRateModel:
     def encode_views(self, encoding: MultiRateEncoding, *, progress: Progress | None = None) -> None:
         """Have an encoding encode, and ask, the views that it needs; those it has are not encoded again."""
         encoding.encode(self.views, _part(progress, 0.0, SLOW_SHARE))
-        if encoding.frames and self.fast_views and wants_faster(encoding.evidence(), BASE_RATE):
+        if encoding.frames and self.fast_views and wants_faster(encoding.evidence()):
             encoding.encode(encoding.fast_views, _part(progress, SLOW_SHARE, 1 - SLOW_SHARE))
 
 

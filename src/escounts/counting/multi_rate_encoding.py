@@ -193,7 +193,6 @@ class MultiRateEncoding:
         decision = decide(
             [view.only(shown) for view in evidence],
             self.model.calibration,
-            base_rate=BASE_RATE,
             asked=asked,
             footage=Footage(self.meter.moving(first, last) & shown, self.meter.pictures, scenes),
             start=begin,
@@ -217,7 +216,7 @@ class MultiRateEncoding:
     ) -> tuple[Repetition, ...]:
         """Repetitions at frames that show other motions, as they are counted without an exemplar, with scores."""
         views = [view.only(frames) for view in without]
-        other = decide(views, self.model.calibration, base_rate=BASE_RATE, start=begin)
+        other = decide(views, self.model.calibration, start=begin)
         found = other.density.repetitions(other.count)
         scores = judge([(one.start, one.end) for one in found])
         return tuple(replace(one, score=score) for one, score in zip(found, scores, strict=True))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import islice
@@ -37,53 +37,39 @@ BLOCK = 64
 """Images that are copied at once."""
 
 
-def uploaded(images: Iterable[Image], device: torch.device, *, block: int = BLOCK) -> Iterator[Tensor]:
-    """The same images, (H, W, 3) uint8 each, on a device."""
+def uploaded(images: Iterable[Image], device: torch.device) -> Iterator[Tensor]:
+    """The same images, (H, W, 3) uint8 each, on a device; a GPU reads pinned memory by itself."""
     if device.type != "cuda":
         yield from map(torch.from_numpy, images)
         return
     source = iter(images)
-    while some := list(islice(source, block)):
-        yield from to_device(pinned(some), device)
+    while some := list(islice(source, BLOCK)):
+        pinned = torch.empty((len(some), *some[0].shape), dtype=torch.uint8, pin_memory=True)
+        np.stack(some, out=pinned.numpy())
+        yield from to_device(pinned, device)
 
 
-def pinned(images: list[Image]) -> Tensor:
-    """Images as one tensor in memory that a GPU reads by itself; torch keeps such memory for the next time."""
-    held = torch.empty((len(images), *images[0].shape), dtype=torch.uint8, pin_memory=True)
-    np.stack(images, out=held.numpy())
-    return held
+def download(projected: Tensor) -> Callable[[], Tensor]:
+    """Have tokens copied to the host's memory in half precision, after what the GPU has in hand; what is returned
+    waits for them, and raises where one is not finite."""
+    tokens, finite = projected.to(torch.float16), torch.isfinite(projected).all()
+    copied = None
+    if projected.device.type == "cuda":
+        tokens, finite = (
+            torch.empty(one.shape, dtype=one.dtype, pin_memory=True).copy_(one, non_blocking=True)
+            for one in (tokens, finite)
+        )
+        copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        copied.record()
 
+    def result() -> Tensor:
+        if copied is not None:
+            copied.synchronize()
+        if not bool(finite):
+            check_tokens(tokens)
+        return tokens
 
-@dataclass(frozen=True)
-class Download:
-    """Tokens on their way from a GPU; `result()` waits for them, and raises where one is not finite."""
-
-    tokens: Tensor
-    finite: Tensor
-    copied: torch.cuda.Event | None
-
-    def result(self) -> Tensor:
-        """The tokens in the host's memory, in half precision."""
-        if self.copied is not None:
-            self.copied.synchronize()
-        if not bool(self.finite):
-            check_tokens(self.tokens)
-        return self.tokens
-
-
-def download(projected: Tensor) -> Download:
-    """Have tokens copied to the host's memory in half precision, after what the GPU has in hand."""
-    finite = torch.isfinite(projected).all()
-    half = projected.to(torch.float16)
-    if projected.device.type != "cuda":
-        return Download(half, finite, None)
-    held = torch.empty(half.shape, dtype=half.dtype, pin_memory=True)
-    held.copy_(half, non_blocking=True)
-    said = torch.empty((), dtype=torch.bool, pin_memory=True)
-    said.copy_(finite, non_blocking=True)
-    copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
-    copied.record()
-    return Download(held, said, copied)
+    return result
 
 
 GPU_BATCH = 64
@@ -139,7 +125,8 @@ class PaperWindowModel:
         self.device = torch.device(device)
         self.network = network.to(self.device).eval()
         self.spec = network.encoder.spec
-        self.batch = config.batch or (GPU_BATCH if self.device.type == "cuda" else 1)
+        on_gpu = self.device.type == "cuda"
+        self.batch, self._in_flight = config.batch or (GPU_BATCH if on_gpu else 1), IN_FLIGHT if on_gpu else 0
         self._narrow = narrow_copy(network.encoder, self.device)
         if self.spec.cells % config.shifts:
             raise ValueError(f"{config.shifts} time shifts do not divide the {self.spec.cells} cells of a window")
@@ -166,43 +153,30 @@ class PaperWindowModel:
                     progress(frame.time - start, max(whole, frame.time - start))
                 yield self.spec.cut(frame.image)
 
-        pending: list[tuple[int, list[Tensor]]] = []
-        flying: deque[tuple[list[tuple[int, int]], Download]] = deque()
-
-        def launch() -> None:
-            if pending:
-                flying.append(self._launched(pending))
-                pending.clear()
-
-        def land(most: int) -> None:
-            while len(flying) > most:
-                cut, tokens = flying.popleft()
-                encoding.append(cut, tokens.result())
-
         starts = shift_starts(self.spec.window_frames, self.config.shifts, multiple=self.spec.frames_per_cell)
-        frames = uploaded(images(), self.device)
-        for window in windows(frames, size=self.spec.window_frames, starts=starts):
-            pending.append(window)
-            if len(pending) == self.batch:
-                launch()
-                land(IN_FLIGHT if self.device.type == "cuda" else 0)
-        launch()
-        land(0)
+        source = windows(uploaded(images(), self.device), size=self.spec.window_frames, starts=starts)
+        flying: deque[Callable[[], None]] = deque()
+        while (batch := list(islice(source, self.batch))) or flying:
+            if batch:
+                flying.append(self._launched(batch, encoding))
+            if not batch or len(flying) > self._in_flight:
+                flying.popleft()()
         if not encoding.times:
             raise VideoError(f"{video.info.path}: no frame between {start:.2f} s and {start + whole:.2f} s")
         encoding.finish()
         return encoding
 
-    def _launched(self, pending: Sequence[tuple[int, list[Tensor]]]) -> tuple[list[tuple[int, int]], Download]:
-        """Have windows encoded, each a shift and its frames (S, S, 3): for each its shift and how many of its cells
-        are the video's, and the cells."""
+    def _launched(self, pending: Sequence[tuple[int, list[Tensor]]], into: PaperWindowEncoding) -> Callable[[], None]:
+        """Have windows encoded, each a shift and its frames (S, S, 3); what is returned waits for them and keeps
+        those of their cells that are the video's."""
         # An encoder that samples at a rate takes windows of any length.
         length = max(len(each) for _, each in pending) if self.spec.fps else self.spec.window_frames
         frames = torch.stack([torch.stack([*each, *[each[-1]] * (length - len(each))]) for _, each in pending])
         tokens_BTHWC = self._encoded(frames, [len(each) for _, each in pending])
         projected_BTHWC = self.network.decoder.project_pooled(tokens_BTHWC)
         cut = [(shift, -(-len(each) // self.spec.frames_per_cell)) for shift, each in pending]
-        return cut, download(projected_BTHWC)
+        tokens = download(projected_BTHWC)
+        return lambda: into.append(cut, tokens())
 
     def tokens(self, frames_BTHWC: Tensor, real: Sequence[int] | None = None) -> Tensor:
         """Encoder tokens of uint8 frames (B, T, S, S, 3); frames past `real` get the padding's colour."""

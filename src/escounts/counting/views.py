@@ -19,14 +19,12 @@ import torch
 from torch import Tensor
 
 from escounts.counting.pool import InferencePool
+from escounts.decision.rules import BASE_RATE as BASE_RATE
 from escounts.decision.rules import RULES
 from escounts.nn.decoder import Projected, check_tokens
 from escounts.nn.encoders.lite import LiteEncoder
 from escounts.nn.network import Network
 from escounts.system.arrays import Array, Array32, Image
-
-BASE_RATE = 30.0
-"""Frames a second that are read; every view's rate divides it."""
 
 CHUNK, GPU_CHUNK = 8, 256
 """Frames that go through the frame stage at once, on one core and on a GPU."""
@@ -247,7 +245,7 @@ class ViewEncoder:
             self._windows.append(still)
             return
         parts = [part for part in self._features if part.start < end and part.end > start]
-        cut = Cut(parts, start, end)
+        cut = parts, start, end
         if self._at_once == 1:
             self._windows.append(self.cores.submit(lambda cuts: self._projected(cuts)[0], [cut]))
             return
@@ -265,13 +263,16 @@ class ViewEncoder:
         self._waiting = []
 
     def _projected(self, cuts: Sequence[Cut]) -> list[Window]:
-        each = [cut.features() for cut in cuts]
+        each = [
+            torch.cat([part.result() for part in parts])[start - parts[0].start : end - parts[0].start]
+            for parts, start, end in cuts
+        ]
         features_TCHW = each[0] if len(each) == 1 else torch.cat(each)  # both leave channels where they lie in memory
         tokens_BTHWC = self.encoder.window_tokens(features_TCHW.view(len(each), -1, *features_TCHW.shape[1:]))
         check_tokens(tokens_BTHWC)
         first = self.store.append(self.decoder.project(tokens_BTHWC), self.encoder.look_features(features_TCHW))
         cells = tokens_BTHWC.shape[1]  # every window of a view has as many
-        return [Window(cut.start, cells, first + row * cells) for row, cut in enumerate(cuts)]
+        return [Window(start, cells, first + row * cells) for row, (_, start, _) in enumerate(cuts)]
 
 
 class Features(NamedTuple):
@@ -288,18 +289,8 @@ class Features(NamedTuple):
         return features_TCHW.expand(self.end - self.start, *features_TCHW.shape[1:])
 
 
-class Cut(NamedTuple):
-    """A window before it is encoded: its cells of a view, and the parts of the view's features that hold them."""
-
-    parts: list[Features]
-    start: int
-    end: int
-
-    def features(self) -> Tensor:
-        """(end - start, C, H, W); waits for them."""
-        first = self.parts[0].start
-        features_TCHW = torch.cat([part.result() for part in self.parts])
-        return features_TCHW[self.start - first : self.end - first]
+Cut = tuple[list[Features], int, int]
+"""A window before it is encoded: the parts of its view's features that hold it, and its first and last cell."""
 
 
 def appearance(tokens_THWC: Tensor) -> Array32:

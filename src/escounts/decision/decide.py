@@ -30,7 +30,7 @@ from escounts.decision.evidence import (
     repeats_features,
 )
 from escounts.decision.repetitions import DensityMap, Repetition
-from escounts.decision.rules import FEATURES, RULES, Calibration
+from escounts.decision.rules import BASE_RATE, FEATURES, RULES, Calibration
 from escounts.decision.sets import Stretch
 from escounts.decision.units import (
     UNIT_GIVEN,
@@ -115,7 +115,6 @@ def decide(
     views: Sequence[Evidence],
     calibration: Calibration,
     *,
-    base_rate: float,
     asked: Asked | None = None,
     footage: Footage | None = None,
     start: float = 0.0,
@@ -125,50 +124,42 @@ def decide(
     Args:
         views: what each of them says, with the exemplars where there are any.
         calibration: the model's.
-        base_rate: frames per second of the evidence.
         asked: exemplars and assumptions.
         footage: what moves, and how many pictures there are; None where nobody looked.
         start: seconds of the video at the first frame.
     """
     asked = asked or Asked()
     given = asked.exemplars > 0 or asked.assume_repeats
-    density, chosen = choose_views(views, base_rate, calibration, repeats=given)
+    density, chosen = choose_views(views, calibration, repeats=given)
     zero, zero_shot_count = is_zero(density), None
     if asked.exemplars:
-        alone, _ = choose_views(asked.without, base_rate, calibration, repeats=asked.assume_repeats)
+        alone, _ = choose_views(asked.without, calibration, repeats=asked.assume_repeats)
         zero_shot_count = float(alone.sum())
-    values = features(views, density, chosen, base_rate, zero_shot_count=zero_shot_count)
+    values = features(views, density, chosen, zero_shot_count=zero_shot_count)
     weights = calibration.nothing_weights if zero else calibration.weights
     confidence = logistic(float(np.dot(weights, values)))
     details = dict(zip(FEATURES[1:], (round(float(v), 4) for v in values[1:]), strict=True))
     below = calibration.unsure_below
     caps: list[Cap] = []
     if confidence < below:
-        vague = why_vague(views, density, chosen, base_rate, start=start, without=zero_shot_count)
+        vague = why_vague(views, density, chosen, start=start, without=zero_shot_count)
         caps += [
             (confidence, why) for why in vague or (f"of such answers {confidence:.0%} are within one of the truth",)
         ]
-    doubts = _about_the_mark(asked, density, zero_shot_count)
-    gaps: list[Cap] = []
-    if footage is not None and footage.moving.any():
-        doubts += few_pictures(footage.pictures, [frames / base_rate for frames in asked.marked])
+    moves = footage is not None and bool(footage.moving.any())
+    if footage is not None and moves:
         details["pictures"] = round(footage.pictures, 1)
-        if not given and zero:
-            doubts.append((RULES.once_or_never, ONCE_OR_NEVER))
-        elif not given:
-            gaps = unanswered(views, density, footage, calibration, base_rate, start=start)
-    doubtful = below - RULES.just_under
-    caps += [*((min(most, doubtful), why) for most, why in doubts), *gaps]
+    caps += _doubts(views, density, calibration, asked, footage if moves else None, zero_shot_count, start)
     rest = 1.0 if asked.ranged else rest_factor(density)
-    map_ = DensityMap(density, start, 1 / base_rate, "rate")
+    map_ = DensityMap(density, start, 1 / BASE_RATE, "rate")
     count, unit = whole(map_.scaled(rest).count), None
     hypotheses: tuple[Hypothesis, ...] = ()
     if not given and calibration.repeats:
         details[UNIT_GIVEN] = round(_held_down(confidence, caps), 4)
-        hypotheses = _hypotheses(views, density, base_rate, calibration, ranged=asked.ranged)
+        hypotheses = _hypotheses(views, density, calibration, ranged=asked.ranged)
         count, unit = hypotheses[0].count, hypotheses[0].unit
         if not zero and (most := unit_certainty(hypotheses)) < 1:
-            caps.append((min(most, doubtful), unit_reason(hypotheses)))
+            caps.append((min(most, below - RULES.just_under), unit_reason(hypotheses)))
     confidence = _held_down(confidence, caps)
     kind: ConfidenceKind = "probability" if calibration.calibrated else "agreement"
     return Decision(
@@ -194,15 +185,21 @@ def decide_by_map(density: DensityMap, confidence: float, details: Mapping[str, 
     return Decision(count, None, density, rest, confidence, "agreement", True, (UNCALIBRATED,), details=details)
 
 
+def assuming(ask: Callable[..., Decision]) -> Decision:
+    """The answer where a person says that something repeats: a count that is there needs no assumption."""
+    decision = ask()
+    return decision if decision.count else ask(assume_repeats=True)
+
+
 def is_unsure(confidence: float, kind: ConfidenceKind, below: float) -> bool:
     """Whether a count is called unsure: its probability is too low, or its confidence is not a probability."""
     return kind != "probability" or confidence < below
 
 
-def p_repeats(views: Sequence[Evidence], base_rate: float, calibration: Calibration) -> float:
+def p_repeats(views: Sequence[Evidence], calibration: Calibration) -> float:
     """The probability that there is a repetition at all, of the block of a long video where it is largest."""
-    parts = [around for _, _, around in blocks(len(views[0].density), base_rate)]
-    rows = [repeats_features(views, base_rate, calibration.choice, part) for part in parts]
+    parts = [around for _, _, around in blocks(len(views[0].density))]
+    rows = [repeats_features(views, calibration.choice, part) for part in parts]
     return max(logistic(float(np.dot(calibration.repeats, row))) for row in rows)
 
 
@@ -218,9 +215,19 @@ def _held_down(confidence: float, caps: Sequence[Cap]) -> float:
     return min([confidence, *(most for most, _ in caps)])
 
 
-def _about_the_mark(asked: Asked, density: Array32, without: float | None) -> list[Cap]:
-    """Doubts about exemplars. without: the sum without them."""
+def _doubts(
+    views: Sequence[Evidence],
+    density: Array32,
+    calibration: Calibration,
+    asked: Asked,
+    footage: Footage | None,
+    without: float | None,
+    start: float,
+) -> list[Cap]:
+    """What speaks against an answer beside the views themselves. footage: where something moves. without: the sum
+    without the exemplars, where there are any."""
     caps: list[Cap] = []
+    gaps: list[Cap] = []
     share = max(asked.marked, default=0.0) / max(len(density), 1)
     if without is not None and share > RULES.long_exemplar and abs(float(density.sum()) - without) > 1:
         why = f"the exemplar is {share:.0%} of what was counted, and without it the count is {whole(without)}"
@@ -229,16 +236,24 @@ def _about_the_mark(asked: Asked, density: Array32, without: float | None) -> li
         caps.append((RULES.unchecked, UNLIKE))
     if asked.unclear:
         caps.append((RULES.unchecked, UNCLEAR))
-    return caps
+    if footage is not None:
+        caps += few_pictures(footage.pictures, [frames / BASE_RATE for frames in asked.marked])
+        given = asked.exemplars > 0 or asked.assume_repeats
+        if not given and is_zero(density):
+            caps.append((RULES.once_or_never, ONCE_OR_NEVER))
+        elif not given:
+            gaps = unanswered(views, density, footage, calibration, start=start)
+    doubtful = calibration.unsure_below - RULES.just_under
+    return [*((min(most, doubtful), why) for most, why in caps), *gaps]
 
 
 def _hypotheses(
-    views: Sequence[Evidence], density: Array32, base_rate: float, calibration: Calibration, *, ranged: bool
+    views: Sequence[Evidence], density: Array32, calibration: Calibration, *, ranged: bool
 ) -> tuple[Hypothesis, ...]:
     """What may be true, the most useful first, where nobody said what a repetition is."""
-    repeats = p_repeats(views, base_rate, calibration)
+    repeats = p_repeats(views, calibration)
     if is_zero(density):  # what it would be if there were something after all
-        density, _ = choose_views(views, base_rate, calibration, repeats=True)
+        density, _ = choose_views(views, calibration, repeats=True)
         repeats = min(repeats, 0.49)  # shut gates sum to nothing, whatever is said of the video
     else:
         repeats = max(repeats, 0.5)

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 
 from escounts.decision.evidence import Evidence, choose_views, features, is_zero, logistic, main_view
-from escounts.decision.rules import RULES, Calibration
+from escounts.decision.rules import BASE_RATE, RULES, Calibration
 from escounts.system.arrays import Array32, BoolArray
 
 Cap: TypeAlias = tuple[float, str]
@@ -36,7 +36,6 @@ def why_vague(
     views: Sequence[Evidence],
     density: Array32,
     chosen: Sequence[int],
-    base_rate: float,
     *,
     start: float = 0.0,
     without: float | None = None,
@@ -47,7 +46,6 @@ def why_vague(
         views: what each view says.
         density: the answer, repetitions per frame.
         chosen: the view that each block chose.
-        base_rate: frames per second.
         start: seconds of the video at the first frame.
         without: the count without the exemplar, where there is one.
     """
@@ -62,9 +60,9 @@ def why_vague(
         reasons.append(f"the views disagree: {low:.1f} and {high:.1f}")
     half_open = (main.gate > RULES.half_open[0]) & (main.gate < RULES.half_open[1])
     first, last = max(runs(half_open), key=lambda run: run[1] - run[0], default=(0, 0))
-    if last - first >= RULES.half_open_seconds * base_rate:
+    if last - first >= RULES.half_open_seconds * BASE_RATE:
         gate = float(main.gate[first:last].mean())
-        begin, end = start + first / base_rate, start + last / base_rate
+        begin, end = start + first / BASE_RATE, start + last / BASE_RATE
         reasons.append(f"from {begin:.1f} to {end:.1f} s it is unclear whether the motion repeats (gate {gate:.2f})")
     sharpness = float((main.sharpness * density).sum()) / max(total, 1e-6)
     if total > 0 and sharpness < RULES.vague:
@@ -99,7 +97,6 @@ def unanswered(
     density: Array32,
     footage: Footage,
     calibration: Calibration,
-    base_rate: float,
     *,
     start: float = 0.0,
 ) -> list[Cap]:
@@ -115,17 +112,17 @@ def unanswered(
     found = []
     for first, last, words in stretches:
         parts = [view.part(first, last) for view in views]
-        long = last - first >= RULES.unanswered_seconds * base_rate
-        if long and (nothing := _nothing(parts, bool(quiet[first:last].all()), calibration, base_rate)) is not None:
-            begin, end = (f"{start + frame / base_rate:.1f}" for frame in (first, last))
+        long = last - first >= RULES.unanswered_seconds * BASE_RATE
+        if long and (nothing := _nothing(parts, bool(quiet[first:last].all()), calibration)) is not None:
+            begin, end = (f"{start + frame / BASE_RATE:.1f}" for frame in (first, last))
             found.append((nothing, words.format(begin, end)))
     return found
 
 
-def _nothing(views: Sequence[Evidence], quiet: bool, calibration: Calibration, base_rate: float) -> float | None:
+def _nothing(views: Sequence[Evidence], quiet: bool, calibration: Calibration) -> float | None:
     """How sure "no repetitions" is of a stretch by itself; None where it is not quiet and something is counted."""
-    density, chosen = choose_views(views, base_rate, calibration)
+    density, chosen = choose_views(views, calibration)
     if not quiet and not is_zero(density):
         return None
-    values = features(views, np.zeros_like(density), chosen, base_rate)
+    values = features(views, np.zeros_like(density), chosen)
     return logistic(float(np.dot(calibration.nothing_weights, values)))

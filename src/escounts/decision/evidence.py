@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from escounts.decision.rules import RULES, Calibration
+from escounts.decision.rules import BASE_RATE, RULES, Calibration
 from escounts.system.arrays import Array, Array32, BoolArray
 
 UNITS = (0.5, 1.0, 2.0)
@@ -41,9 +41,9 @@ class Evidence:
         """Repetitions."""
         return float(self.density[part].sum())
 
-    def cells(self, base_rate: float, part: slice = slice(None)) -> float:
+    def cells(self, part: slice = slice(None)) -> float:
         """Cells of this view that a repetition takes, where it sees any."""
-        return float(self.gate[part].sum()) * self.rate / base_rate / max(self.count(part), 0.3)
+        return float(self.gate[part].sum()) * self.rate / BASE_RATE / max(self.count(part), 0.3)
 
     def part(self, first: int, last: int) -> Evidence:
         """The prediction for base frames first..last."""
@@ -84,20 +84,20 @@ class Evidence:
         return float((logits[part] * weight).sum() / weight.sum())
 
 
-def wants_faster(evidence: Sequence[Evidence], base_rate: float) -> bool:
+def wants_faster(evidence: Sequence[Evidence]) -> bool:
     """Whether a faster view may say more: the best of these is unsure, or one that is nearly as sure sees short
     periods. (A slow view that misses every other repetition sees long ones, and may be sure of them.)"""
     best = max(view.certainty() for view in evidence)
     near = [view for view in evidence if view.certainty() > RULES.nearly_as_sure * best]
-    return best < RULES.sure_enough or min(view.cells(base_rate) / view.rate for view in near) < RULES.short_period
+    return best < RULES.sure_enough or min(view.cells() / view.rate for view in near) < RULES.short_period
 
 
-def choice_features(evidence: Sequence[Evidence], base_rate: float, part: slice = slice(None)) -> Array:
+def choice_features(evidence: Sequence[Evidence], part: slice = slice(None)) -> Array:
     """(V, CHOICE) of every view: its certainty, how much of the others' stands behind its count, all of theirs (both
     a mean over the others), and how far its cells per repetition are below few_cells."""
     certainty = np.array([view.certainty(part) for view in evidence])
     count = np.array([view.count(part) for view in evidence])
-    cells = np.array([view.cells(base_rate, part) for view in evidence])
+    cells = np.array([view.cells(part) for view in evidence])
     apart = np.abs(np.log((count[:, None] + 0.5) / (count[None] + 0.5)))
     among_others = (1 - np.eye(len(evidence))) / max(1, len(evidence) - 1)
     support = (np.exp(-apart / RULES.same_count) * among_others) @ certainty
@@ -107,17 +107,16 @@ def choice_features(evidence: Sequence[Evidence], base_rate: float, part: slice 
 
 def repeats_features(
     evidence: Sequence[Evidence],
-    base_rate: float,
     choice: Sequence[float],
     part: slice = slice(None),
 ) -> Array:
     """The vector REPEATS of a stretch. choice: weights of CHOICE, which say what view speaks."""
-    values = choice_features(evidence, base_rate, part)
+    values = choice_features(evidence, part)
     best = int(np.argmax(values @ np.array(choice)))
     _, certainty, support, *_ = values[best]
     slow = [view for view in evidence if view.rate <= RULES.whole_video_rate] or evidence
     if not is_zero(evidence[best].density[part]):
-        period = evidence[best].cells(base_rate, part) / evidence[best].rate
+        period = evidence[best].cells(part) / evidence[best].rate
         slow = [view for view in slow if period * view.rate >= RULES.seen_cells] or slow[-1:]
     return np.array([1.0, certainty, support, np.mean([view.opinion(view.repeats, part) for view in slow])])
 
@@ -131,11 +130,10 @@ def features(
     evidence: Sequence[Evidence],
     density: Array32,
     chosen: Sequence[int],
-    base_rate: float,
     *,
     zero_shot_count: float | None = None,
 ) -> Array:
-    """The vector FEATURES of one answer, whose density has base_rate frames per second.
+    """The vector FEATURES of one answer, whose density has BASE_RATE frames per second.
 
     agreement, 0..1: share of the other views that count alike. unit, 0..1: with an exemplar, about which one view
     only is asked, how near the count is to half, once or twice the one without it (zero_shot_count).
@@ -145,7 +143,7 @@ def features(
     decided = float(np.abs(2 * main.gate - 1).mean()) if len(main.gate) else 0.0
     near = [abs(view.count() - total) <= max(0.5, 0.1 * total) for view in evidence]
     agreement = max(0, sum(near) - 1) / max(1, len(near) - 1)
-    cells = main.rate * len(density) / base_rate / max(total, 0.5)
+    cells = main.rate * len(density) / BASE_RATE / max(total, 0.5)
     log_cells = min(math.log(max(cells, 1e-3)), 5.0)
     unit = 0.0
     if zero_shot_count is not None:
@@ -162,10 +160,10 @@ def main_view(chosen: Sequence[int]) -> int:
     return max(set(chosen), key=list(chosen).count)
 
 
-def blocks(frames: int, base_rate: float) -> list[tuple[int, int, slice]]:
+def blocks(frames: int) -> list[tuple[int, int, slice]]:
     """First and last frame of every block of a video, and what is looked at for it: half a block more on each side,
     so that a choice does not hang on where blocks begin."""
-    block = round(RULES.block_seconds * base_rate)
+    block = round(RULES.block_seconds * BASE_RATE)
     borders = np.linspace(0, frames, max(1, round(frames / block)) + 1).round().astype(int)
     return [
         (first, last, slice(max(0, first - block // 2), last + block // 2))
@@ -180,7 +178,6 @@ def is_zero(density: Array32) -> bool:
 
 def choose_views(
     views: Sequence[Evidence],
-    base_rate: float,
     calibration: Calibration,
     *,
     repeats: bool = False,
@@ -193,11 +190,11 @@ def choose_views(
     frames = len(views[0].density)
     density = np.zeros(frames, np.float32)
     chosen = []
-    for first, last, around in blocks(frames, base_rate):
-        values = choice_features(views, base_rate, around)
+    for first, last, around in blocks(frames):
+        values = choice_features(views, around)
         best = int(np.argmax(values @ np.array(calibration.choice)))
         if calibration.repeats:
-            row = repeats_features(views, base_rate, calibration.choice, around)
+            row = repeats_features(views, calibration.choice, around)
             holds = float(np.dot(calibration.repeats, row)) >= 0
         else:
             _, certainty, support, *_ = values[best]

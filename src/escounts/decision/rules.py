@@ -13,6 +13,9 @@ import numpy as np
 
 from escounts.system.config_codec import from_plain
 
+BASE_RATE = 30.0
+"""Frames a second that are read, and of what the network says; every view's rate divides it."""
+
 
 @dataclass(frozen=True)
 class CountingRules:

@@ -62,8 +62,8 @@ def write(result: CountResult, path: Path, *, video: Path | None = None) -> None
     inside[:] = inside * (1 - share) + COLOUR * share
     drawn = image.round().astype(np.uint8)
     if result.tracks or result.region is not None:
-        for overlay in overlays(result, whole.info, scale):
-            overlay.draw(drawn, math.inf, last=True)
+        for draw in overlays(result, whole.info, scale):
+            draw(drawn, math.inf, True)
     with atomic_file(path) as temporary:
         Picture.fromarray(drawn).save(temporary, format="PNG")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -42,32 +42,19 @@ def to_dict(result: CountResult) -> dict[str, Any]:
         "unit": result.unit,
         "without_unit": result.without_unit,
         "hypotheses": [
-            {"count": h.count, "unit": h.unit, "p": round(h.p, 4)}
-            if h.unit
-            else {"count": h.count, "p": round(h.p, 4)}
-            for h in result.hypotheses
+            {name: value for name, value in _plain(one).items() if value is not None} for one in result.hypotheses
         ],
         "phase": result.phase,
         "corrected": result.machine is not None,
         "machine": None if result.machine is None else asdict(result.machine),
-        "repetitions": [_repetition(repetition) for repetition in result.repetitions],
-        "left_out": [_repetition(repetition) for repetition in result.left_out],
-        "sets": [_set(one) for one in result.sets],
+        "repetitions": _plain(result.repetitions),
+        "left_out": _plain(result.left_out),
+        "sets": _plain(result.sets),
         "duration": round(result.duration, 4),
-        "range": [round(seconds, 4) for seconds in result.range],
+        "range": _plain(result.range),
         "region": result.region,
-        "tracks": [
-            {
-                "region": track.region,
-                "count": track.count,
-                "unit": track.unit,
-                "confidence": round(track.confidence, 4),
-                "unsure": track.unsure,
-                "repetitions": [_repetition(one) for one in track.repetitions],
-            }
-            for track in result.tracks
-        ],
-        "exemplars": [{"start": span.start, "end": span.end, "video": span.video} for span in result.exemplars],
+        "tracks": _plain(result.tracks),
+        "exemplars": [asdict(span) for span in result.exemplars],
         "density": {
             "kind": result.density.kind,
             "start": round(result.density.start, 6),
@@ -79,18 +66,18 @@ def to_dict(result: CountResult) -> dict[str, Any]:
     }
 
 
-def _repetition(repetition: Repetition) -> dict[str, float | None]:
-    """The score is null where nobody judged single repetitions: readers of 1.0 look for the key."""
-    score = None if repetition.score is None else round(repetition.score, 4)
-    return {"start": round(repetition.start, 4), "end": round(repetition.end, 4), "score": score}
+def _plain(value: Any) -> Any:
+    """Values as JSON has them, rounded. A repetition's score is null where nobody judged single ones: readers of 1.0
+    look for the key."""
+    if is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    return round(value, 4) if isinstance(value, float) else value
 
 
 def _repetitions(found: Sequence[dict[str, Any]]) -> tuple[Repetition, ...]:
     return tuple(Repetition(one["start"], one["end"], one.get("score")) for one in found)
-
-
-def _set(one: RepetitionSet) -> dict[str, Any]:
-    return {name: round(value, 4) if isinstance(value, float) else value for name, value in asdict(one).items()}
 
 
 def from_dict(data: dict[str, Any]) -> CountResult:

@@ -36,6 +36,9 @@ Sound = tuple[Path, float, float]
 Colour = tuple[int, int, int]
 COLOURS: tuple[Colour, ...] = ((217, 119, 43), (47, 111, 181), (46, 139, 87), (142, 68, 173))
 """Orange, as in the picture and on the page; and one for each further place."""
+Draw = Callable[[Image, float, bool], None]
+"""Draws onto the frame of a time (seconds), an RGB image, in place; the last one shows the final count, however
+long a frame of a slow video lasts."""
 BORDER = 2
 """Pixels of a region's outline at least."""
 TRIED_PACKETS = 8
@@ -72,8 +75,8 @@ def write(
         while frame is not None:
             following = next(frames, None)
             image = frame.image.copy()
-            for overlay in drawn:
-                overlay.draw(image, frame.time, last=following is None)
+            for draw in drawn:
+                draw(image, frame.time, following is None)
             yield image
             if progress is not None:
                 progress(frame.time - first, last - first)
@@ -98,39 +101,34 @@ def _progress(result: CountResult, time: float) -> float:
     return (time - repetition.start) / (repetition.end - repetition.start)
 
 
-def overlays(result: CountResult, info: VideoInfo, scale: float) -> list[Overlay]:
-    """What is drawn of each place, or of the result where there is one place. scale: pixels for one of the video."""
+def overlays(result: CountResult, info: VideoInfo, scale: float) -> list[Draw]:
+    """What draws each place, or the result where there is one place. scale: pixels for one of the video."""
     parts = [result]
     if len(result.tracks) > 1:
         parts = [
             replace(result, count=one.count, repetitions=one.repetitions, region=one.region, tracks=())
             for one in result.tracks
         ]
-    return [Overlay(part, info, scale, colour) for part, colour in zip(parts, cycle(COLOURS))]
+    return [_overlay(part, info, scale, colour) for part, colour in zip(parts, cycle(COLOURS))]
 
 
-class Overlay:
-    """What is drawn of one result: its number, and the border of its region."""
+def _overlay(result: CountResult, info: VideoInfo, scale: float, colour: Colour) -> Draw:
+    """Draws a result's number, and the border of its region."""
+    whole = (0, 0, info.width, info.height)
+    box = whole if result.region is None else region("region", result.region).box(info.width, info.height)
+    left, top, right, low = (round(scale * side) for side in (box[0], box[1], box[0] + box[2], box[1] + box[3]))
+    note = "" if result.machine is None else f"corrected · model {result.machine.count}"
+    badge, times = Badge(round(scale * info.height), note=note), result.counting_times
 
-    def __init__(self, result: CountResult, info: VideoInfo, scale: float, colour: Colour) -> None:
-        self._result, self._colour, self._times = result, colour, result.counting_times
-        whole = (0, 0, info.width, info.height)
-        box = whole if result.region is None else region("region", result.region).box(info.width, info.height)
-        left, top, right, low = (round(scale * side) for side in (box[0], box[1], box[0] + box[2], box[1] + box[3]))
-        self._box = slice(top, low), slice(left, right)
-        self._outlined = result.region is not None
-        note = "" if result.machine is None else f"corrected · model {result.machine.count}"
-        self._badge = Badge(round(scale * info.height), note=note)
-
-    def draw(self, image: Image, time: float, *, last: bool) -> None:
-        """Draw onto the frame of that time (seconds), an RGB image, in place; the last one shows the final count,
-        however long a frame of a slow video lasts."""
-        inside = image[self._box]
-        if self._outlined:
+    def draw(image: Image, time: float, last: bool) -> None:
+        inside = image[top:low, left:right]
+        if result.region is not None:
             border = max(BORDER, inside.shape[0] // 200)
-            inside[:border] = inside[-border:] = inside[:, :border] = inside[:, -border:] = self._colour
-        number = self._result.count if last else bisect_right(self._times, time)
-        self._badge.draw(inside, number, _progress(self._result, time), self._colour)
+            inside[:border] = inside[-border:] = inside[:, :border] = inside[:, -border:] = colour
+        number = result.count if last else bisect_right(times, time)
+        badge.draw(inside, number, _progress(result, time), colour)
+
+    return draw
 
 
 class Badge:

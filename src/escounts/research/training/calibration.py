@@ -133,11 +133,11 @@ def calibrate(trials: Sequence[Trial], start: Calibration | None = None) -> Cali
     counted: list[tuple[Array, bool]] = []
     nothing: list[tuple[Array, bool]] = []
     for trial in real or trials:
-        zero_shot = decide(trial.evidence, start, base_rate=BASE_RATE)
+        zero_shot = decide(trial.evidence, start)
         (nothing if is_zero(zero_shot.density.values) else counted).append(_judged(zero_shot, trial.truth))
         if trial.guided:
             asked = Asked(exemplars=1, without=trial.evidence)
-            counted.append(_judged(decide(trial.guided, start, base_rate=BASE_RATE, asked=asked), trial.truth))
+            counted.append(_judged(decide(trial.guided, start, asked=asked), trial.truth))
     return replace(
         start,
         weights=_fit(counted) if counted else start.weights,
@@ -158,7 +158,7 @@ def _fit(judged: Sequence[tuple[Array, bool]]) -> tuple[float, ...]:
 
 
 def _count(evidence: Sequence[Evidence], calibration: Calibration) -> float:
-    return float(choose_views(evidence, BASE_RATE, calibration)[0].sum())
+    return float(choose_views(evidence, calibration)[0].sum())
 
 
 def fit_choice(trials: Sequence[Trial], start: Calibration) -> tuple[float, ...]:
@@ -166,7 +166,7 @@ def fit_choice(trials: Sequence[Trial], start: Calibration) -> tuple[float, ...]
     rows, right = [], []
     for trial in trials:
         if trial.truth >= 0.5 and len(trial.evidence) > 1:
-            rows.append(choice_features(trial.evidence, BASE_RATE))
+            rows.append(choice_features(trial.evidence))
             off = [abs(round(view.count()) - round(trial.truth)) for view in trial.evidence]
             right += [near <= max(0.5, RIGHT * trial.truth) for near in off]
     if not rows:
@@ -198,7 +198,7 @@ def fit_repeats(trials: Sequence[Trial], calibration: Calibration) -> tuple[floa
     if not repeats.any() or repeats.all():
         return ()
     views = [trial.evidence for trial in clear]
-    rows = np.stack([repeats_features(each, BASE_RATE, calibration.choice) for each in views])
+    rows = np.stack([repeats_features(each, calibration.choice) for each in views])
     weights = logistic(rows, repeats.astype(np.float64))
     if any(trial.real for trial in clear):
         weights[0] += _logit(REPEATING) - _logit(float(repeats.mean()))
