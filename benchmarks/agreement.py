@@ -11,35 +11,35 @@ benchmarks/results/.
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from clip_tables import Clip
-from footage import replace_section
-from real_clips import read_dev
+from labelled import LabelledSet, read_sets
+from report import arguments, markdown, replace_section, write_json
 
 import escounts
 from escounts.counting.multi_rate import MultiRateModel
 from escounts.nn.device import counting_precision
 
-HERE = Path(__file__).resolve().parent
 Counts = dict[str, float]
 """By clip and way of asking."""
+NEAR = "within max(0.1, 1 %)"
+TESTS: tuple[Callable[[float, float], bool], ...] = (
+    lambda a, b: abs(a - b) <= max(0.1, 0.01 * a),
+    lambda a, b: round(a) == round(b),
+)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--clips", type=Path, default=HERE.parent.parent / "shared" / "clips")
-    parser.add_argument("--model", default="lite")
+    parser = arguments(__doc__, clips=True, model="lite")
     parser.add_argument("--device", default="cpu", help="count on it and write the counts to --out, no more")
     parser.add_argument("--against", type=Path, help="counts of another device, written with --device and --out")
     parser.add_argument("--limit", type=int, help="only the first clips, for a quick look")
     parser.add_argument("--out", type=Path, help="JSON file of all counts")
     options = parser.parse_args()
-    clips = list(read_dev(options.clips))[: options.limit]
+    clips = read_sets(options.clips / "dev.csv", options.clips)[: options.limit]
     counter = escounts.load(options.model, device=options.device)
     if options.device == "cpu":
         ways = on_the_cpu(counter, clips)
@@ -48,7 +48,7 @@ def main() -> None:
     if options.against:
         ways |= json.loads(options.against.read_text())
     if options.out:
-        options.out.write_text(json.dumps(ways, indent=1) + "\n")
+        write_json(options.out, ways)
     if len(ways) > 1:
         text = table(options.model, ways, len(clips))
         print(text)
@@ -56,7 +56,7 @@ def main() -> None:
             replace_section("agreement", text)
 
 
-def on_the_cpu(counter: escounts.Counter, clips: list[Clip]) -> dict[str, Counts]:
+def on_the_cpu(counter: escounts.Counter, clips: list[LabelledSet]) -> dict[str, Counts]:
     """In float32 with two threads, in what the processor chooses with two and with one, and in one go."""
     model = counter.model
     assert isinstance(model, MultiRateModel)
@@ -67,47 +67,38 @@ def on_the_cpu(counter: escounts.Counter, clips: list[Clip]) -> dict[str, Counts
         model.precision = precision
         ways[f"{'two threads' if threads == 2 else 'one thread'}, {precision}"] = encoded(counter, clips)
     torch.set_num_threads(2)
-    at_once = {}
-    for clip in clips:
-        result = counter.count(clip.path, exemplars=[clip.exemplar])
-        at_once[f"{clip.path.name} one exemplar"] = result.raw_count
+    at_once = {
+        f"{clip.name} one exemplar": counter.count(clip.path, exemplars=[clip.exemplar]).raw_count for clip in clips
+    }
     return ways | {f"one go instead of encode() + count(), {chosen}": at_once}
 
 
-def encoded(counter: escounts.Counter, clips: list[Clip]) -> Counts:
+def encoded(counter: escounts.Counter, clips: list[LabelledSet]) -> Counts:
     """Every clip encoded once and counted twice."""
     counts: Counts = {}
     for clip in clips:
         encoding = counter.encode(clip.path)
-        counts[f"{clip.path.name} zero-shot"] = encoding.count().raw_count
-        counts[f"{clip.path.name} one exemplar"] = encoding.count(exemplars=[clip.exemplar]).raw_count
+        counts[f"{clip.name} zero-shot"] = encoding.count().raw_count
+        counts[f"{clip.name} one exemplar"] = encoding.count(exemplars=[clip.exemplar]).raw_count
     return counts
 
 
 def table(model: str, ways: dict[str, Counts], clips: int) -> str:
     """How the other ways compare with the first."""
     (name, first), *others = ways.items()
-    lines = [
-        f"## One count, however it is computed (`{model}`)",
-        "",
-        f"`python benchmarks/agreement.py` on {clips} clips; against {name}. Near: within max(0.1, 1 %).",
-        "",
-        "| | zero-shot: near | same rounded count | one exemplar: near | same rounded count | largest difference |",
-        "|---|---|---|---|---|---|",
-    ]
-    tests: tuple[Callable[[float, float], bool], ...] = (
-        lambda a, b: abs(a - b) <= max(0.1, 0.01 * a),
-        lambda a, b: round(a) == round(b),
-    )
+    rows = []
     for other, counts in others:
         cells = []
         for asked in ("zero-shot", "one exemplar"):
             pairs = [(first[key], value) for key, value in counts.items() if key.endswith(asked)]
-            cells += [f"{sum(test(*pair) for pair in pairs)} of {len(pairs)}" if pairs else "–" for test in tests]
+            cells += [f"{sum(test(*pair) for pair in pairs)} of {len(pairs)}" if pairs else "–" for test in TESTS]
         worst = max(counts, key=lambda key: abs(first[key] - counts[key]))
-        cells.append(f"{abs(first[worst] - counts[worst]):.3g} ({first[worst]:.2f}, {counts[worst]:.2f}: {worst})")
-        lines.append(f"| {other} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+        apart = abs(first[worst] - counts[worst])
+        rows.append([other, *cells, f"{apart:.3g} ({first[worst]:.2f}, {counts[worst]:.2f}: {worst})"])
+    same = ("near", "same rounded count")
+    headers = ("", *(f"{asked}: {what}" for asked in ("zero-shot", "one exemplar") for what in same), "most apart")
+    about = f"`python benchmarks/agreement.py` on {clips} clips; against {name}. Near: {NEAR}."
+    return f"## One count, however it is computed (`{model}`)\n\n{about}\n\n{markdown(headers, rows)}"
 
 
 if __name__ == "__main__":

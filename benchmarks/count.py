@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
-import tempfile
 from pathlib import Path
 
 from footage import (
@@ -21,12 +20,11 @@ from footage import (
     answer,
     counting,
     decode,
-    looped,
     measured,
+    minute,
     processor_name,
-    replace_section,
-    segment,
 )
+from report import arguments, markdown, replace_section
 
 PRECISION_VARIABLE = "ESCOUNTS_PRECISION"
 """escounts.nn.device has it, too; importing that is part of what is timed."""
@@ -38,7 +36,7 @@ FLOAT32 = "in float32"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--models", nargs="*", default=None, help="default: spectral, and the default model")
     parser.add_argument("--device", default="cpu")
@@ -58,11 +56,7 @@ def main() -> None:
     from escounts.nn.device import cpu_has_bf16
 
     models = options.models or list(dict.fromkeys(["spectral", catalogue.default_name()]))
-    folder = Path(tempfile.gettempdir()) / "escounts-benchmarks"
-    folder.mkdir(exist_ok=True)
-    video = looped(segment(folder / "segment.mp4"), folder / "minute.mp4", MINUTE)
-    quick = segment(folder / "fast-segment.mp4", FAST_REPETITIONS_A_SEGMENT)
-    quick = looped(quick, folder / "fast-minute.mp4", MINUTE)
+    video, quick = minute(), minute(FAST_REPETITIONS_A_SEGMENT)
     jobs = {"decode": video} | {model: video for model in models}
     for model in models:
         if model != "spectral":
@@ -81,26 +75,23 @@ def main() -> None:
 def table(costs: dict[str, list[Cost]], device: str) -> str:
     """Markdown: one line a job."""
     plain = _median(costs["decode"], "cpu")
-    lines = [
-        "## A minute of 720p30" + ("" if device == "cpu" else ", on a GPU"),
-        "",
+    about = (
         f"{processor_name()}; h264, {SECONDS} s, median of {len(costs['decode'])} rounds; "
         f"`python benchmarks/count.py --device {device}`. Truth: {MINUTE * REPETITIONS_A_SEGMENT} repetitions; "
-        f"{FAST} {MINUTE * FAST_REPETITIONS_A_SEGMENT}.",
-        "",
-        "| | wall s | × real time | processor s | against pure decoding | peak MB | count |",
-        "|---|---|---|---|---|---|---|",
-    ]
+        f"{FAST} {MINUTE * FAST_REPETITIONS_A_SEGMENT}."
+    )
+    rows = []
     for job, rounds in costs.items():
         wall, cpu = _median(rounds, "wall"), _median(rounds, "cpu")
-        counted = "–" if job == "decode" else f"{rounds[0].answer:.0f}"
         model, _, setting = job.partition(", ")
         name = "pure decoding" if job == "decode" else f"`{model}`, {setting or 'start to finish'}"
-        lines.append(
-            f"| {name} | {wall:.2f} | {SECONDS / wall:.0f} | {cpu:.2f} | {cpu / plain:.2f} × | "
-            f"{max(cost.peak_mb for cost in rounds):.0f} | {counted} |"
-        )
-    return "\n".join(lines)
+        counted = "–" if job == "decode" else f"{rounds[0].answer:.0f}"
+        peak = max(cost.peak_mb for cost in rounds)
+        rates = (f"{wall:.2f}", f"{SECONDS / wall:.0f}", f"{cpu:.2f}", f"{cpu / plain:.2f} ×")
+        rows.append([name, *rates, f"{peak:.0f}", counted])
+    headers = ("", "wall s", "× real time", "processor s", "against pure decoding", "peak MB", "count")
+    heading = "## A minute of 720p30" + ("" if device == "cpu" else ", on a GPU")
+    return f"{heading}\n\n{about}\n\n{markdown(headers, rows)}"
 
 
 SECONDS = MINUTE * 10

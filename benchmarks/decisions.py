@@ -10,33 +10,32 @@ prints what differs from such a file. --rule gives one of `CountingRules` anothe
 
 from __future__ import annotations
 
-import argparse
-import csv
 import json
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from labelled import Span, by_clip, read_sets
+from report import arguments, write_json
+
 import escounts
 from escounts.decision.rules import RULES
 from escounts.errors import EscountsError
-from escounts.results import CountResult
 
-HERE = Path(__file__).resolve().parent
+COMPARED = ("count", "raw_count", "unit", "hypotheses", "confidence", "unsure", "reasons")
 
 
 class Asked(NamedTuple):
     """One stretch of a clip: its true count, its range (None: all of it), one marked repetition (None: none)."""
 
     truth: float
-    range: tuple[float, float] | None
-    exemplar: tuple[float, float] | None
+    range: Span | None
+    exemplar: Span | None
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--clips", type=Path, default=HERE.parent.parent / "shared" / "clips")
+    parser = arguments(__doc__, clips=True)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--against", type=Path)
     parser.add_argument("--rule", action="append", default=[], metavar="NAME=VALUE")
@@ -45,7 +44,7 @@ def main() -> None:
         object.__setattr__(RULES, name, type(getattr(RULES, name))(value))  # every room holds this one object
     found = decisions(escounts.load("lite"), options.clips)
     if options.out:
-        options.out.write_text(json.dumps(found, indent=1) + "\n")
+        write_json(options.out, found)
     if options.against:
         print_changes(json.loads(options.against.read_text()), found)
 
@@ -64,7 +63,8 @@ def decisions(counter: escounts.Counter, folder: Path) -> dict[str, dict[str, An
                 if marked is None:
                     continue
                 try:
-                    answer = described(encoded.count(marked, start=start, end=end))
+                    document = encoded.count(marked, start=start, end=end).to_dict()
+                    answer = {name: document[name] for name in COMPARED}
                 except EscountsError as error:
                     answer = {"error": str(error)}
                 found[f"{file} {number} {way}"] = {"truth": truth, **answer}
@@ -73,27 +73,12 @@ def decisions(counter: escounts.Counter, folder: Path) -> dict[str, dict[str, An
 
 def questions(folder: Path) -> Iterator[tuple[str, Asked]]:
     """Files with what is asked of them."""
-    for row in _rows(folder / "dev.csv"):
-        yield row["file"], Asked(float(row["count"]), None, _span(row, "exemplar_start_s", "exemplar_end_s"))
-    for row in _rows(folder / "sets.csv"):
-        exemplar = _span(row, "exemplar_start_s", "exemplar_end_s")
-        yield row["file"], Asked(float(row["count"]), _span(row, "t_start", "t_end"), exemplar)
-    labelled: dict[str, list[dict[str, str]]] = defaultdict(list)
-    for row in _rows(folder / "pool_labels.csv"):
-        labelled[row["file"]].append(row)
-    for file, rows in labelled.items():
-        if rows[0]["split"] == "val":
-            times = next((row["rep_times"].split() for row in rows if row["rep_times"].strip()), [])
-            low, _, high = times[len(times) // 2].partition("-") if times else ("", "", "")
-            exemplar = (float(low), float(high)) if times else None
-            yield file, Asked(sum(float(row["count"] or 0) for row in rows), None, exemplar)
-
-
-def described(result: CountResult) -> dict[str, Any]:
-    """What is compared."""
-    document = result.to_dict()
-    kept = ("count", "raw_count", "unit", "hypotheses", "confidence", "unsure", "reasons")
-    return {name: document[name] for name in kept}
+    for list_name in ("dev.csv", "sets.csv"):
+        for one in read_sets(folder / list_name, folder):
+            yield one.name, Asked(one.count, one.within, one.exemplar)
+    for name, sets in by_clip(read_sets(folder / "pool_labels.csv", folder, split="val")).items():
+        exemplar = next((one.exemplar for one in sets if one.exemplar), None)
+        yield name, Asked(sum(one.count for one in sets), None, exemplar)
 
 
 def print_changes(before: dict[str, dict[str, Any]], after: dict[str, dict[str, Any]]) -> None:
@@ -107,15 +92,6 @@ def print_changes(before: dict[str, dict[str, Any]], after: dict[str, dict[str, 
             off, now = (abs(one["count"] - one["truth"]) for one in (old, new))
             nearer, further = nearer + (now < off), further + (now > off)
     print(f"{len(before.keys() & after.keys())} answers; counts nearer to the truth: {nearer}, further: {further}")
-
-
-def _rows(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def _span(row: dict[str, str], start: str, end: str) -> tuple[float, float] | None:
-    return (float(row[start]), float(row[end])) if row[start] else None
 
 
 if __name__ == "__main__":

@@ -10,13 +10,14 @@ what counting uses. --by-processor: rates per second of processor, where others 
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import json
+import math
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -26,8 +27,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from decoder import bf16_speedup
 from footage import decode, looped, peak_megabytes, processor_name, segment, timed
+from report import arguments
+from report import markdown as table
 from torch import nn
 
 from escounts.counter import Counter, EncodedVideo, load
@@ -122,6 +124,19 @@ def _model(engine: Engine) -> Any:
         if engine.runs == PLAIN:
             return _plainly(model, engine.device)
     return model
+
+
+def bf16_speedup(device: torch.device, side: int = 512) -> float:
+    """How many times faster a matrix product is in bf16 than in float32 here, measured by turns; below 1 on a
+    processor without units for it, which computes it by way of float32."""
+    best = {torch.float32: math.inf, torch.bfloat16: math.inf}
+    pairs = {dtype: torch.randn(2, side, side, device=device).to(dtype) for dtype in best}
+    for _ in range(4):  # the first of them warms up
+        for dtype, (a, b) in pairs.items():
+            began = time.perf_counter()
+            (a @ b)[0, 0].item()  # waits for a GPU
+            best[dtype] = min(best[dtype], time.perf_counter() - began)
+    return best[torch.float32] / best[torch.bfloat16]
 
 
 def paper_model(engine: Engine) -> PaperWindowModel:
@@ -329,29 +344,27 @@ def markdown(found: Bench, *, by_processor: bool = False) -> str:
     on_gpu = f", {found.gpu}" if found.gpu else ", no GPU"
     unit = "processor second (all cores together)" if by_processor else "second"
     turns = "one round" if found.rounds == 1 else f"medians of {found.rounds} rounds"
-    lines = [
+    about = (
         f"{found.machine}{on_gpu}; {found.versions}. Seconds of video per {unit}: more is faster; {turns}, each "
-        "engine in a process of its own. Starting is not in the rates; the peak is the process's, or a GPU's.",
-        "",
-        f"| model | device | precision | engine | {' | '.join(PARTS)} | start s | peak MB | count |",
-        "|---" * (len(PARTS) + 7) + "|",
-    ]
-    return "\n".join([*lines, *(as_row(speed, by_processor=by_processor) for speed in found.speeds)])
+        "engine in a process of its own. Starting is not in the rates; the peak is the process's, or a GPU's."
+    )
+    headers = ("model", "device", "precision", "engine", *PARTS, "start s", "peak MB", "count")
+    return f"{about}\n\n{table(headers, (cells_of(speed, by_processor=by_processor) for speed in found.speeds))}"
 
 
-def as_row(speed: Speed, *, by_processor: bool = False) -> str:
+def cells_of(speed: Speed, *, by_processor: bool = False) -> list[str]:
     """A row of the table."""
     engine = speed.engine
     name = engine.model if engine.runs == DECODING else f"`{engine.model}`"
     cells = [name, engine.device, "–" if engine.runs == DECODING else engine.precision, engine.runs]
     if speed.error:
-        return "| " + " | ".join([*cells, f"did not run: {speed.error}", *["–"] * (len(PARTS) + 2)]) + " |"
+        return [*cells, f"did not run: {speed.error}", *["–"] * (len(PARTS) + 2)]
     times = speed.processor if by_processor else speed.wall
     cells += [_figure(speed.seconds / times[part]) if times.get(part) else "–" for part in PARTS]
+    known = speed.count is not None and engine.model not in RIVALS  # these have random weights
     cells.append("–" if speed.start is None else f"{speed.start:.1f}")
     cells.append("–" if speed.peak_mb is None else f"{speed.peak_mb:.0f}")
-    known = speed.count is not None and engine.model not in RIVALS  # these have random weights
-    return "| " + " | ".join([*cells, f"{speed.count:.2f}" if known else "–"]) + " |"
+    return [*cells, f"{speed.count:.2f}" if known else "–"]
 
 
 def _figure(value: float) -> str:
@@ -369,7 +382,7 @@ def main() -> None:
     if sys.argv[1:2] == ["--child"]:
         print(json.dumps(asdict(measure(Engine(**json.loads(sys.argv[2])), Path(sys.argv[3])))))
         return
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto")
     parser.add_argument("--video", type=Path)

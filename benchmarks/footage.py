@@ -1,4 +1,4 @@
-"""What the benchmarks share: drawn footage, what work took, children that are timed alone, tables for the docs."""
+"""Drawn footage, what work on it took, and children that are timed alone."""
 
 from __future__ import annotations
 
@@ -9,16 +9,20 @@ import platform
 import re
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import TypeVar
 
 import av
 import numpy as np
 
+from escounts.output.mp4 import write_movie
+from escounts.system.arrays import Image
 from escounts.system.atomic_files import atomic_file
 
 T = TypeVar("T")
@@ -53,6 +57,8 @@ def processor_name() -> str:
 
 
 SEGMENT_SECONDS, RATE = 10, 30
+FOLDER = Path(tempfile.gettempdir()) / "escounts-benchmarks"
+"""Where footage is kept from one run to the next."""
 REPETITIONS_A_SEGMENT = 5
 FAST_REPETITIONS_A_SEGMENT = 25
 """A repetition in 0.4 s: what the default model encodes at its fast view, too."""
@@ -64,22 +70,23 @@ def segment(
     """Ten seconds of 720p30 with film grain. repetitions: per ten seconds; size: (width, height)."""
     if path.exists():
         return path
+    path.parent.mkdir(parents=True, exist_ok=True)
     width, height = size
     rng = np.random.default_rng(0)
     wall = np.kron(rng.integers(60, 150, (height // 8, width // 8, 3)), np.ones((8, 8, 1))).astype(np.int16)
     grain = [rng.normal(0, 4, (height // 8 * 8, width // 8 * 8, 1)).astype(np.int16) for _ in range(8)]
     tall, left, wide, margin = height * 7 // 18, width * 3 // 8, width * 7 // 32, height // 36
-    with atomic_file(path) as partial, av.open(str(partial), "w", format="mp4") as container:
-        stream = container.add_stream("libx264", rate=RATE, options={"preset": "veryfast", "crf": "26", "g": "60"})
-        stream.width, stream.height, stream.pix_fmt = wall.shape[1], wall.shape[0], "yuv420p"
+
+    def pictures() -> Iterator[Image]:
         for index in range(seconds * RATE):
             phase = repetitions * index / (SEGMENT_SECONDS * RATE)
             picture = wall.copy()
             top = int((height - tall - 2 * margin) * (0.5 + 0.5 * np.cos(2 * np.pi * phase))) + margin
             picture[top : top + tall, left : left + wide] = (220, 160, 60)
-            picture = np.clip(picture + grain[index % 8], 0, 255).astype(np.uint8)
-            container.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
-        container.mux(stream.encode(None))
+            yield np.clip(picture + grain[index % 8], 0, 255).astype(np.uint8)
+
+    options = {"preset": "veryfast", "crf": "26", "g": "60"}
+    write_movie(path, pictures(), size=(wall.shape[1], wall.shape[0]), rate=Fraction(RATE), options=options)
     return path
 
 
@@ -102,6 +109,12 @@ def looped(source: Path, path: Path, times: int) -> Path:
                     packet.time_base = stream.time_base
                     writer.mux(packet)
     return path
+
+
+def minute(repetitions: int = REPETITIONS_A_SEGMENT) -> Path:
+    """A minute of 720p30. repetitions: per ten seconds."""
+    source = segment(FOLDER / f"segment-{repetitions}.mp4", repetitions)
+    return looped(source, FOLDER / f"minute-{repetitions}.mp4", 60 // SEGMENT_SECONDS)
 
 
 def decode(path: str) -> float:
@@ -155,14 +168,3 @@ def _command(*arguments: str) -> float:
     with redirect_stdout(io.StringIO()) as printed:
         app(list(arguments), standalone_mode=False)
     return float(json.loads(printed.getvalue())["count"])
-
-
-def replace_section(name: str, text: str) -> None:
-    """Write a table to benchmarks/results/ and show it on docs/benchmarks.md, where it stays in its place."""
-    root = Path(__file__).resolve().parent.parent
-    file = f"benchmarks/results/{name.replace(' ', '-')}.md"
-    (root / file).write_text(text.strip() + "\n", encoding="utf-8")
-    page = root / "docs" / "benchmarks.md"
-    shown = page.read_text(encoding="utf-8")
-    if f'--8<-- "{file}"' not in shown:
-        page.write_text(shown.rstrip("\n") + f'\n\n--8<-- "{file}"\n', encoding="utf-8")

@@ -21,16 +21,15 @@ import time
 from pathlib import Path
 from typing import Any
 
-from footage import looped, peak_megabytes, replace_section, segment
+from footage import FOLDER, looped, peak_megabytes, segment
+from report import RESULTS, arguments, markdown, replace_section, write_json
 
-HERE = Path(__file__).resolve().parent
-RESULT = HERE / "results" / "growth.json"
+RESULT = RESULTS / "growth.json"
 SIZE, SHORT = (320, 176), 4
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="spectral")
+    parser = arguments(__doc__, model="spectral")
     parser.add_argument("--minutes", type=int, nargs="*", default=[1, 10, 60, 120])
     parser.add_argument("--videos", type=int, nargs="*", default=[10, 100, 1000])
     parser.add_argument("--child", nargs=3, metavar=("MODEL", "KIND", "AMOUNT"), help=argparse.SUPPRESS)
@@ -47,7 +46,7 @@ def main() -> None:
             command = [sys.executable, __file__, "--child", options.model, kind, str(amount)]
             done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
             known[key] = json.loads(done.stdout.splitlines()[-1])
-            RESULT.write_text(json.dumps(known, indent=1) + "\n")
+            write_json(RESULT, known)
     text = table(known)
     print(text)
     replace_section("growth", text)
@@ -55,15 +54,13 @@ def main() -> None:
 
 def measure(model: str, kind: str, amount: int) -> dict[str, float]:
     """Count one long video, or a batch of short ones, and say what it took."""
-    folder = Path(tempfile.gettempdir()) / "escounts-benchmarks"
-    folder.mkdir(exist_ok=True)
-    source = segment(folder / "low.mp4", size=SIZE)
-    short = segment(folder / "low-short.mp4", size=SIZE, seconds=SHORT)
+    source = segment(FOLDER / "low.mp4", size=SIZE)
+    short = segment(FOLDER / "low-short.mp4", size=SIZE, seconds=SHORT)
     import escounts
     from escounts.batching.tasks import Settings
 
     if kind == "minutes":
-        video = looped(source, folder / f"low-{amount}.mp4", 6 * amount)
+        video = looped(source, FOLDER / f"low-{amount}.mp4", 6 * amount)
         before, began = _processor(), time.perf_counter()
         counted = float(escounts.count(video, model=model, device="cpu").count)
         truth = 30.0 * amount
@@ -92,26 +89,20 @@ def _processor() -> float:
 
 def table(known: dict[str, Any]) -> str:
     """Markdown: what each amount took, in all and for one of it."""
-    lines = [
-        "## Cost grows linearly",
-        "",
+    about = (
         f"`python benchmarks/growth.py`: generated video of {SIZE[0]} × {SIZE[1]} pixels at 30 frames a second; one "
-        f"long video, or a batch of videos of {SHORT} s in one process. Loading the model is included.",
-        "",
-        "| model | amount | processor s | for one minute or video | peak MB | found | truth |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    order = sorted(known, key=lambda key: (key.split()[0], key.split()[1], int(key.split()[2])))
-    for key in order:
+        f"long video, or a batch of videos of {SHORT} s in one process. Loading the model is included."
+    )
+    rows = []
+    for key in sorted(known, key=lambda key: (*key.split()[:2], int(key.split()[2]))):
         model, kind, amount = key.split()
         row = known[key]
         what = f"{int(amount):,} {kind if int(amount) > 1 else kind.rstrip('s')}"
+        used = (f"{row['processor']:.1f}", f"{row['processor'] / int(amount):.3f}", f"{row['peak_mb']:.0f}")
         found = f"{row['found']:,.0f} {'repetitions' if kind == 'minutes' else 'rows'}"
-        lines.append(
-            f"| `{model}` | {what} | {row['processor']:.1f} | {row['processor'] / int(amount):.3f} "
-            f"| {row['peak_mb']:.0f} | {found} | {row['truth']:,.0f} |"
-        )
-    return "\n".join(lines)
+        rows.append([f"`{model}`", what, *used, found, f"{row['truth']:,.0f}"])
+    headers = ("model", "amount", "processor s", "for one minute or video", "peak MB", "found", "truth")
+    return f"## Cost grows linearly\n\n{about}\n\n{markdown(headers, rows)}"
 
 
 if __name__ == "__main__":

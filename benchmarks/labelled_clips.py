@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from footage import replace_section
+from report import replace_section
 
 import escounts
 from escounts.errors import EscountsError

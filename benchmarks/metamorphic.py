@@ -11,11 +11,10 @@ of a shipped model is put into docs/benchmarks.md.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -23,11 +22,10 @@ from pathlib import Path
 from typing import Any
 
 import transformed
-from clip_tables import HERE, Clip
-from footage import replace_section
+from labelled import LabelledSet, read_sets
 from negatives import FIVE, Negative, generated, real_stretches
-from real_clips import read_dev
-from transformed import Pictures, VideoInMemory
+from report import RESULTS, ROOT, arguments, markdown, replace_section
+from transformed import Pictures
 
 import escounts
 from escounts.research.training.run_folder import PREDICTING, code_identity
@@ -58,9 +56,7 @@ BOXED = "in a box of a larger picture"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--clips", type=Path, default=HERE.parent.parent / "shared" / "clips")
-    parser.add_argument("--model", default="lite", help="a name, or a checkpoint's path")
+    parser = arguments(__doc__, clips=True, model="lite")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_CLIPS} clips, {QUICK_PHOTOGRAPHS} photographs")
     parser.add_argument("--only", choices=("relations", "negatives"))
@@ -68,13 +64,11 @@ def main() -> None:
     options = parser.parse_args()
     counter = escounts.load(options.model, device=options.device)
     shipped = not Path(options.model).is_file()
-    out = options.out or (
-        HERE / "results" / f"metamorphic_{options.model}.json" if shipped and not options.quick else None
-    )
-    record = Record.of(out, options.model, weights_of(options.model), code_of())
+    kept = RESULTS / f"metamorphic_{options.model}.json" if shipped and not options.quick else None
+    record = Record.of(options.out or kept, options.model, weights_of(options.model), code_of())
     tables = []
     if options.only != "negatives":
-        clips = chosen(list(read_dev(options.clips)), QUICK_CLIPS if options.quick else None)
+        clips = chosen(read_sets(options.clips / "dev.csv", options.clips), QUICK_CLIPS if options.quick else None)
         tables.append(relations_table(relations(counter, clips, record)))
         print(tables[-1] + "\n", flush=True)
     if options.only != "relations":
@@ -131,11 +125,13 @@ def weights_of(model: str) -> str:
 
 def code_of() -> str:
     """A hash of what decides a count here: the package's arithmetic, and how clips are changed and made."""
-    beside = b"".join((HERE / f"{name}.py").read_bytes() for name in ("metamorphic", "transformed", "negatives"))
+    beside = b"".join(
+        (ROOT / "benchmarks" / f"{name}.py").read_bytes() for name in ("metamorphic", "transformed", "negatives")
+    )
     return f"{code_identity(PREDICTING)}-{hashlib.sha256(beside).hexdigest()[:16]}"
 
 
-def chosen(clips: list[Clip], limit: int | None) -> list[Clip]:
+def chosen(clips: list[LabelledSet], limit: int | None) -> list[LabelledSet]:
     """All, or `limit` evenly over the list, shorter ones than half a minute."""
     if limit is None:
         return clips
@@ -143,7 +139,7 @@ def chosen(clips: list[Clip], limit: int | None) -> list[Clip]:
     return [short[index * len(short) // limit] for index in range(limit)]
 
 
-def relations(counter: escounts.Counter, clips: Sequence[Clip], record: Record) -> list[dict[str, Any]]:
+def relations(counter: escounts.Counter, clips: Sequence[LabelledSet], record: Record) -> list[dict[str, Any]]:
     """For every clip: name, truth, and [count, raw count, sure] as it is and by relation."""
     rows = []
     for number, clip in enumerate(clips, 1):
@@ -153,7 +149,7 @@ def relations(counter: escounts.Counter, clips: Sequence[Clip], record: Record) 
     return rows
 
 
-def _related(counter: escounts.Counter, clip: Clip) -> dict[str, Any]:
+def _related(counter: escounts.Counter, clip: LabelledSet) -> dict[str, Any]:
     pictures = transformed.read(clip.path)
     row: dict[str, Any] = {"clip": clip.path.name, "truth": clip.count, "as it is": _count(counter, pictures)}
     for name, change in RELATIONS.items():
@@ -162,19 +158,17 @@ def _related(counter: escounts.Counter, clip: Clip) -> dict[str, Any]:
 
 
 def _count(counter: escounts.Counter, pictures: Pictures, *, region: str | None = None) -> list[Any]:
-    result = counter.count(VideoInMemory(pictures), region=region)
+    result = counter.count(pictures.as_video(), region=region)
     return [result.count, round(result.raw_count, 3), not result.unsure]
 
 
 def relations_table(rows: Sequence[dict[str, Any]]) -> str:
     """How often each relation holds, and how often both counts are called sure where it does not."""
-    lines = [
-        f"{len(rows)} clips, each counted as it is and changed. Tolerance: the counts differ by at most {TOLERANCE}",
-        f"(the clip after itself: from twice the count). Asked of each relation: {WANTED:.0%} of the clips.",
-        "",
-        "| relation | same count | within 1 | off by more and both sure | largest change |  |",
-        "|---|---|---|---|---|---|",
-    ]
+    about = (
+        f"{len(rows)} clips, each counted as it is and changed. Tolerance: the counts differ by at most {TOLERANCE}\n"
+        f"(the clip after itself: from twice the count). Asked of each relation: {WANTED:.0%} of the clips."
+    )
+    lines = []
     for name in RELATIONS:
         factor = 2 if name == TWICE else 1
         changes = [(abs(row[name][0] - factor * row["as it is"][0]), row) for row in rows]
@@ -184,9 +178,9 @@ def relations_table(rows: Sequence[dict[str, Any]]) -> str:
         worst, row = max(changes, key=lambda pair: pair[0])
         example = f"{row['as it is'][0]} → {row[name][0]}" if worst else "–"
         verdict = "holds" if held >= WANTED * len(rows) else "**falls short**"
-        share = f"{held} ({held / len(rows):.0%})"
-        lines.append(f"| {name} | {same} | {share} | {sure} | {example} | {verdict} |")
-    return "\n".join(lines)
+        lines.append([name, same, f"{held} ({held / len(rows):.0%})", sure, example, verdict])
+    headers = ("relation", "same count", "within 1", "off by more and both sure", "largest change", "")
+    return f"{about}\n\n{markdown(headers, lines)}"
 
 
 def false_counts(counter: escounts.Counter, folder: Path, record: Record, *, quick: bool) -> list[dict[str, Any]]:
@@ -208,29 +202,24 @@ def _false(counter: escounts.Counter, negative: Negative) -> dict[str, Any]:
 
 def negatives_table(rows: Sequence[dict[str, Any]]) -> str:
     """False counts per minute by group, and how many were called sure."""
-    lines = [
-        "Stretches without repetitions: what is counted there is wrong. Asked: stills over the first five codecs at",
-        "most 1 per minute, none of them sure. Fresh stills are of clips that nobody had in view when choosing.",
-        "",
-        "| | stretches | counted | of these sure | false counts per minute |",
-        "|---|---|---|---|---|",
-    ]
-    groups = list(dict.fromkeys(row["group"] for row in rows))
-    seen, fresh = ([f"{kind}, {codec}" for codec in FIVE] for kind in ("still", "fresh still"))
-    lines += [_negatives_row(group, [row for row in rows if row["group"] == group]) for group in groups]
-    lines.append(_negatives_row("**stills over five codecs**", [row for row in rows if row["group"] in seen]))
-    lines.append(_negatives_row("**fresh stills over five codecs**", [row for row in rows if row["group"] in fresh]))
-    lines.append(_negatives_row("**all**", rows))
-    return "\n".join(lines)
+    about = (
+        "Stretches without repetitions: what is counted there is wrong. Asked: stills over the first five codecs at\n"
+        "most 1 per minute, none of them sure. Fresh stills are of clips that nobody had in view when choosing."
+    )
+    parts = {group: [group] for group in dict.fromkeys(row["group"] for row in rows)}
+    for kind in ("still", "fresh still"):
+        parts[f"**{kind}s over five codecs**"] = [f"{kind}, {codec}" for codec in FIVE]
+    parts["**all**"] = [*parts]
+    lines = [_negatives_row(name, [row for row in rows if row["group"] in of]) for name, of in parts.items()]
+    headers = ("", "stretches", "counted", "of these sure", "false counts per minute")
+    return f"{about}\n\n{markdown(headers, lines)}"
 
 
-def _negatives_row(name: str, rows: Iterable[dict[str, Any]]) -> str:
-    rows = list(rows)
+def _negatives_row(name: str, rows: Sequence[dict[str, Any]]) -> list[object]:
     counted = [row for row in rows if row["count"] > 0]
     minutes = sum(row["seconds"] for row in rows) / 60
-    sure = sum(row["sure"] for row in counted)
     rate = sum(row["count"] for row in rows) / minutes if minutes else 0.0
-    return f"| {name} | {len(rows)} | {len(counted)} | {sure} | {rate:.1f} |"
+    return [name, len(rows), len(counted), sum(row["sure"] for row in counted), f"{rate:.1f}"]
 
 
 if __name__ == "__main__":

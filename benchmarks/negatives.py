@@ -3,14 +3,14 @@ real stretches. Photographs are frames of the real clips."""
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import numpy as np
-from clip_tables import HERE
+from labelled import read_table
+from report import ROOT
 from transformed import Images, Pictures, encoded, read
 
 from escounts.video.files import Video
@@ -49,8 +49,9 @@ def photographs(folder: Path, count: int, *, fresh: bool = False) -> list[tuple[
     counted once (18 of them in mpeg4, which led to START of counting/stillness.py), so others are taken here.
     """
     found = []
-    with open(folder / ("footage.csv" if fresh else "pool.csv"), newline="") as file:
-        rows = [row for row in csv.DictReader(file) if float(row["duration_s"]) > 2]
+    rows = [
+        row for row in read_table(folder / ("footage.csv" if fresh else "pool.csv")) if float(row["duration_s"]) > 2
+    ]
     if fresh:
         rows = [row for row in rows if row["licence"] == "none"]
     step = max(1, len(rows) // count)
@@ -82,8 +83,8 @@ def generated(folder: Path, count: int) -> Iterator[Negative]:
 
 def real_stretches(folder: Path, limit: int | None) -> Iterator[Negative]:
     """The stretches of nothing_repeats.csv in which something happens but does not repeat."""
-    with open(HERE / "nothing_repeats.csv", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["kind"] == "nothing"]
+    table = read_table(ROOT / "benchmarks" / "nothing_repeats.csv")
+    rows = [row for row in table if row["kind"] == "nothing"]
     for row in rows[:limit]:
         if not (folder / row["file"]).is_file():
             print(f"left out, not here: {row['file']}")

@@ -9,8 +9,6 @@ pair and each clip is counted with `each=True` and without. Prints a table and w
 
 from __future__ import annotations
 
-import argparse
-import csv
 import json
 import tempfile
 import time
@@ -21,13 +19,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from labelled import read_sets
+from report import RESULTS, arguments, markdown, write_json
 
 import escounts
 from escounts.output.mp4 import even_size, write_movie
 from escounts.system.arrays import Image
 from escounts.video.files import Video
 
-HERE = Path(__file__).resolve().parent
 HEIGHT = 240
 """Pixels of a pair."""
 RATE = 30.0
@@ -35,29 +34,28 @@ RATE = 30.0
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--clips", type=Path, default=HERE.parent.parent / "shared" / "clips")
+    parser = arguments(__doc__, clips=True)
     parser.add_argument("--list", type=Path, help="table of clips (default: dev.csv of --clips)")
     parser.add_argument("--pairs", type=int, default=60)
     parser.add_argument("--keep", type=Path, help="keep the pairs' videos in this folder")
-    parser.add_argument("--out", type=Path, default=HERE / "results" / "places.json")
+    parser.add_argument("--out", type=Path, default=RESULTS / "places.json")
     options = parser.parse_args()
-    with (options.list or options.clips / "dev.csv").open(newline="") as file:
-        clips = sorted(csv.DictReader(file), key=lambda row: float(row["duration_s"]))[: options.pairs]
+    table = read_sets(options.list or options.clips / "dev.csv", options.clips)
+    clips = sorted(table, key=lambda clip: clip.duration)[: options.pairs]
     counter = escounts.load("lite")
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.keep or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         for left, right in zip(clips, clips[1:] + clips[:1], strict=True):
-            path = folder / f"{Path(left['file']).stem}+{Path(right['file']).stem}.mp4"
+            path = folder / f"{left.path.stem}+{right.path.stem}.mp4"
             if not path.exists():
-                beside(options.clips / left["file"], options.clips / right["file"], path)
-            rows.append(measured(counter, path, [int(left["count"]), int(right["count"])]))
-            rows.append(measured(counter, options.clips / left["file"], [int(left["count"])]))
+                beside(left.path, right.path, path)
+            rows.append(measured(counter, path, [left.count, right.count]))
+            rows.append(measured(counter, left.path, [left.count]))
             print(json.dumps(rows[-2]), json.dumps(rows[-1]), sep="\n", flush=True)
-    print(table(rows))
-    options.out.write_text(json.dumps(rows, indent=1) + "\n")
+    print(shares(rows))
+    write_json(options.out, rows)
 
 
 def beside(left: Path, right: Path, path: Path) -> None:
@@ -104,7 +102,7 @@ def measured(counter: escounts.Counter, path: Path, truth: list[int]) -> dict[st
     }
 
 
-def table(rows: list[dict[str, Any]]) -> str:
+def shares(rows: list[dict[str, Any]]) -> str:
     """Markdown: shares of pairs and of single clips, and the cost."""
     pairs = [row for row in rows if len(row["truth"]) == 2]
     alone = [row for row in rows if len(row["truth"]) == 1]
@@ -125,7 +123,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         ("cost of a pair, ordinary count = 1", f"{cost(pairs):.2f}"),
         ("cost of a clip alone, ordinary count = 1", f"{cost(alone):.2f}"),
     ]
-    return "\n".join(["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in lines)])
+    return markdown(("", ""), lines)
 
 
 def right(row: dict[str, Any]) -> bool:

@@ -10,13 +10,13 @@ to be put into WEIGHTS is printed.
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from report import arguments
 
 import escounts
 from escounts.counting.multi_rate import MultiRateModel
@@ -24,6 +24,7 @@ from escounts.counting.multi_rate_encoding import MultiRateEncoding
 from escounts.counting.repetition_scores import SCORE_FEATURES, SCORE_WEIGHTS, features
 from escounts.counting.views import BASE_RATE, MultiRateExemplar
 from escounts.decision.evidence import UNITS, choose_views
+from escounts.research.metrics import auc
 from escounts.research.training.calibration import logistic
 from escounts.results import DensityMap
 from escounts.synthetic import Generator, GeneratorConfig
@@ -47,8 +48,7 @@ class Found(NamedTuple):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="lite")
+    parser = arguments(__doc__, model="lite")
     parser.add_argument("--videos", type=int, default=240)
     parser.add_argument("--seed", type=int, default=9100)
     options = parser.parse_args()
@@ -124,14 +124,6 @@ def report(name: str, found: Found, weights: Array) -> None:
         if part.any():
             share = found.right[part].mean()
             print(f"  score {low:.2f}–{min(high, 1):.2f}: {part.sum()} repetitions, {share:.0%} right")
-
-
-def auc(values: Array, right: Array) -> float:
-    """Probability that a right one has more than a wrong one."""
-    good, bad = values[right > 0.5], values[right < 0.5]
-    if not len(good) or not len(bad):
-        return float("nan")
-    return float((good[:, None] > bad[None]).mean() + 0.5 * (good[:, None] == bad[None]).mean())
 
 
 if __name__ == "__main__":

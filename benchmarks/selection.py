@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from footage import replace_section
+from report import replace_section
 from selection_clips import (
     MOVING_CAMERA,
     STILL,

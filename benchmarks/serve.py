@@ -9,8 +9,6 @@ the while. Percentiles are of all its requests.
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import platform
 import signal
@@ -22,16 +20,20 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import av
 import httpx
 import numpy as np
 import psutil
-from footage import looped, replace_section, segment
+from footage import minute
+from report import RESULTS, arguments, markdown, replace_section, write_json
 
-RESULTS = Path(__file__).parent / "results" / "serve.json"
+import escounts
+from escounts.output.mp4 import write_movie
+from escounts.system.arrays import Image
+
 RATE, WIDTH, HEIGHT = 25, 320, 240
 HEADERS = {"X-Escounts": "1"}
 MEGABYTE = 2**20
@@ -68,16 +70,16 @@ def clip(path: Path, repetitions: int, seconds: float) -> Path:
     rng = np.random.default_rng(repetitions)
     wall = np.kron(rng.integers(40, 110, (HEIGHT // 8, WIDTH // 8, 3)), np.ones((8, 8, 1))).astype(np.uint8)
     colour = rng.integers(120, 255, 3)
-    with av.open(str(path), "w") as container:
-        stream = container.add_stream("libx264", rate=RATE, options={"preset": "ultrafast", "crf": "24"})
-        stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, "yuv420p"
-        for index in range(round(seconds * RATE)):
-            picture = wall.copy()
-            phase = repetitions * index / (seconds * RATE)
-            top = int((HEIGHT - 90) * (0.5 + 0.5 * np.cos(2 * np.pi * phase))) + 5
-            picture[top : top + 80, 120:200] = colour
-            container.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
-        container.mux(stream.encode(None))
+
+    def picture(phase: float) -> Image:
+        shown = wall.copy()
+        top = int((HEIGHT - 90) * (0.5 + 0.5 * np.cos(2 * np.pi * phase))) + 5
+        shown[top : top + 80, 120:200] = colour
+        return shown
+
+    pictures = (picture(repetitions * index / (seconds * RATE)) for index in range(round(seconds * RATE)))
+    options = {"preset": "ultrafast", "crf": "24"}
+    write_movie(path, pictures, size=(WIDTH, HEIGHT), rate=Fraction(RATE), options=options)
     return path
 
 
@@ -196,18 +198,18 @@ def measure_load(server: Server, clips: dict[Path, int]) -> Load:
     )
 
 
-def measure_recounts(server: Server, minute: Path, number: int) -> Recounts:
+def measure_recounts(server: Server, video: Path, number: int) -> Recounts:
     """One first count, then recounts, each with another exemplar."""
     with httpx.Client(base_url=server.address, headers=HEADERS, timeout=600) as client:
-        video = send(client, minute)
+        sent = send(client, video)
         began = time.perf_counter()
-        assert counted(client, video)["state"] == "done"
+        assert counted(client, sent)["state"] == "done"
         first = time.perf_counter() - began
         seconds, inside = [], []
         for index in range(number):
             start = 2.0 + index % 25 * 2
             began = time.perf_counter()
-            job = counted(client, video, exemplars=[{"start": start, "end": start + 2.0}])
+            job = counted(client, sent, exemplars=[{"start": start, "end": start + 2.0}])
             seconds.append(time.perf_counter() - began)
             assert job["state"] == "done", job["error"]
             inside.append(job["result"]["timings"]["job"])
@@ -222,41 +224,29 @@ def measure_recounts(server: Server, minute: Path, number: int) -> Recounts:
 
 
 def table(model: str, load: Load, recounts: Recounts) -> str:
-    return "\n".join(
-        [
-            "## The service",
-            "",
-            f"{os.cpu_count()} cores ({platform.machine()}), model `{model}`, one worker; "
-            "`python benchmarks/serve.py`.",
-            "",
-            "| | |",
-            "|---|---|",
-            f"| clients that upload and count at once | {load.clients} |",
-            f"| counted / with the right count of the right video | {load.counted} / {load.right} |",
-            f"| all done after | {load.wall:.1f} s |",
-            f"| the page meanwhile, {load.page_requests} requests: median / 95th percentile | "
-            f"{load.page_median * 1000:.0f} / {load.page_p95 * 1000:.0f} ms |",
-            f"| peak memory: server / worker | {load.server_mb:.0f} / {load.worker_mb:.0f} MB |",
-            f"| first count of a minute of 720p30 | {recounts.first_count:.1f} s |",
-            f"| recount with an exemplar, {recounts.number} times: median / 95th percentile | "
-            f"{recounts.median * 1000:.0f} / {recounts.p95 * 1000:.0f} ms |",
-            f"| of that inside the worker, median | {recounts.in_worker * 1000:.0f} ms |",
-        ]
+    about = (
+        f"{os.cpu_count()} cores ({platform.machine()}), model `{model}`, one worker; `python benchmarks/serve.py`."
     )
+    page, again = (f"{1000 * a:.0f} / {1000 * b:.0f} ms" for a, b in (
+        (load.page_median, load.page_p95), (recounts.median, recounts.p95)))  # fmt: skip
+    rows = [
+        ("clients that upload and count at once", load.clients),
+        ("counted / with the right count of the right video", f"{load.counted} / {load.right}"),
+        ("all done after", f"{load.wall:.1f} s"),
+        (f"the page meanwhile, {load.page_requests} requests: median / 95th percentile", page),
+        ("peak memory: server / worker", f"{load.server_mb:.0f} / {load.worker_mb:.0f} MB"),
+        ("first count of a minute of 720p30", f"{recounts.first_count:.1f} s"),
+        (f"recount with an exemplar, {recounts.number} times: median / 95th percentile", again),
+        ("of that inside the worker, median", f"{1000 * recounts.in_worker:.0f} ms"),
+    ]
+    return f"## The service\n\n{about}\n\n{markdown(('', ''), rows)}"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__, model="default")
     parser.add_argument("--clients", type=int, default=20)
     parser.add_argument("--recounts", type=int, default=30)
-    parser.add_argument("--model", default="default")
     options = parser.parse_args()
-
-    import escounts
-
-    folder = Path(tempfile.gettempdir()) / "escounts-benchmarks"
-    folder.mkdir(exist_ok=True)
-    minute = looped(segment(folder / "segment.mp4"), folder / "minute.mp4", 6)
     counter = escounts.load(options.model, device="cpu")
     with tempfile.TemporaryDirectory() as place:
         paths = [clip(Path(place) / f"client{n}.mp4", n + 4, 6 + n * 0.7) for n in range(options.clients)]
@@ -264,16 +254,14 @@ def main() -> None:
         server = Server(Path(place) / "data", options.model)
         try:
             load = measure_load(server, clips)
-            recounts = measure_recounts(server, minute, options.recounts)
+            recounts = measure_recounts(server, minute(), options.recounts)
         finally:
             server.stop()
     text = table(counter.model.name, load, recounts)
     print(text)
     replace_section("serve", text)
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(
-        json.dumps({"model": counter.model.name, "load": asdict(load), "recounts": asdict(recounts)}, indent=1) + "\n"
-    )
+    figures = {"model": counter.model.name, "load": asdict(load), "recounts": asdict(recounts)}
+    write_json(RESULTS / "serve.json", figures)
     if load.right != load.clients:
         sys.exit("something was lost or mixed up")
 

@@ -9,9 +9,7 @@ has no traceback. Every attack is bounded in requests and in time.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import json
 import os
 import platform
 import random
@@ -31,10 +29,11 @@ from typing import Any
 import av
 import httpx
 import numpy as np
-from footage import replace_section
+from report import RESULTS, arguments, markdown, replace_section, write_json
 from serve import HEADERS, Server, clip, counted, send
 
-RESULTS = Path(__file__).parent / "results" / "serve_attacks.json"
+import escounts
+
 LONGEST = 600.0
 """Seconds after which a count that has not ended is called lost."""
 
@@ -332,34 +331,34 @@ class Storm:
 
 
 def table(model: str, survivals: list[Survival]) -> str:
-    lines = [
-        "## The service under attack",
-        "",
+    about = (
         f"{os.cpu_count()} cores ({platform.machine()}), model `{model}`, {time.strftime('%Y-%m-%d')}; "
-        "`python benchmarks/serve_attacks.py`. Honest: counts that other clients asked for meanwhile and after it.",
-        "",
-        "| attack | cases | answers | honest / lost | slowest answer | server's memory | took | tracebacks |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
+        "`python benchmarks/serve_attacks.py`. Honest: counts that other clients asked for meanwhile and after it."
+    )
+    rows = []
     for one in survivals:
         answers = ", ".join(f"{name} × {number}" for name, number in sorted(one.answers.items()))
-        lines.append(
-            f"| {one.attack} | {one.cases} | {answers} | {one.honest} / {one.lost} | {one.slowest:.1f} s | "
-            f"{one.server_mb:.0f} MB | {one.seconds:.0f} s | {one.tracebacks} |"
-        )
-    return "\n".join(lines)
+        cost = (f"{one.slowest:.1f} s", f"{one.server_mb:.0f} MB", f"{one.seconds:.0f} s")
+        rows.append([one.attack, one.cases, answers, f"{one.honest} / {one.lost}", *cost, one.tracebacks])
+    headers = (
+        "attack",
+        "cases",
+        "answers",
+        "honest / lost",
+        "slowest answer",
+        "server's memory",
+        "took",
+        "tracebacks",
+    )
+    return f"## The service under attack\n\n{about}\n\n{markdown(headers, rows)}"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="spectral", help="What is attacked is the service: a fast one will do.")
+    parser = arguments(__doc__, model="spectral")  # what is attacked is the service
     parser.add_argument("--idle", type=int, default=300)
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--out", type=Path, help="JSON file of the figures; the docs are then left as they are.")
     options = parser.parse_args()
-
-    import escounts
-
     counter = escounts.load(options.model, device="cpu")
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
@@ -387,7 +386,7 @@ def main() -> None:
     print(text)
     if options.out is None:
         replace_section("serve_attacks", text)
-    (options.out or RESULTS).write_text(json.dumps([asdict(one) for one in survivals], indent=1) + "\n")
+    write_json(options.out or RESULTS / "serve_attacks.json", [asdict(one) for one in survivals])
     if any(one.lost or one.tracebacks or {"500", "leaked"} & one.answers.keys() for one in survivals):
         raise SystemExit("something was lost or given away, or was a traceback")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -15,7 +14,8 @@ import numpy.typing as npt
 
 from escounts.system.atomic_files import atomic_file
 from escounts.video.decoding import Probe, RawFrame
-from escounts.video.files import Video, VideoInfo
+from escounts.video.files import Video
+from escounts.video.in_memory import PicturesInMemory, VideoInMemory
 
 Images = npt.NDArray[np.uint8]
 
@@ -41,36 +41,28 @@ class Pictures:
         """Seconds."""
         return float(self.times[-1]) + 1 / self.fps
 
-
-class VideoInMemory(Video):
-    """Pictures that a counter reads like a file."""
-
-    _numbers = itertools.count()
-
-    def __init__(self, pictures: Pictures) -> None:
-        height, width = pictures.images.shape[1:3]
-        self.path = Path(f"in-memory-{next(self._numbers)}")
-        self._source = _PicturesSource(pictures)  # type: ignore[assignment]
-        self._complete, self._state = False, None
-        self._max_duration = None
-        self._threads = None
-        self.info = VideoInfo(self.path, width, height, pictures.fps, pictures.duration, 0, "memory")
-        self._picture = (width, height)
+    def as_video(self) -> Video:
+        """A video that a counter reads like a file."""
+        return VideoInMemory.of(_TimedPictures(self))
 
 
-class _PicturesSource:
-    """What Video wants of a source."""
+class _TimedPictures(PicturesInMemory):
+    """Pictures at their own times."""
 
-    def __init__(self, pictures: Pictures) -> None:
-        self._pictures = pictures
+    def __init__(self, clip: Pictures) -> None:
+        super().__init__([_frame(clip.images[0])], clip.fps)
+        self._clip = clip
 
     def probe(self) -> Probe:
-        height, width = self._pictures.images.shape[1:3]
-        return Probe(width, height, 0, self._pictures.fps, self._pictures.duration, "memory", complete=False)
+        return replace(super().probe(), duration=self._clip.duration)
 
     def frames(self, start: float = 0.0) -> Iterator[RawFrame]:
-        for time, image in zip(self._pictures.times, self._pictures.images, strict=True):
-            yield RawFrame(float(time), 1 / self._pictures.fps, av.VideoFrame.from_ndarray(image, format="rgb24"))
+        for time, image in zip(self._clip.times, self._clip.images, strict=True):
+            yield RawFrame(float(time), 1 / self.rate, _frame(image))
+
+
+def _frame(image: npt.NDArray[np.uint8]) -> av.VideoFrame:
+    return av.VideoFrame.from_ndarray(np.ascontiguousarray(image), format="rgb24")
 
 
 def read(path: Path, *, start: float = 0.0, end: float | None = None) -> Pictures:
@@ -206,7 +198,7 @@ def _encode(
         stream.height, stream.width = images.shape[1:3]
         stream.pix_fmt = pixel_format
         for index, image in enumerate(images):
-            frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(image), format="rgb24")
+            frame = _frame(image)
             frame.pts, frame.time_base = index, 1 / rate
             writer.mux(stream.encode(frame))
         writer.mux(stream.encode(None))

@@ -79,6 +79,23 @@ class Table:
         return "Encoder" in self.labels
 
     @property
+    def reference(self) -> tuple[str, ...] | None:
+        """The labels of the paper's own setting, with the paper's head where rows differ in it; None without it."""
+        found = [(row.cells[0].recipe, row.labels) for row in self.rows if row.cells[0].spec == ONCE]
+        plain = [(one.head, labels) for one, labels in found if one and not set(one.changes) - {"lr", "head"}]
+        return min(plain)[1] if plain else None
+
+    def published_mae(self, labels: tuple[str, ...] | None) -> float | None:
+        """The published MAE of a row, in its first group of columns."""
+        rows = [row.cells[0].published for row in self.rows if row.labels == labels]
+        return dict(zip(self.groups[0].columns, rows[0], strict=True)).get("MAE") if rows else None
+
+    def published_difference(self, labels: tuple[str, ...]) -> float | None:
+        """The same less the reference's."""
+        mine, other = self.published_mae(labels), self.published_mae(self.reference)
+        return None if mine is None or other is None else mine - other
+
+    @property
     def datasets(self) -> tuple[str, ...]:
         """Datasets that ours needs, each once."""
         used = [

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from escounts.counting.spectral import SpectralEncoding
@@ -15,7 +16,7 @@ from escounts.nn.heads import DensityHeadConfig
 from escounts.nn.network import NARROW_DECODER
 from escounts.research.datasets.annotations import Dataset, VideoAnnotation
 from escounts.research.datasets.encoding import layout_for
-from escounts.research.datasets.folder import QUICK, SyntheticSet
+from escounts.research.datasets.generated import QUICK, SyntheticSet
 from escounts.research.datasets.stores import OWN_EVERY, open_encoder, quick_encoder, store_path
 from escounts.research.datasets.tokens import TokenLayout, TokenStore
 from escounts.research.evaluation.models import EvalSpec, EvaluatedModel, MapFunction, mean_count
@@ -27,7 +28,7 @@ from escounts.research.training.trainer import Report
 from escounts.results import DensityMap
 from paper.entries import NamedModel, Table
 from paper.generated_tokens import generated_stores, thumbnails_of
-from paper.rendering import FilledTable, SeedSpread, compare, fill, relative_errors
+from paper.rendering import FilledTable, SeedSpread, differences, fill, relative_errors
 from paper.runs import Source, TableRunner, Unavailable
 
 SOURCE = "ours, synthetic"
@@ -219,24 +220,19 @@ class GeneratedBench:
 def order_notes(table: Table, filled: FilledTable) -> list[str]:
     """For every row against the reference: our difference in MAE, and whether the paper's order is confirmed."""
     measured = {row.labels: row.measured[0] for row in filled.rows if row.measured and row.measured[0] is not None}
-    published = {row.labels: dict(zip(table.groups[0].columns, row.cells[0].published, strict=True))
-                 for row in table.rows}  # fmt: skip
-    found = [row.labels for row in table.rows if row.cells[0].recipe == STANDS_IN and row.cells[0].spec == EvalSpec()]
-    if not found or found[0] not in measured or published[found[0]].get("MAE") is None:
-        return []
-    reference = relative_errors(measured[found[0]].rows)
+    errors = {
+        labels: dict(enumerate(relative_errors(mine.rows)))
+        for labels, mine in measured.items()
+        if table.published_mae(labels) is not None
+    }
     runs = {row.labels: row.cells[0].recipe for row in table.rows}
-    once = {runs[labels]: relative_errors(mine.rows) for labels, mine in measured.items() if runs.get(labels)}
-    spread = SeedSpread.over(once.values())
-    notes = []
-    for labels, mine in measured.items():
-        theirs = published[labels].get("MAE")
-        if labels != found[0] and theirs is not None:
-            by = theirs - (published[found[0]]["MAE"] or 0.0)
-            same = runs[labels] == STANDS_IN  # evaluated in another way
-            difference = compare(relative_errors(mine.rows), reference, paper=by, spread=spread, paired=same)
-            notes.append(f"{' '.join(labels)} against {' '.join(found[0])}: MAE {difference} (paper {by:+.3f})")
-    return notes
+    once = {runs[labels]: np.stack(list(of.values())) for labels, of in errors.items()}
+    found = differences(table, errors, spread=SeedSpread.over(once.values()))
+    return [
+        f"{' '.join(labels)} against {' '.join(table.reference or ())}: MAE {difference} "
+        f"(paper {table.published_difference(labels):+.3f})"
+        for labels, difference in found.items()
+    ]
 
 
 def thumbnail_spectral(dataset: Dataset, store: TokenStore) -> MapFunction:

@@ -1,6 +1,6 @@
 """Tokens of generated videos without a file in between: drawn in batches on a device, encoded there, stored.
 
-The same plans as `research/datasets/folder.py` writes to disk; a machine without a video decoder can make them.
+The same plans as `research/datasets/generated.py` writes to disk; a machine without a video decoder can make them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import multiprocessing
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -23,16 +23,15 @@ from escounts.errors import DataError
 from escounts.nn.encoders.interface import Encoder
 from escounts.research.datasets.annotations import Dataset, VideoAnnotation, assemble
 from escounts.research.datasets.encoding import encoded_tokens, exemplars_in_place, spread
-from escounts.research.datasets.folder import CALM, SEEDS, SyntheticSet
+from escounts.research.datasets.generated import MADE, SEEDS, SyntheticSet
 from escounts.research.datasets.stores import load_labels, save_labels
 from escounts.research.datasets.tokens import TokenLayout, TokenWriter, VideoTokens
-from escounts.synthetic import Generator, Plan
+from escounts.synthetic import Plan
 from escounts.synthetic.curves import seeded
-from escounts.synthetic.generator import DATASET, class_of
+from escounts.synthetic.generator import class_of
 from escounts.synthetic.render import render
 from escounts.system.atomic_files import write_bytes, write_text
 
-MADE = "made.json"
 THUMBNAILS = "thumbnails.safetensors"
 THUMBNAIL = 16
 FILE_THREADS = 8
@@ -111,11 +110,9 @@ def thumbnails_of(store: Path) -> dict[str, Tensor]:
 
 def _plan(asked: tuple[SyntheticSet, str, int]) -> Planned:
     what, split, index = asked
-    seed = SEEDS[split] + 1000 * what.seed
-    config = replace(DATASET, period=what.period, **(CALM if what.calm else {}))
-    seconds = seeded(seed, index).uniform(*what.seconds)
+    seconds = seeded(what.seed_of(split), index).uniform(*what.seconds)
     length = max(LENGTH_STEP, round(seconds * what.fps / LENGTH_STEP) * LENGTH_STEP)
-    plan = Generator(config, seed=seed).plan(index, length)
+    plan = what.generator(split).plan(index, length)
     name, fps, length = f"{split}_{index:05d}", what.fps, plan.length
     spans = tuple((max(start, 0.0) / fps, min(end, length) / fps) for start, end in plan.spans)
     video = VideoAnnotation(

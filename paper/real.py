@@ -21,7 +21,7 @@ from escounts.nn.heads import DensityHeadConfig, RateHeadConfig
 from escounts.nn.network import LITE_DECODER
 from escounts.research.datasets.annotations import Dataset
 from escounts.research.datasets.encoding_plan import plan_encoding
-from escounts.research.datasets.folder import SyntheticSet
+from escounts.research.datasets.generated import SyntheticSet
 from escounts.research.datasets.stores import OWN_EVERY, load_labels, open_encoder, store_path
 from escounts.research.datasets.tokens import INDEX, TokenLayout, TokenStore
 from escounts.research.evaluation.models import EvalSpec, EvaluatedModel, mean_count
@@ -41,8 +41,6 @@ TIME_CELLS = 2
 """Cells of 2/15 s for one of the paper's (8 frames at 30 a second)."""
 LATENT = 256
 """Rows of z_0: an exemplar has 16 cells of 3×3."""
-SEEDS = 10
-"""More than are ever run."""
 LICENCE = "MIT; trained on clips of public repositories, most of them without a stated licence"
 MIXED, GENERATED = "mixed", "generated"
 """What a recipe's dataset is called where it is not the real clips alone."""
@@ -224,22 +222,20 @@ def split_by_source(dataset: Dataset, sources: Mapping[str, str]) -> Dataset:
     return replace(dataset, videos=videos, rows=rows)
 
 
-def keep_decoders(
-    bench: GeneratedBench, table: Table, found: Callable[[Recipe, int], float | None], out: Path
-) -> None:
+def keep_decoders(bench: GeneratedBench, table: Table, errors: Mapping[tuple[Recipe, int], float], out: Path) -> None:
     """Of every row of TABLE_CLIPS the decoder of the seed that is best on the clips kept aside, in half precision.
 
-    table: with learning rates. found: a run's error on those clips, None where it was not run.
+    table: with learning rates. errors: of every run, by recipe and seed, on those clips.
     """
     runner = bench.runner(table, seeds=(0,))
     for row in table.rows:
         recipe = row.cells[0].recipe
         assert recipe is not None
-        errors = {seed: error for seed in range(SEEDS) if (error := found(recipe, seed)) is not None}
+        mine = {seed: error for (other, seed), error in errors.items() if other == recipe}
         source = runner.find_source(recipe, recipe.dataset)
-        if not errors or isinstance(source, Unavailable):
+        if not mine or isinstance(source, Unavailable):
             continue
-        folder = runner.folder(recipe, source, min(errors, key=lambda seed: errors[seed]))
+        folder = runner.folder(recipe, source, min(mine, key=mine.__getitem__))
         network = load_trained(folder)
         assert isinstance(network, Decoder)
         path = out / f"{row.labels[0].replace(', ', '-').replace(' ', '-')}.safetensors"

@@ -7,7 +7,7 @@ paper says of it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import mean, stdev
 from typing import Literal
@@ -117,6 +117,32 @@ def compare(
     return Difference(value, value - half, value + half, verdict)
 
 
+def differences(
+    table: Table,
+    errors: Mapping[tuple[str, ...], Mapping[int, Errors]],
+    *,
+    spread: SeedSpread | None = None,
+    sources: Sequence[str] | None = None,
+) -> dict[tuple[str, ...], Difference]:
+    """Every measured row against the table's reference. errors: labels of a row → seed → its errors. Evaluations of
+    one run are compared seed by seed, over the seeds that both have. spread, sources: see `compare`."""
+    reference = table.reference
+    if reference is None or reference not in errors:
+        return {}
+    runs = {row.labels: row.cells[0].recipe for row in table.rows}
+    found = {}
+    for labels, mine in errors.items():
+        if labels != reference:
+            both = sorted(mine.keys() & errors[reference].keys())  # a run may lack an evaluation yet
+            paired = runs[labels] == runs[reference] and bool(both)
+            ours, other = (
+                np.stack([one[seed] for seed in (both if paired else one)]) for one in (mine, errors[reference])
+            )
+            paper = table.published_difference(labels)
+            found[labels] = compare(ours, other, paper=paper, spread=spread, paired=paired, sources_V=sources)
+    return found
+
+
 def _over_videos(errors_V: Errors, sources_V: Sequence[str] | None = None) -> float:
     """Variance of a mean over videos; what one of them adds is bounded, and they are hundreds. With their sources:
     videos of one source stray together, and sources are what is drawn."""
@@ -187,8 +213,7 @@ class FilledTable:
 
     def markdown(self) -> str:
         """The table in Markdown with its notes."""
-        rows = [list(self.headers), ["---"] * len(self.headers), *self.texts()]
-        body = "\n".join("| " + " | ".join(row) + " |" for row in rows)
+        body = markdown_table(self.headers, self.texts())
         notes = "".join(f"\n- {note}" for note in self.notes)
         return f"## Table {self.name}: {self.title}\n\n{body}\n{notes}\n"
 
@@ -238,6 +263,12 @@ def fill(
     headers = (*table.labels, "source", *_headers(table), "videos")
     every = [*([table.note] if table.note else []), *told, *spread, *notes]
     return FilledTable(table.name, table.title, headers, (*rows, *extra), tuple(every))
+
+
+def markdown_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    lines = [list(headers), ["---"] * len(headers), *rows]
+    return "\n".join("| " + " | ".join(row) + " |" for row in lines)
 
 
 def cell_text(values: Sequence[float]) -> str:

@@ -173,7 +173,7 @@ class TableRunner:
         if not all(evaluation.rows for evaluation, _ in found):
             return Unavailable(found[0][0].coverage.text(shown=2))
         values = {
-            column: [self._value(column, evaluation.rows, folder) for evaluation, folder in found]
+            column: [self.value(column, evaluation.rows, folder) for evaluation, folder in found]
             for column in columns
         }
         rows = tuple(evaluation.rows for evaluation, _ in found)
@@ -222,7 +222,7 @@ class TableRunner:
                 folder,
                 device=str(self.device),
                 report=self.report,
-                cache=self._cache(source.store),
+                cache=self.cache(source.store),
             )
             seconds = time.perf_counter() - started
             samples = run.train.batch_size * steps_of(run, source.dataset, source.store)
@@ -313,13 +313,13 @@ class TableRunner:
         told = self.progress
         return told and (lambda done, total, video: told(done, total, f"{model}: {video}"))
 
-    def _cache(self, store: TokenStore) -> TokenCache:
+    def cache(self, store: TokenStore) -> TokenCache:
         """Tokens near the device, kept from one run to the next."""
         if store.path not in self._caches:
             self._caches[store.path] = TokenCache(store, self.device)
         return self._caches[store.path]
 
-    def _value(self, column: str, rows: Sequence[Prediction], folder: Path) -> float:
+    def value(self, column: str, rows: Sequence[Prediction], folder: Path) -> float:
         """One cell, recomputed from the predictions (or from what the run recorded of its speed)."""
         if column.startswith("θ=") or column == "average":
             at_threshold, average = localise([(row.peak_map(), row.spans) for row in rows])
@@ -333,7 +333,7 @@ class TableRunner:
         truth, counted = true_counts(rows), np.array([row.predicted for row in rows])
         if column in FASTER:
             name, published = FASTER[column]
-            return published / self._value(name, rows, folder)
+            return published / self.value(name, rows, folder)
         if column == "MAE" and rows[0].released_truth is not None:
             return released_mae(truth, counted)
         if column == "% within ±3":

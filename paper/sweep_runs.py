@@ -1,28 +1,24 @@
-"""What `sweep.py` runs, how it keeps what was found, and how it prints it."""
+"""What `sweep.py` runs, in which order, and how its tables are printed."""
 
 from __future__ import annotations
 
-import json
 import math
-import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from statistics import mean, stdev
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from escounts.research.evaluation.models import EvalSpec
-from escounts.research.evaluation.prediction_files import digest_of
-from escounts.research.metrics import mae, obo, obz, rmse
+from escounts.research.evaluation.report import score
+from escounts.research.training.predictions import Prediction
 from escounts.research.training.recipes import Recipe
-from escounts.system.arrays import Array
 from paper.ablations import ABLATIONS
 from paper.entries import Cells, Table, TableRow
-from paper.generated import GeneratedBench, GeneratedExperiment
+from paper.generated import GeneratedBench
 from paper.real import TABLE_CLIPS, TABLE_SHOTS
-from paper.rendering import SeedSpread, compare, interval
+from paper.rendering import Errors, SeedSpread, differences, interval, markdown_table, relative_errors
 from paper.rivals import RivalRecipe
 from paper.runs import Measured
 from paper.tables import TABLE_RIVALS
@@ -33,9 +29,10 @@ root of the batch."""
 BATCH = 24
 METHODS = {"density": Recipe(), "rate": Recipe(head="rate"), "repnet": RivalRecipe(method="repnet"),
            "transrac": RivalRecipe(method="transrac")}  # fmt: skip
-RUNS = "runs.jsonl"
 UNTRAINED = ("MAE", "OBO", "OBZ", "RMSE")
 """Columns of the rows that train nothing."""
+COLUMNS = ("row", "seeds", "MAE [95 %]", "± seeds", "OBO", "OBZ", "RMSE", "M par.", "train s", "paper",
+           "against reference")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -59,9 +56,6 @@ class Which:
         return self.only is None or (self.only == "ablations" and (self.head == "density" or not table.about_map))
 
 
-EVERYTHING = Which()
-
-
 @dataclass(frozen=True)
 class Job:
     """One run and how it is evaluated."""
@@ -70,79 +64,58 @@ class Job:
     seed: int
     specs: tuple[EvalSpec, ...]
 
-    @property
-    def key(self) -> str:
-        """Names its result."""
-        return digest_of({"recipe": asdict(self.recipe), "seed": self.seed})
 
-    @property
-    def method(self) -> str:
-        """Whose learning rate it takes."""
-        return method_of(self.recipe)
+@dataclass(frozen=True)
+class Outcome:
+    """What a run found. rows: label of an evaluation → its predictions, without maps. parameters: in millions."""
+
+    rows: Mapping[str, tuple[Prediction, ...]]
+    val_mae: float | None
+    train_seconds: float
+    parameters: float
+
+
+@dataclass
+class Results:
+    """What every run found, by recipe and seed. given_up: jobs that keep failing; nothing waits for them. sources:
+    name of a video → where it is from, for intervals over sources."""
+
+    sources: Mapping[str, str] = field(default_factory=dict)
+    known: dict[tuple[Recipe, int], Outcome] = field(default_factory=dict)
+    given_up: set[Job] = field(default_factory=set)
+
+    def add(self, job: Job, outcome: Outcome) -> None:
+        self.known[job.recipe, job.seed] = outcome
+
+    def of(self, job: Job) -> Outcome | None:
+        """What a job found, with all the evaluations that it wants."""
+        found = self.known.get((job.recipe, job.seed))
+        return found if found and all(spec.label in found.rows for spec in job.specs) else None
+
+    def seeds_of(self, cells: Cells, seeds: int) -> dict[int, Outcome]:
+        """Seed → what was found for the cells of a row."""
+        assert cells.recipe is not None
+        found = {seed: self.of(Job(cells.recipe, seed, (cells.spec,))) for seed in range(seeds)}
+        return {seed: one for seed, one in found.items() if one is not None}
 
 
 def method_of(recipe: Recipe) -> str:
+    """Whose learning rate a run takes."""
     return recipe.method if isinstance(recipe, RivalRecipe) else recipe.head
 
 
-class Results:
-    """Every run that is done, a line each in one file: whole or, where the machine was taken away, not there."""
-
-    def __init__(self, out: Path) -> None:
-        self.path = out / RUNS
-        self.given_up: set[Job] = set()
-        self._known: dict[str, dict[str, Any]] = {}
-        text = self.path.read_text() if self.path.exists() else ""
-        for line in text.splitlines():
-            try:
-                found = json.loads(line)
-            except ValueError:
-                continue
-            self._known[found["key"]] = found
-        if text and not text.endswith("\n"):
-            self._append("\n")
-
-    def __len__(self) -> int:
-        return len(self._known)
-
-    def add(self, found: dict[str, Any]) -> None:
-        """Keep what a run found, on the disk at once."""
-        self._append(json.dumps(found) + "\n")
-        self._known[found["key"]] = found
-
-    def give_up(self, job: Job) -> None:
-        """It fails whenever it is run; nothing waits for it any more in this call."""
-        self.given_up.add(job)
-
-    def of(self, job: Job) -> dict[str, Any] | None:
-        """What a job found, with all the evaluations that it wants."""
-        found = self._known.get(job.key)
-        whole = found is not None and all(spec.label in found["counted"] for spec in job.specs)
-        return found if whole else None
-
-    def _append(self, text: str) -> None:
-        with self.path.open("a") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-
-
-def learning_rates(batch: int) -> tuple[float, ...]:
-    """The rates that are tried with such batches, two digits each."""
-    return tuple(float(f"{rate * (batch / BATCH) ** 0.5:.1e}") for rate in RATES)
-
-
-def trials(batch: int, which: Which = EVERYTHING) -> list[Job]:
+def trials(batch: int, which: Which) -> list[Job]:
     """The runs that choose the learning rate of each method that is wanted, with the first seed."""
     if which.lr is not None:
         return []
     wanted = {method_of(recipe) for recipe in runs_of(tables({}, which))}
+    rates = [float(f"{rate * (batch / BATCH) ** 0.5:.1e}") for rate in RATES]
     return [Job(replace(recipe, lr=rate), 0, (EvalSpec(),))
-            for name, recipe in METHODS.items() if name in wanted for rate in learning_rates(batch)]  # fmt: skip
+            for name, recipe in METHODS.items() if name in wanted for rate in rates]  # fmt: skip
 
 
 def chosen_rates(
-    results: Results, batch: int, which: Which = EVERYTHING
+    results: Results, batch: int, which: Which
 ) -> tuple[dict[str, float], dict[str, dict[float, float]]]:
     """Each method's learning rate by the error on validation videos, once all were tried; and those errors."""
     if which.lr is not None:
@@ -150,15 +123,15 @@ def chosen_rates(
     errors: dict[str, dict[float, float]] = {}
     waited_for = set()
     for job in trials(batch, which):
-        found = results.of(job)
-        if found is not None and found.get("val_mae") is not None:
+        found, method = results.of(job), method_of(job.recipe)
+        if found is not None and found.val_mae is not None:
             assert job.recipe.lr is not None
-            error = float(found["val_mae"])
-            errors.setdefault(job.method, {})[job.recipe.lr] = round(error, 4) if np.isfinite(error) else np.inf
+            error = round(found.val_mae, 4) if math.isfinite(found.val_mae) else math.inf
+            errors.setdefault(method, {})[job.recipe.lr] = error
         elif job not in results.given_up:
-            waited_for.add(job.method)
+            waited_for.add(method)
     whole = {name: tried for name, tried in errors.items() if name not in waited_for}
-    return {name: min(tried, key=lambda rate: tried[rate]) for name, tried in whole.items()}, errors
+    return {name: min(tried, key=tried.__getitem__) for name, tried in whole.items()}, errors
 
 
 def tables(rates: Mapping[str, float], which: Which) -> list[Table]:
@@ -194,7 +167,7 @@ def jobs_of(made: Sequence[Table], seeds: int) -> Iterator[Job]:
     ablations before the next seed; of those the reference, then what costs most in the paper, which is the likeliest
     to be told apart."""
     specs = runs_of(made)
-    rivals = runs_of([table for table in made if table.name in (TABLE_RIVALS.name, TABLE_CLIPS.name)])
+    rivals = runs_of([table for table in made if not _is_ablation(table)])
     others = (recipe for recipe in specs if recipe not in rivals)
     by_cost = sorted(others, key=lambda recipe: -paper_cost(recipe, made))
     for recipes in (rivals, by_cost):
@@ -202,148 +175,111 @@ def jobs_of(made: Sequence[Table], seeds: int) -> Iterator[Job]:
             yield from (Job(recipe, seed, tuple(specs[recipe])) for recipe in recipes)
 
 
+def ready(results: Results, batch: int, which: Which) -> Iterator[Job]:
+    """What can be run now, the most telling first: a method's rows wait for its learning rate, not for others'."""
+    rates, _ = chosen_rates(results, batch, which)
+    for job in (*trials(batch, which), *jobs_of(tables(rates, which), which.seeds)):
+        if job.recipe.lr is not None and results.of(job) is None and job not in results.given_up:
+            yield job
+
+
 def paper_cost(recipe: Recipe, made: Sequence[Table]) -> float:
     """The most by which the paper's MAE of a run differs from the reference's in some table; of the reference inf."""
     found = [0.0]
     for table in made:
-        reference = reference_of(table)
-        rows = {row.labels: row.cells[0] for row in table.rows}
-        of = {labels: paper_mae(table, labels) for labels, cells in rows.items() if cells.recipe == recipe}
-        if reference in of:
+        of = [row.labels for row in table.rows if row.cells[0].recipe == recipe]
+        if table.reference in of:
             return math.inf
-        theirs = paper_mae(table, reference)
-        found += [abs(one - theirs) for one in of.values() if one is not None and theirs is not None]
+        found += [abs(one) for one in map(table.published_difference, of) if one is not None]
     return max(found)
 
 
-def paper_mae(table: Table, labels: tuple[str, ...]) -> float | None:
-    """The published MAE of a row."""
-    (row,) = (row for row in table.rows if row.labels == labels)
-    return dict(zip(table.groups[0].columns, row.cells[0].published, strict=True)).get("MAE")
-
-
-def untrained_rows(bench: GeneratedBench) -> dict[str, list[float]]:
+def untrained_rows(bench: GeneratedBench) -> list[list[str]]:
     """The rows of the rivals' table that train nothing, on the same held-out videos."""
     runner = bench.runner(TABLE_RIVALS, seeds=(0,))
-    rows = {}
+    rows = []
     for row in TABLE_RIVALS.rows:
         if row.cells[0].model is not None:
             found = runner.measure(row.cells[0], UNTRAINED)
             if isinstance(found, Measured):
-                rows[row.labels[0]] = [round(found.values[name][0], 3) for name in UNTRAINED]
+                rows.append([row.labels[0], *(f"{found.values[name][0]:.3f}" for name in UNTRAINED)])
     return rows
 
 
-def report(
-    results: Results,
-    experiment: GeneratedExperiment,
-    plan: Mapping[str, Any],
-    which: Which,
-    *,
-    about: str,
-) -> str:
+def report(results: Results, bench: GeneratedBench, which: Which, *, about: str, untrained: list[list[str]]) -> str:
     """Every table with intervals and the paper's order. about: machine, minutes, versions."""
-    what, train = experiment.what, experiment.scale.train
-    trained, held = plan.get("videos") or (what.train, what.test)
+    train = bench.experiment.scale.train
+    trained, held = (len(bench.dataset.split(split)) for split in ("train", "test"))
     rates, errors = chosen_rates(results, train.batch_size, which)
     steps = train.steps or 0
     chosen = f"{rates}, chosen by the error on validation videos {errors}" if errors else f"{which.lr}"
-    lines = [
+    heading = (
         f"{trained} {'real clips' if which.real else 'generated videos'} to train on, {held} held out, {steps} steps "
         f"of {train.batch_size} videos ({steps * train.batch_size / trained:.0f} epochs), up to {which.seeds} seeds; "
-        f"learning rates {chosen}; {about}.",
-        "",
-    ]
+        f"learning rates {chosen}; {about}."
+    )
     made = tables(rates, which)
-    ablations = [table for table in made if table.name not in (TABLE_RIVALS.name, TABLE_CLIPS.name)]
-    for table in made:
-        spread = spread_of(results, ablations, table, which.seeds) if table in ablations else None
-        lines += table_lines(results, table, which.seeds, spread)
-    if "untrained" not in plan:
-        return "\n".join(lines)
-    lines += ["### what trains nothing, on the same held-out videos", "",
-              f"| row | {' | '.join(UNTRAINED)} |", "|" + "---|" * (1 + len(UNTRAINED))]  # fmt: skip
-    lines += [f"| {label} | {' | '.join(f'{v:.3f}' for v in values)} |"
-              for label, values in plan["untrained"].items()]  # fmt: skip
-    return "\n".join(lines) + "\n"
+    parts = [table_text(results, table, which.seeds, spread_of(results, made, table, which.seeds)) for table in made]
+    if untrained:
+        parts.append("### what trains nothing, on the same held-out videos\n\n"
+                     + markdown_table(("row", *UNTRAINED), untrained))  # fmt: skip
+    return "\n\n".join([heading, *parts]) + "\n"
 
 
-def spread_of(results: Results, ablations: Sequence[Table], table: Table, seeds: int) -> SeedSpread | None:
-    """How MAE differs from seed to seed among all ablations of the head that a table is about."""
+def spread_of(results: Results, made: Sequence[Table], table: Table, seeds: int) -> SeedSpread | None:
+    """How MAE differs from seed to seed among all ablations of the head that an ablation is about; None for another
+    table, whose rows are of several kinds."""
+    if not _is_ablation(table):
+        return None
     head = next(cells.recipe.head for row in table.rows for cells in row.cells if cells.recipe is not None)
     rows = []
-    for recipe in (recipe for recipe in runs_of(ablations) if recipe.head == head):
-        found = [results.of(Job(recipe, seed, (EvalSpec(),))) for seed in range(seeds)]
-        errors = [relative(one, EvalSpec()) for one in found if one is not None]
-        rows += [np.stack(errors)] if errors else []
+    for recipe in runs_of([other for other in made if _is_ablation(other)]):
+        found = results.seeds_of(Cells((), recipe), seeds) if recipe.head == head else {}
+        if found:
+            rows.append(relative_errors([one.rows[EvalSpec().label] for one in found.values()]))
     return SeedSpread.over(rows)
 
 
-def sources_of(found: Mapping[str, Any]) -> list[str] | None:
-    """Where each video that `relative` has a term of is from."""
-    given = found.get("sources")
-    return given and [source for source, truth in zip(given, found["truth"], strict=True) if truth > 0]
-
-
-def relative(found: Mapping[str, Any], spec: EvalSpec) -> Array:
-    """The terms of MAE of a run's evaluation; videos whose true count is 0 are left out."""
-    truth, counted = np.array(found["truth"], float), np.rint(found["counted"][spec.label])
-    some = truth > 0
-    errors: Array = np.abs(truth[some] - counted[some]) / truth[some]
-    return errors
-
-
-def table_lines(results: Results, table: Table, seeds: int, spread: SeedSpread | None = None) -> list[str]:
+def table_text(results: Results, table: Table, seeds: int, spread: SeedSpread | None = None) -> str:
     """One table: our MAE with its interval, OBO, seeds, the paper's MAE, and whether its order is confirmed. spread:
     from seed to seed where rows are of one kind; None: each row has its own."""
-    heading = (
-        "| row | seeds | MAE [95 %] | ± seeds | OBO | OBZ | RMSE | M par. | train s | paper | against reference |"
-    )
-    lines = [f"### {table.name}: {table.title}", "", heading, "|" + "---|" * 11]
-    errors: dict[tuple[str, ...], dict[int, Array]] = {}
-    reference = reference_of(table)
-    rows = sorted((row for row in table.rows if row.cells[0].recipe), key=lambda row: row.labels != reference)
-    runs = {row.labels: row.cells[0].recipe for row in rows}
-    paper = {row.labels: paper_mae(table, row.labels) for row in rows}
-    for row in rows:
-        cells = row.cells[0]
-        assert cells.recipe is not None
-        found = {seed: results.of(Job(cells.recipe, seed, (cells.spec,))) for seed in range(seeds)}
-        there = {seed: one for seed, one in found.items() if one is not None and one["counted"][cells.spec.label]}
-        label, theirs = " ".join(row.labels), paper[row.labels]
-        if not there:
-            lines.append(f"| {label} | 0 | not run | | | | | | | {theirs or ''} | |")
+    rows = sorted((row for row in table.rows if row.cells[0].recipe), key=lambda row: row.labels != table.reference)
+    found = {row.labels: results.seeds_of(row.cells[0], seeds) for row in rows}
+    counted = {
+        row.labels: {seed: one.rows[row.cells[0].spec.label] for seed, one in found[row.labels].items()}
+        for row in rows
+    }
+    errors: dict[tuple[str, ...], dict[int, Errors]] = {
+        labels: {seed: relative_errors([videos])[0] for seed, videos in one.items()}
+        for labels, one in counted.items()
+        if one and all(one.values())
+    }
+    sources = None
+    if results.sources and errors:
+        videos = next(iter(counted[next(iter(errors))].values()))
+        sources = [results.sources.get(video.name, video.name) for video in videos if video.count > 0]
+    apart = differences(table, errors, spread=spread, sources=sources)
+    lines = []
+    for labels in counted:
+        theirs = table.published_mae(labels)
+        label, paper = " ".join(labels), "" if theirs is None else str(theirs)
+        if labels not in errors:
+            lines.append([label, "0", "not run", *[""] * 6, paper, ""])
             continue
-        truth = np.array(next(iter(there.values()))["truth"], float)
-        counted = {seed: np.array(one["counted"][cells.spec.label]) for seed, one in there.items()}
-        mine = errors[row.labels] = {seed: relative(one, cells.spec) for seed, one in there.items()}
-        sources = sources_of(next(iter(there.values())))
-        value, low, high = interval(np.stack(list(mine.values())), spread, sources)
-        apart = stdev([mae(truth, c) for c in counted.values()]) if len(counted) > 1 else 0.0
-        against = "reference" if row.labels == reference else ""
-        if not against and errors.get(reference):
-            known = paper[reference]
-            by = None if theirs is None or known is None else theirs - known
-            both = sorted(mine.keys() & errors[reference].keys())  # a run may lack an evaluation yet
-            paired = cells.recipe == runs[reference] and bool(both)
-            ours, other = (
-                np.stack([one[seed] for seed in (both if paired else one)]) for one in (mine, errors[reference])
-            )
-            against = str(compare(ours, other, paper=by, spread=spread, paired=paired, sources_V=sources))
-            against = against if by is not None else against.split(":")[0]
-        figures = [mean(metric(truth, c) for c in counted.values()) for metric in (obo, obz, rmse)]
-        first = next(iter(there.values()))
-        lines.append(
-            f"| {label} | {len(there)} | {value:.3f} [{low:.3f}, {high:.3f}] | {apart:.3f} | {figures[0]:.3f} | "
-            f"{figures[1]:.3f} | {figures[2]:.2f} | {first['million_parameters']:.2f} | "
-            f"{mean(one['train_seconds'] for one in there.values()):.0f} | {'' if theirs is None else theirs} | "
-            f"{against} |"
-        )
-    return [*lines, ""]
+        value, low, high = interval(np.stack(list(errors[labels].values())), spread, sources)
+        groups = [score("", videos) for videos in counted[labels].values()]
+        deviation = stdev(group.mae for group in groups) if len(groups) > 1 else 0.0
+        against = "reference" if labels == table.reference else str(apart.get(labels, ""))
+        if table.published_difference(labels) is None:
+            against = against.split(":")[0]
+        runs = list(found[labels].values())
+        figures = (f"{mean(group.obo for group in groups):.3f}", f"{mean(group.obz for group in groups):.3f}",
+                   f"{mean(group.rmse for group in groups):.2f}", f"{runs[0].parameters:.2f}",
+                   f"{mean(run.train_seconds for run in runs):.0f}")  # fmt: skip
+        error = f"{value:.3f} [{low:.3f}, {high:.3f}]"
+        lines.append([label, str(len(groups)), error, f"{deviation:.3f}", *figures, paper, against])
+    return f"### {table.name}: {table.title}\n\n{markdown_table(COLUMNS, lines)}"
 
 
-def reference_of(table: Table) -> tuple[str, ...]:
-    """The labels of the paper's own setting, with the paper's head where rows differ in it."""
-    found = [(row.cells[0].recipe, row.labels) for row in table.rows if row.cells[0].spec == EvalSpec()]
-    plain = [(one.head, labels) for one, labels in found if one and not set(one.changes) - {"lr", "head"}]
-    return min(plain)[1]
+def _is_ablation(table: Table) -> bool:
+    return table.name not in (TABLE_RIVALS.name, TABLE_CLIPS.name)

@@ -21,7 +21,7 @@ from escounts.models.checkpoint import save_network
 from escounts.models.onnx_export import export_onnx
 from escounts.models.store import stored_path
 from escounts.nn.network import LITE_TINY, Network
-from escounts.research.datasets import folder
+from escounts.research.datasets import generated
 from escounts.research.datasets.tokens import TokenWriter
 from escounts.research.evaluation.prediction_files import Coverage, PredictionFile
 from escounts.research.training.run_folder import OWN_FILES, reserve_run_folder
@@ -83,13 +83,13 @@ def test_a_generated_dataset_is_not_drawn_into_somebodys_own(tmp_path: Path) -> 
     labels = tmp_path / "annotation" / "train.csv"
     labels.parent.mkdir()
     labels.write_text("mine")
-    small = folder.SyntheticSet(train=1, valid=1, test=1, seconds=(1.0, 1.0), size=(32, 32))
+    small = generated.SyntheticSet(train=1, valid=1, test=1, seconds=(1.0, 1.0), size=(32, 32))
     with pytest.raises(DataError, match="holds files and no generated dataset"):
-        folder.create(tmp_path, small)
+        generated.create(tmp_path, small)
     assert labels.read_text() == "mine" and sorted(os.listdir(tmp_path)) == ["annotation"]
-    folder.create(tmp_path / "new", small)
+    generated.create(tmp_path / "new", small)
     (tmp_path / "new" / "made.json").rename(tmp_path / "new" / "made.json.begun")  # as a run that was stopped
-    assert len(folder.create(tmp_path / "new", small).videos) == 3
+    assert len(generated.create(tmp_path / "new", small).videos) == 3
     assert not (tmp_path / "new" / "made.json.begun").exists()
 
 

@@ -40,7 +40,7 @@ def test_real_clips_have_tables_of_their_own_and_every_row_is_another_run() -> N
     names = [table.name for table in made]
     assert names[:3] == ["rivals", "clips", "4"] and "sampling" not in names and "3e" not in names
     jobs = list(sweep_runs.jobs_of(made, 1))
-    assert len({job.key for job in jobs}) == len(jobs)
+    assert len({(job.recipe, job.seed) for job in jobs}) == len(jobs)
     assert {job.recipe.dataset for job in jobs} == {"repcount", real.MIXED, real.GENERATED}
     shots = next(table for table in made if table.name == "4")
     assert [row.cells[0].spec.given for row in shots.rows][:3] == ["0-none", "1-other", "1-same"]

@@ -20,7 +20,7 @@ from escounts.errors import DataError
 from escounts.nn.decoder import PAPER, RELEASED, Decoder, DecoderConfig
 from escounts.nn.encoders.registry import build_encoder
 from escounts.research.datasets.encoding import layout_for
-from escounts.research.datasets.folder import SyntheticSet
+from escounts.research.datasets.generated import SyntheticSet
 from escounts.research.datasets.stores import find_store, store_path
 from escounts.research.datasets.tokens import TokenLayout, TokenStore
 from escounts.research.evaluation.models import EvalSpec

@@ -20,7 +20,8 @@ from escounts.research.datasets.annotation_formats import FORMATS, Format, label
 from escounts.research.datasets.annotation_formats.labels import label_problem
 from escounts.research.datasets.annotation_formats.tables import merged_csv
 from escounts.research.datasets.encoding_plan import plan_encoding
-from escounts.research.datasets.folder import LABELS, SyntheticSet, create, video_seconds
+from escounts.research.datasets.folder import LABELS, video_seconds
+from escounts.research.datasets.generated import SyntheticSet, create
 from escounts.research.datasets.registry import DATASETS, check_files, load_dataset
 from escounts.research.datasets.tokens import TokenStore
 from escounts.synthetic import sample_video

@@ -7,7 +7,7 @@ out videos whose true count is 0; all other metrics keep them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,29 +42,29 @@ def rounded_counts(predicted: npt.ArrayLike) -> Array:
 
 def mae(truth: npt.ArrayLike, predicted: npt.ArrayLike, *, rounded: bool = True) -> float:
     """Eq. 7: mean of |c − c̃| / c over videos with c > 0; NaN when there are none."""
-    return _mean(_relative_errors(*_counts(truth, predicted, rounded=rounded)))
+    return _mean_of("mae" if rounded else "mae_unrounded", truth, predicted)
 
 
 def rmse(truth: npt.ArrayLike, predicted: npt.ArrayLike, *, rounded: bool = True) -> float:
     """Eq. 9: root of the mean of (c − c̃)²."""
-    true, counted = _counts(truth, predicted, rounded=rounded)
-    return float(np.sqrt(_mean((true - counted) ** 2)))
+    return _mean_of("rmse" if rounded else "rmse_unrounded", truth, predicted)
 
 
 def obo(truth: npt.ArrayLike, predicted: npt.ArrayLike) -> float:
     """Eq. 8: share of videos at most one off."""
-    return off_by(truth, predicted, 1)
+    return _mean_of("obo", truth, predicted)
 
 
 def obz(truth: npt.ArrayLike, predicted: npt.ArrayLike) -> float:
     """Eq. 10: share of videos counted exactly. A true count that is not whole is rounded, too."""
-    return off_by(rounded_counts(truth), predicted, 0)
+    return _mean_of("obz", truth, predicted)
 
 
 def off_by(truth: npt.ArrayLike, predicted: npt.ArrayLike, most: int) -> float:
     """Share of videos at most `most` off."""
-    true, counted = _counts(truth, predicted, rounded=True)
-    return _mean((np.abs(true - counted) <= most).astype(np.float64))
+    true, raw = _counts(truth, predicted)
+    near = np.abs(true - rounded_counts(raw)) <= most
+    return float(near.mean()) if len(near) else float("nan")
 
 
 def auc(scores: npt.ArrayLike, truth: npt.ArrayLike) -> float:
@@ -83,8 +83,7 @@ def off_by_curve(truth: npt.ArrayLike, predicted: npt.ArrayLike, *, most: int = 
 
 def released_mae(truth: npt.ArrayLike, predicted: npt.ArrayLike) -> float:
     """MAE as the released code computes it: rounded counts, divided by c + 0.1, no video left out."""
-    true, counted = _counts(truth, predicted, rounded=True)
-    return _mean(_released_errors(true, counted))
+    return _mean_of("released_mae", truth, predicted)
 
 
 def evaluate(truth: npt.ArrayLike, predicted: npt.ArrayLike) -> dict[str, Score]:
@@ -92,28 +91,14 @@ def evaluate(truth: npt.ArrayLike, predicted: npt.ArrayLike) -> dict[str, Score]
 
     Keys: mae, rmse, obz, obo, mae_unrounded, rmse_unrounded, released_mae.
     """
-    raw_truth, raw = _counts(truth, predicted, rounded=False)
-    counted = rounded_counts(raw)
-    error, raw_error = np.abs(raw_truth - counted), np.abs(raw_truth - raw)
-    exact = np.abs(np.rint(raw_truth) - counted) == 0
-    terms: Mapping[str, tuple[Array, Callable[[Array], Array]]] = {
-        "mae": (_relative_errors(raw_truth, counted), _same),
-        "rmse": (error**2, np.sqrt),
-        "obz": (exact.astype(np.float64), _same),
-        "obo": ((error <= 1).astype(np.float64), _same),
-        "mae_unrounded": (_relative_errors(raw_truth, raw), _same),
-        "rmse_unrounded": (raw_error**2, np.sqrt),
-        "released_mae": (_released_errors(raw_truth, counted), _same),
-    }
+    true, raw = _counts(truth, predicted)
     return {
         name: bootstrap(values, finish=finish, left_out=len(raw) - len(values))
-        for name, (values, finish) in terms.items()
+        for name, (values, finish) in _terms(true, raw).items()
     }
 
 
-def bootstrap(
-    values: npt.ArrayLike, *, finish: Callable[[Array], Array] = lambda means: means, left_out: int = 0
-) -> Score:
+def bootstrap(values: npt.ArrayLike, *, finish: Callable[[Array], Array] = np.asarray, left_out: int = 0) -> Score:
     """The mean of per-video values and its interval at LEVEL; finish: applied to the means (np.sqrt for RMSE)."""
     values = np.asarray(values, dtype=np.float64)
     if len(values) == 0:
@@ -131,26 +116,27 @@ def bootstrap(
     return Score(float(value), float(low), float(high), len(values), left_out)
 
 
-def _same(values: Array) -> Array:
-    return values
+def _terms(true: Array, raw: Array) -> dict[str, tuple[Array, Callable[[Array], Array]]]:
+    """Metric → its value for each video, and what is applied to their mean."""
+    counted, some = rounded_counts(raw), true > 0
+    error, raw_error = np.abs(true - counted), np.abs(true - raw)
+    return {
+        "mae": (error[some] / true[some], np.asarray),
+        "rmse": (error**2, np.sqrt),
+        "obz": ((rounded_counts(true) == counted).astype(np.float64), np.asarray),
+        "obo": ((error <= 1).astype(np.float64), np.asarray),
+        "mae_unrounded": (raw_error[some] / true[some], np.asarray),
+        "rmse_unrounded": (raw_error**2, np.sqrt),
+        "released_mae": (error / (true + 0.1), np.asarray),
+    }
 
 
-def _mean(values: Array) -> float:
-    return float(values.mean()) if len(values) else float("nan")
+def _mean_of(name: str, truth: npt.ArrayLike, predicted: npt.ArrayLike) -> float:
+    values, finish = _terms(*_counts(truth, predicted))[name]
+    return float(finish(np.array(values.mean()))) if len(values) else float("nan")
 
 
-def _relative_errors(true: Array, counted: Array) -> Array:
-    some = true > 0
-    errors: Array = np.abs(true[some] - counted[some]) / true[some]
-    return errors
-
-
-def _released_errors(true: Array, counted: Array) -> Array:
-    errors: Array = np.abs(true - counted) / (true + 0.1)
-    return errors
-
-
-def _counts(truth: npt.ArrayLike, predicted: npt.ArrayLike, *, rounded: bool) -> tuple[Array, Array]:
+def _counts(truth: npt.ArrayLike, predicted: npt.ArrayLike) -> tuple[Array, Array]:
     """Both as float arrays of one length; raises ValueError that says what is wrong with them."""
     true = np.atleast_1d(np.asarray(truth, dtype=np.float64))
     counted = np.atleast_1d(np.asarray(predicted, dtype=np.float64))
@@ -160,4 +146,4 @@ def _counts(truth: npt.ArrayLike, predicted: npt.ArrayLike, *, rounded: bool) ->
         raise ValueError("a count is not a finite number; leave such videos out by name before scoring")
     if (true < 0).any():
         raise ValueError(f"got a true count of {true.min():g}; counts are 0 or more")
-    return true, np.rint(counted) if rounded else counted
+    return true, counted

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from escounts.research.datasets.folder import QUICK, create, write_video
+from escounts.research.datasets.generated import QUICK, create, write_video
 from escounts.synthetic.generator import SyntheticVideo
 
 

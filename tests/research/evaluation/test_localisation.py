@@ -29,10 +29,8 @@ def test_times_are_seconds() -> None:
     assert jaccard(density([0.0, 1.0, 0.0], step=10.0), [(1.0, 2.0)], 0.5) == 0.0
 
 
-def test_threshold_rules() -> None:
-    values = [2.0, 4.0, 3.0]
-    assert threshold(values, 0.5) == pytest.approx(1.0)  # literally θ (max − min)
-    assert threshold(values, 0.5, rule="above-minimum") == pytest.approx(3.0)
+def test_threshold_is_a_share_of_the_range() -> None:
+    assert threshold([2.0, 4.0, 3.0], 0.5) == pytest.approx(1.0)  # literally θ (max − min)
 
 
 def test_nothing_to_find() -> None:

@@ -1,31 +1,29 @@
-"""Folders that are made here: your own videos with a labels.csv, and generated ones.
+"""Your own videos with a labels.csv, or any table of that form with the videos beside it.
 
-Two forms, told apart by their columns. One row per repetition: `file, start_s, end_s` (and `class`, `split`). One
-row per video: `file, count` (and `class`, `split`), when nobody marked the times; repetitions are then an even
-division. Such a row may state `duration_s`, so that the video need not be opened for it, and one marked repetition,
-`exemplar_start_s` and `exemplar_end_s`. A video with no repetition is a row with empty start and end, or count 0.
-`set` is taken for `class` where there is none. A table of sets, with `t_start` and `t_end`, is read by `sets.py`.
+Three forms, told apart by their columns:
 
-`synthetic` are generated videos on disk in the form of RepCount, so that the whole chain runs anywhere. They come
-from the project's one generator (`escounts.synthetic`), drawn by code alone; each split has a seed of its own.
+- one row per repetition: `file, start_s, end_s`; a video without repetitions is a row without times.
+- one row per video: `file, count`, when nobody marked the times; repetitions are then an even division. Such a row
+  may state `duration_s`, so that the video need not be opened for it, and one marked repetition, `exemplar_start_s`
+  and `exemplar_end_s`.
+- one row per set of repetitions, `file, count, t_start, t_end`. With `rep_times` ("9.4-11.6 12.0-13.7", seconds)
+  every repetition is known; a file whose sets are of one motion is then one video from its first frame to its last.
+  Otherwise each set is a video of its own, from t_start to t_end. A set may have a marked repetition, too.
+
+Each may have a `split` (`val` is `valid`) and a `class` (or `set`; of sets `motion` or `action`).
 """
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
-from fractions import Fraction
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import escounts
 from escounts.counting.density import pseudo_spans
 from escounts.errors import DataError, VideoError
-from escounts.output.text import csv_text
-from escounts.research.datasets import sets, timed
 from escounts.research.datasets.annotation_formats.tables import class_of, file_of, span_of
 from escounts.research.datasets.annotations import (
     MOST_REPETITIONS,
@@ -39,20 +37,15 @@ from escounts.research.datasets.annotations import (
     overlap_problem,
     read_rows,
 )
-from escounts.synthetic import Generator, synthetic_videos
-from escounts.synthetic.generator import DATASET
-from escounts.system.atomic_files import write_bytes
 
-if TYPE_CHECKING:
-    from escounts.synthetic import SyntheticVideo
-
-SEEDS = {"train": 11, "valid": 22, "test": 33}
-MADE = "made.json"
 LABELS = "labels.csv"
 HELD_OUT = 5
 """Without a split column, one video in this many is held out for validation (by its name, so it stays put)."""
+SET_TIMES = {"t_start", "t_end"}
+"""Columns by which a table of sets is told from others."""
 
 Duration = Callable[[Path], float]
+Found = Iterator[VideoAnnotation | Problem]
 
 
 def load_folder(root: Path, *, duration: Duration | None = None, only: str | None = None) -> Dataset:
@@ -67,26 +60,24 @@ def load_folder(root: Path, *, duration: Duration | None = None, only: str | Non
     rows = read_rows(path, need=("file",))
     if not rows:
         raise DataError(f"{path} has no rows")
-    if rows[0].keys() >= sets.TIMES:
-        return sets.load_sets(rows, only=only)
-    by_time = {"start_s", "end_s"} <= rows[0].keys()
-    if not by_time and "count" not in rows[0]:
-        raise DataError(f"{path} needs columns start_s and end_s, or count; it has {', '.join(rows[0])}")
+    columns = rows[0].keys()
+    of_sets, by_time = columns >= SET_TIMES, {"start_s", "end_s"} <= columns
+    if not of_sets and not by_time and "count" not in columns:
+        raise DataError(f"{path} needs columns start_s and end_s, or count; it has {', '.join(columns)}")
+    action = _motion if of_sets else _action
     grouped: dict[str, list[Row]] = {}
     for row in rows:
-        if only is None or _action(row) == only:
+        if only is None or action(row) == only:
             grouped.setdefault(file_of(row).strip(), []).append(row)
     if only is not None and not grouped:
-        there = sorted(set(map(_action, rows)))
+        there = sorted(set(map(action, rows)))
         raise DataError(f"there is no class {only!r}; there are {', '.join(map(repr, there))}")
-    splits = _splits(grouped, stated="split" in rows[0])
-    found: list[VideoAnnotation | Problem] = []
-    for file, group in grouped.items():
-        if by_time:
-            found.extend(_timed(file, group, splits[file]))
-        else:
-            found.extend(_counted(file, group, splits[file], root, duration or video_seconds))
-    counts = {split: sum(s == split for s in splits.values()) for split in dict.fromkeys(splits.values())}
+    splits = _splits(grouped, stated=of_sets or "split" in columns)
+    counted = partial(_counted, root=root, duration=duration or video_seconds)
+    read = _of_sets if of_sets else _timed if by_time else counted
+    found = [one for file, group in grouped.items() for one in read(file, group, splits[file])]
+    of = [one.split for one in found] if of_sets else list(splits.values())
+    counts = {split: of.count(split) for split in dict.fromkeys(of)}
     return assemble("folder", found, counts, video_folders=("{file}", "videos/{file}"))
 
 
@@ -95,7 +86,7 @@ def video_seconds(path: Path) -> float:
     return float(escounts.Video(path).info.duration)
 
 
-def _timed(file: str, rows: list[Row], split: str) -> Iterable[VideoAnnotation | Problem]:
+def _timed(file: str, rows: list[Row], split: str) -> Found:
     spans: list[Span] = []
     problems: list[str] = []
     for row in rows:
@@ -115,9 +106,7 @@ def _timed(file: str, rows: list[Row], split: str) -> Iterable[VideoAnnotation |
     yield _video(file, rows, split, len(spans), tuple(sorted(spans)))
 
 
-def _counted(
-    file: str, rows: list[Row], split: str, root: Path, duration: Duration
-) -> Iterable[VideoAnnotation | Problem]:
+def _counted(file: str, rows: list[Row], split: str, root: Path, duration: Duration) -> Found:
     if len(rows) > 1:
         yield Problem(split, file, f"appears {len(rows)} times in {LABELS}; the first is kept", unusable=True)
     count = number(rows[0], "count", most=MOST_REPETITIONS)
@@ -139,9 +128,7 @@ def _counted(
 
 
 def _marked(row: Row) -> tuple[Span, ...]:
-    """The one repetition that a row of counts may mark."""
-    if not {"exemplar_start_s", "exemplar_end_s"} <= row.keys():
-        return ()
+    """The one repetition that a row of counts or of a set may mark."""
     start, end = number(row, "exemplar_start_s"), number(row, "exemplar_end_s")
     return ((start, end),) if start is not None and end is not None and 0 <= start < end else ()
 
@@ -178,118 +165,64 @@ def _action(row: Row) -> str:
 def _splits(grouped: dict[str, list[Row]], *, stated: bool) -> dict[str, str]:
     """The split of every file: as stated, else one in five held out; at least one when there are two."""
     if stated:
-        return {file: rows[0].get("split", "").strip() or "train" for file, rows in grouped.items()}
+        return {file: _split(rows[0]) for file, rows in grouped.items()}
     ranked = sorted(grouped, key=lambda file: crc32(file.encode()))
     held = len(ranked) // HELD_OUT or (1 if len(ranked) > 1 else 0)
     return {file: "valid" if file in ranked[:held] else "train" for file in grouped}
 
 
-@dataclass(frozen=True)
-class SyntheticSet:
-    """What to draw: videos of each split, frames a second, height and width, shortest and longest in seconds.
-
-    period: shortest and longest repetition in frames. calm: a still or gentle camera and one action per video.
-    """
-
-    train: int = 160
-    valid: int = 16
-    test: int = 48
-    fps: float = 15.0
-    size: tuple[int, int] = (128, 160)
-    seconds: tuple[float, float] = (5.0, 12.0)
-    period: tuple[float, float] = (6.0, 60.0)
-    calm: bool = False
-    seed: int = 0
+def _of_sets(file: str, rows: Sequence[Row], _: str) -> Found:
+    """Each set has a split of its own."""
+    whole = "rep_times" in rows[0] and len({_motion(row) for row in rows}) == 1
+    for place, group in enumerate([rows] if whole else [[row] for row in rows], start=1):
+        name = file if whole or len(rows) == 1 else f"{file}#{place}"
+        try:
+            yield _set_video(name, file, group, whole=whole)
+        except (DataError, ValueError) as error:
+            yield Problem(_split(group[0]), name, str(error), unusable=True)
 
 
-QUICK = SyntheticSet(
-    train=144, valid=8, test=40, fps=10.0, size=(96, 96), seconds=(8.0, 8.0), period=(4.0, 30.0), calm=True
-)
-"""Small, calm, and of one length, so that a quick table is quick."""
-
-CALM: Mapping[str, Any] = {
-    "camera_still": 0.6,
-    "camera_gentle": 0.4,
-    "camera_strong": 0.0,
-    "camera_fast": 0.0,
-    "shake": 0.1,
-    "pan": 0.0,
-    "zoom": 0.0,
-    "second_action": 0.0,
-}
-
-
-def load_generated(root: Path) -> Dataset:
-    """The generated dataset under root; make it first with create()."""
-    if not (root / MADE).exists():
-        raise DataError(
-            f"{root} holds no generated dataset; make one with: escounts data make synthetic --root {root}"
-        )
-    return replace(timed.load_repcount(root), name="synthetic", published={})
-
-
-def create(root: Path, what: SyntheticSet | None = None) -> Dataset:
-    """Draw the videos and write them with their label tables; a finished set of the same kind is kept."""
-    what = what or SyntheticSet()
-    made = (json.dumps(asdict(what), sort_keys=True) + "\n").encode()
-    if (root / MADE).exists() and (root / MADE).read_bytes() == made:
-        return load_generated(root)
-    begun = root / f"{MADE}.begun"
-    if root.exists() and any(root.iterdir()) and not (root / MADE).exists() and not begun.exists():
-        raise DataError(
-            f"{root} holds files and no generated dataset; nothing was changed. Choose a new or empty folder"
-        )
-    write_bytes(begun, made)  # a run that was stopped goes on; somebody's own dataset has no such file
-    (root / "annotation").mkdir(parents=True, exist_ok=True)
-    for split in timed.REPCOUNT_SPLITS:
-        folder = root / "video" / split
-        folder.mkdir(parents=True, exist_ok=True)
-        rows = []
-        for video in _drawn(what, split):
-            name = f"{split}_{video.name}.mp4"
-            write_video(folder / name, video)
-            rows.append(_row(name, video))
-        write_bytes(root / "annotation" / f"{split}.csv", _table(rows))
-    write_bytes(root / MADE, made)
-    begun.unlink()
-    return load_generated(root)
-
-
-def _drawn(what: SyntheticSet, split: str) -> Iterator[SyntheticVideo]:
-    number: int = getattr(what, split)
-    seed = SEEDS[split] + 1000 * what.seed
-    config = replace(DATASET, period=what.period, **(CALM if what.calm else {}))
-    generator = Generator(config, seed=seed)
-    return synthetic_videos(number, seed, generator=generator, fps=what.fps, size=what.size, seconds=what.seconds)
-
-
-def write_video(path: Path, video: SyntheticVideo) -> None:
-    """An H.264 file of the frames, whole or absent: the same bytes every time.
-
-    x264's fastest instructions are not the same twice on noisy frames; "cpu-independent" does without them.
-    """
-    from escounts.output.mp4 import write_movie  # noqa: PLC0415 - PyAV: a machine that only trains need not have it
-
-    height, width = video.frames.shape[1:3]
-    write_movie(
-        path,
-        video.frames,
-        size=(width, height),
-        rate=Fraction(video.fps).limit_denominator(1001),
-        options={"crf": "20", "preset": "veryfast", "threads": "1", "x264-params": "cpu-independent=1"},
+def _set_video(name: str, file: str, rows: Sequence[Row], *, whole: bool) -> VideoAnnotation:
+    begin, duration = 0.0, None
+    counts = [number(row, "count", most=MOST_REPETITIONS) for row in rows]
+    if any(count is None or count < 0 or count != round(count) for count in counts):
+        raise DataError(f"count {rows[0].get('count')!r} is not a whole number")
+    if not whole:
+        start, end = number(rows[0], "t_start"), number(rows[0], "t_end")
+        if start is None or end is None or not 0 <= start < end:
+            raise DataError(f"t_start {rows[0]['t_start']!r} and t_end {rows[0]['t_end']!r} are no range")
+        begin, duration = start, end - start
+    known = "rep_times" in rows[0]
+    count = int(sum(count or 0 for count in counts))
+    spans = sorted(span for row in rows for span in _times(row.get("rep_times", ""), begin))
+    if (overlap := overlap_problem(spans)) is not None:
+        raise DataError(overlap)
+    marked = tuple((start - begin, end - begin) for start, end in _marked(rows[0]))
+    return VideoAnnotation(
+        name=name,
+        file=file,
+        action=_motion(rows[0]) or None,
+        count=count,
+        spans=tuple(spans) if known else tuple(pseudo_spans(count, 0.0, duration or 0.0)),
+        fps=None,
+        duration=duration,
+        split=_split(rows[0]),
+        pseudo=not known,
+        begin=begin,
+        marked=marked,
     )
 
 
-def _row(name: str, video: SyntheticVideo) -> dict[str, object]:
-    frames = len(video.frames)
-    row: dict[str, object] = {"type": video.action, "name": name, "count": len(video.spans)}
-    edges = [edge for span in video.spans for edge in span]
-    row |= {f"L{place}": round(edge * video.fps, 3) for place, edge in enumerate(edges, start=1)}
-    return row | {"fps": video.fps, "duration": frames / video.fps, "num_frames": frames}
+def _times(text: str, begin: float) -> Iterator[Span]:
+    for part in text.split():
+        start, _, end = part.partition("-")
+        yield float(start) - begin, float(end) - begin
 
 
-def _table(rows: list[dict[str, object]]) -> bytes:
-    most = max((len([key for key in row if key.startswith("L")]) for row in rows), default=0)
-    labels = [f"L{place}" for place in range(1, most + 1)]
-    columns = ["type", "name", "count", *labels, "fps", "duration", "num_frames"]
-    return csv_text(columns, ([row.get(column) for column in columns] for row in rows)).encode()
+def _motion(row: Row) -> str:
+    return (row.get("motion") or row.get("action") or "").strip()
+
+
+def _split(row: Row) -> str:
+    split = row.get("split", "").strip() or "train"
+    return "valid" if split == "val" else split

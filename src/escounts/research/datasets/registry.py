@@ -8,7 +8,7 @@ from pathlib import Path
 
 import escounts
 from escounts.errors import DataError, VideoError
-from escounts.research.datasets import counted, folder, timed
+from escounts.research.datasets import counted, folder, generated, timed
 from escounts.research.datasets.annotations import Dataset, Problem, VideoAnnotation
 
 
@@ -80,7 +80,7 @@ DATASETS: Mapping[str, DatasetEntry] = {
     "synthetic": DatasetEntry(
         "generated repetitions, in the form of RepCount",
         "what `escounts data make synthetic` wrote",
-        folder.load_generated,
+        generated.load_generated,
     ),
 }
 

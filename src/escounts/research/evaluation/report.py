@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -107,16 +107,13 @@ def _between(low: float, high: float, unit: str) -> str:
 
 
 Span: TypeAlias = tuple[float, float]
-ThresholdRule: TypeAlias = Literal["paper", "above-minimum"]
-
 THRESHOLDS: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 
-def threshold(values: npt.ArrayLike, theta: float, *, rule: ThresholdRule = "paper") -> float:
-    """Height a peak must exceed: θ (max − min) as the paper writes it, or min + θ (max − min)."""
+def threshold(values: npt.ArrayLike, theta: float) -> float:
+    """Height a peak must exceed, as the paper writes it: θ (max − min)."""
     values = np.asarray(values, dtype=np.float64)
-    low, high = float(values.min()), float(values.max())
-    return theta * (high - low) + (low if rule == "above-minimum" else 0.0)
+    return theta * float(values.max() - values.min())
 
 
 def jaccard(density: DensityMap, spans: Sequence[Span], theta: float) -> float:
