@@ -9,24 +9,17 @@ intervals over sources; that of the shipped model goes to benchmarks/results/, t
 
 from __future__ import annotations
 
-import argparse
-import csv
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from report import replace_section
+from labelled import Span, by_clip, read_sets
+from report import arguments, markdown, mean_text, replace_section, write_json
 
 import escounts
 from escounts.errors import EscountsError
 from escounts.results import CountResult
-
-HERE = Path(__file__).resolve().parent
-RESAMPLES = 2000
-"""Draws of sources for an interval."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +37,7 @@ Measure = tuple[str, Callable[[Case], bool], Callable[[Case], float]]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--clips", type=Path, default=HERE.parent.parent / "shared" / "clips")
+    parser = arguments(__doc__, clips=True)
     parser.add_argument("--model", nargs="+", default=["lite"])
     parser.add_argument("--split", default="val")
     parser.add_argument("--out", type=Path, help="JSON file of every answer")
@@ -58,14 +50,11 @@ def main() -> None:
         sets = list(ask_sets(counter, options.clips))
         columns.append([shown(measure, clips) for measure in CLIPS] + [shown(measure, sets) for measure in SETS])
         record[name] = [[case.truth, case.zero_shot.count, case.zero_shot.confidence] for case in [*clips, *sets]]
-    names = [Path(name).stem for name in options.model]
-    lines = [f"| | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
-    measures = [name for name, _, _ in CLIPS] + [name for name, _, _ in SETS]
-    lines += [f"| {name} | {' | '.join(row)} |" for name, *row in zip(measures, *columns, strict=True)]
-    table = "\n".join(lines)
+    measures = [name for name, _, _ in (*CLIPS, *SETS)]
+    table = markdown(["", *(Path(name).stem for name in options.model)], zip(measures, *columns, strict=True))
     print(table)
     if options.out:
-        options.out.write_text(json.dumps(record, indent=1) + "\n")
+        write_json(options.out, record)
     if options.model[0] == "lite" and options.split == "val":
         about = "labelled clips of sources that are not trained on, and single sets; 95 % intervals over sources"
         text = f"## Labelled clips\n\n`python benchmarks/labelled_clips.py`: {about}.\n\n{table}"
@@ -74,36 +63,26 @@ def main() -> None:
 
 def ask_clips(counter: escounts.Counter, folder: Path, split: str) -> Iterator[Case]:
     """Every clip of a split: all its repetitions without an exemplar, and with one where it has a single motion."""
-    sources = {row["file"]: row["source"] for row in rows(folder / "pool.csv")}
-    labels: dict[str, list[dict[str, str]]] = {}
-    for row in rows(folder / "pool_labels.csv"):
-        if row["split"] == split:
-            labels.setdefault(row["file"], []).append(row)
-    for file, sets in labels.items():
-        encoded = counter.encode(folder / file)
-        marked = sets[0]["rep_times"].split() if len(sets) == 1 else []
-        shot = None
-        if marked:
-            start, _, end = marked[len(marked) // 2].partition("-")
-            shot = asked(encoded, (float(start), float(end)))
-        yield Case(sources[file], sum(int(row["count"]) for row in sets), encoded.count(), shot)
+    for sets in by_clip(read_sets(folder / "pool_labels.csv", folder, split=split)).values():
+        encoded = counter.encode(sets[0].path)
+        shot = asked(encoded, sets[0].exemplar) if len(sets) == 1 and sets[0].exemplar else None
+        yield Case(sets[0].source, sum(one.count for one in sets), encoded.count(), shot)
 
 
 def ask_sets(counter: escounts.Counter, folder: Path) -> Iterator[Case]:
     """Every set of sets.csv in its own range."""
-    encoded: dict[str, escounts.EncodedVideo] = {}
-    for row in rows(folder / "sets.csv"):
-        if row["file"] not in encoded:
-            encoded[row["file"]] = counter.encode(folder / row["file"])
-        video = encoded[row["file"]]
-        start, end = float(row["t_start"]), float(row["t_end"])
-        shot = asked(video, (float(row["exemplar_start_s"]), float(row["exemplar_end_s"])), start, end)
-        yield Case(row["file"], int(row["count"]), video.count(start=start, end=end), shot)
+    for sets in by_clip(read_sets(folder / "sets.csv", folder)).values():
+        video = counter.encode(sets[0].path)
+        for one in sets:
+            assert one.within is not None and one.exemplar is not None
+            start, end = one.within
+            shot = asked(video, one.exemplar, start, end)
+            yield Case(one.name, one.count, video.count(start=start, end=end), shot)
 
 
 def asked(
     video: escounts.EncodedVideo,
-    exemplar: tuple[float, float],
+    exemplar: Span,
     start: float | None = None,
     end: float | None = None,
 ) -> CountResult | None:
@@ -112,11 +91,6 @@ def asked(
         return video.count(exemplars=[exemplar], start=start, end=end)
     except EscountsError:
         return None
-
-
-def rows(table: Path) -> list[dict[str, str]]:
-    with open(table, newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
 
 
 def once_known(case: Case) -> float:
@@ -163,18 +137,9 @@ SETS: tuple[Measure, ...] = (
 def shown(measure: Measure, cases: Sequence[Case]) -> str:
     """Mean of a measure, its interval over sources, and of how many cases it is."""
     _, which, value = measure
-    found = [(case.source, float(value(case))) for case in cases if which(case)]
-    if not found:
-        return "–"
-    sources = sorted({source for source, _ in found})
-    of = {source: [number for one, number in found if one == source] for source in sources}
-    rng = np.random.default_rng(0)
-    means = []
-    for _ in range(RESAMPLES):
-        drawn = [number for at in rng.integers(len(sources), size=len(sources)) for number in of[sources[at]]]
-        means.append(np.mean(drawn))
-    low, high = np.quantile(means, (0.025, 0.975))
-    return f"{np.mean([number for _, number in found]):.3f} ({low:.2f}–{high:.2f}), {len(found)}"
+    found = [case for case in cases if which(case)]
+    text = mean_text([float(value(case)) for case in found], [case.source for case in found])
+    return f"{text}, {len(found)}" if found else text
 
 
 if __name__ == "__main__":

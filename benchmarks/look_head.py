@@ -9,8 +9,6 @@ Distances are then in units of the spread within. Run it again whenever the enco
 
 from __future__ import annotations
 
-import argparse
-import csv
 import random
 from collections import defaultdict
 from collections.abc import Sequence
@@ -18,8 +16,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
-import torch.nn.functional as F
-from torch import Tensor
+from labelled import by_clip, read_sets
+from report import arguments
+from selection_clips import shifted
 
 from escounts.models.checkpoint import load_network, read_checkpoint, write_checkpoint
 from escounts.nn.encoders.lite import LiteEncoder, pooled
@@ -37,9 +36,8 @@ MOST_OF_A_SOURCE = 5
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__, clips=True)
     parser.add_argument("checkpoint", type=Path)
-    parser.add_argument("--clips", type=Path, default=Path(__file__).resolve().parents[2] / "shared" / "clips")
     parser.add_argument("--out", type=Path, help="default: the checkpoint itself")
     options = parser.parse_args()
     tensors, config, metadata = read_checkpoint(options.checkpoint)
@@ -55,33 +53,26 @@ def main() -> None:
     print(f"{options.out or options.checkpoint}: look of {WIDTH} numbers, fitted on {about['look']}")
 
 
-class LabelledSet:
+class LookedSet:
     """One labelled set: its source, and looks of its repetitions, as filmed and in shifted copies, (N, 2 C) each."""
 
     def __init__(self, source: str, filmed: Array, shifted: Sequence[Array]) -> None:
         self.source, self.filmed, self.shifted = source, filmed, shifted
 
 
-def labelled_sets(encoder: LiteEncoder, clips: Path) -> list[LabelledSet]:
+def labelled_sets(encoder: LiteEncoder, clips: Path) -> list[LookedSet]:
     """All sets of the pool's train clips that have a repetition."""
-    with open(clips / "pool.csv", newline="") as table:
-        sources = {row["file"]: row["source"] for row in csv.DictReader(table)}
-    with open(clips / "pool_labels.csv", newline="") as table:
-        rows = [row for row in csv.DictReader(table) if row["split"] == "train" and row["rep_times"]]
-    by_file = defaultdict(list)
-    for row in rows:
-        spans = [tuple(float(time) for time in span.split("-")) for span in row["rep_times"].split()]
-        by_file[row["file"]].append(spans)
+    labelled = [one for one in read_sets(clips / "pool_labels.csv", clips, split="train") if one.spans]
     found = []
-    for file, sets in by_file.items():
+    for file, sets in by_clip(labelled).items():
         size = encoder.spec.size
         images = [frame.image for frame in Video(clips / file).frames(size=(size, size), rate=RATE)]
         dice = random.Random(file)
         copies = [frame_looks(encoder, images), *(frame_looks(encoder, shifted(images, dice)) for _ in range(2))]
-        for spans in sets:
-            filmed, *others = [repetition_looks(looks, spans) for looks in copies]
+        for one in sets:
+            filmed, *others = [repetition_looks(looks, one.spans) for looks in copies]
             if len(filmed):
-                found.append(LabelledSet(sources[file], filmed, others))
+                found.append(LookedSet(one.source, filmed, others))
     return found
 
 
@@ -93,17 +84,6 @@ def frame_looks(encoder: LiteEncoder, images: Sequence[Image], batch: int = 64) 
         some = torch.from_numpy(np.stack(images[first : first + batch + 1]))
         parts.append(pooled(encoder.image_features(some, min(batch, len(images) - first))))
     return torch.cat(parts).double().numpy()
-
-
-def shifted(images: Sequence[Image], dice: random.Random) -> list[Image]:
-    """A part of every picture, 70 to 90 % of its width, made as large as the whole."""
-    size = images[0].shape[0]
-    share = dice.uniform(0.7, 0.9)
-    left, top = (int(dice.uniform(0, 1 - share) * size) for _ in range(2))
-    side = int(share * size)
-    part = torch.from_numpy(np.stack([image[top : top + side, left : left + side] for image in images]))
-    large: Tensor = F.interpolate(part.permute(0, 3, 1, 2).float(), (size, size), mode="bilinear")
-    return list(large.round().clamp(0, 255).byte().permute(0, 2, 3, 1).contiguous().numpy())
 
 
 def repetition_looks(looks: Array, spans: Sequence[tuple[float, ...]]) -> Array:
@@ -120,7 +100,7 @@ def repetition_looks(looks: Array, spans: Sequence[tuple[float, ...]]) -> Array:
     return np.array(found)
 
 
-def discriminant(sets: Sequence[LabelledSet]) -> Array:
+def discriminant(sets: Sequence[LookedSet]) -> Array:
     """(WIDTH, 2 C): the directions in which motions differ most, each in units of the spread within a set."""
     several = [one for one in sets if len(one.filmed) > 1]
     within: Array = np.mean([np.cov(one.filmed.T, bias=True) for one in several], 0)

@@ -12,7 +12,6 @@ DIR/pool_labels.csv; --dev takes those of DIR/dev.csv for pairs and ordinary, wh
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
 from collections import defaultdict
@@ -21,17 +20,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from report import replace_section
+from labelled import Span
+from report import arguments, markdown, mean_text, replace_section
 from selection_clips import (
     MOVING_CAMERA,
     STILL,
     Clip,
-    Span,
     dissolved,
     drawn,
-    read_dev,
-    read_pool,
-    read_sets,
+    read_clips,
     shifted,
 )
 
@@ -273,11 +270,7 @@ def _foreign(asker: Asker, clips: Sequence[Clip], group: str, fits: Callable[[Cl
 
 def table(answers: Sequence[Answer]) -> str:
     """One row per group."""
-    dice = np.random.default_rng(0)
-    lines = [
-        "| group | questions | within one | own kept | others counted | left out | answered 0 | sure and wrong |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
+    rows = []
     for group in dict.fromkeys(answer.group for answer in answers):
         some = [answer for answer in answers if answer.group == group]
         columns: list[list[float]] = [
@@ -288,29 +281,21 @@ def table(answers: Sequence[Answer]) -> str:
             [answer.zero for answer in some],
             [answer.sure and not answer.right for answer in some],
         ]
-        cells = []
-        for values in columns:
-            if not values:
-                cells.append("–")
-                continue
-            means = np.array(values, dtype=float)[dice.integers(0, len(values), (2000, len(values)))].mean(1)
-            low, high = np.quantile(means, [0.025, 0.975])
-            cells.append(f"{np.mean(values):.3f} ({low:.2f}–{high:.2f})")
-        lines.append(f"| {group} | {len(some)} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+        rows.append([group, len(some), *map(mean_text, columns)])
+    names = ("within one", "own kept", "others counted", "left out", "answered 0", "sure and wrong")
+    return markdown(("group", "questions", *names), rows)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--clips", type=Path, default=Path(__file__).resolve().parents[2] / "shared" / "clips")
-    parser.add_argument("--model", default="lite")
+    parser = arguments(__doc__, clips=True, model="lite")
     parser.add_argument("--groups", nargs="+", choices=[*QUESTIONS, "sets"], default=[*QUESTIONS, "sets"])
     parser.add_argument("--dev", action="store_true", help="pairs and ordinary clips of dev.csv")
     parser.add_argument("--write", action="store_true", help="write the table to benchmarks/results/")
     options = parser.parse_args()
     asker = Asker(escounts.load(options.model, device="cpu"), options.clips, dev=options.dev)
-    sets = read_sets(options.clips)
-    pool = read_dev(options.clips) if options.dev else read_pool(options.clips)
+    sets = read_clips(options.clips / "sets.csv", options.clips)
+    table_name, split = ("dev.csv", None) if options.dev else ("pool_labels.csv", "val")
+    pool = read_clips(options.clips / table_name, options.clips, split=split)
     answers: list[Answer] = []
     said = ""
     for name in options.groups:

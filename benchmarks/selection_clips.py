@@ -3,7 +3,6 @@ do two things on one spot."""
 
 from __future__ import annotations
 
-import csv
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
+from labelled import Span, read_sets
 
 from escounts.counting.views import BASE_RATE
 from escounts.synthetic import GeneratorConfig, MotionBank
@@ -32,7 +32,6 @@ STILL = replace(
     DRAWN, **{name: getattr(STILL_CAMERA, name) for name in ("camera_still", "camera_gentle", "camera_strong")},
     camera_fast=0.0, shake=0.0, pan=0.0, zoom=0.0, turning=0.0,
 )  # fmt: skip
-Span = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -102,58 +101,19 @@ def shifted(images: Sequence[Image], dice: random.Random) -> list[Image]:
     return found
 
 
-def read_sets(folder: Path) -> list[Clip]:
-    """The sets of sets.csv."""
-    with open(folder / "sets.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
-    files = [row["file"] for row in rows]
+def read_clips(table: Path, folder: Path, *, split: str | None = None) -> list[Clip]:
+    """The sets of a list that have a marked repetition. split: of the list, those of this split."""
+    sets = [one for one in read_sets(table, folder, split=split) if one.exemplar is not None]
+    files = [one.name for one in sets]
     return [
         Clip(
-            folder / row["file"],
-            row["file"],
-            row["action"],
-            int(row["count"]),
-            (float(row["t_start"]), float(row["t_end"])),
-            (float(row["exemplar_start_s"]), float(row["exemplar_end_s"])),
-            files.count(row["file"]) == 1,
+            path=one.path,
+            source=one.source,
+            action=one.motion or one.name,
+            count=one.count,
+            within=one.within or (0.0, one.duration),
+            mark=one.exemplar or (0.0, 0.0),
+            alone=files.count(one.name) == 1,
         )
-        for row in rows
-    ]
-
-
-def read_pool(folder: Path) -> list[Clip]:
-    """The labelled pool's validation clips that hold a repetition."""
-    with open(folder / "pool.csv", newline="") as file:
-        sources = {row["file"]: row["source"] for row in csv.DictReader(file)}
-    with open(folder / "pool_labels.csv", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["split"] == "val" and row["rep_times"]]
-    files = [row["file"] for row in rows]
-    found = []
-    for row in rows:
-        spans = [tuple(float(time) for time in span.split("-")) for span in row["rep_times"].split()]
-        mark = spans[len(spans) // 2]
-        within = (float(row["t_start"]), float(row["t_end"]))
-        alone = files.count(row["file"]) == 1
-        source = sources[row["file"]]
-        count = int(row["count"])
-        path = folder / row["file"]
-        found.append(Clip(path, source, row["motion"], count, within, (mark[0], mark[1]), alone))
-    return found
-
-
-def read_dev(folder: Path) -> list[Clip]:
-    """The clips of dev.csv."""
-    with open(folder / "dev.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
-    return [
-        Clip(
-            folder / row["file"],
-            row["source"],
-            row["file"],
-            int(row["count"]),
-            (0.0, float(row["duration_s"])),
-            (float(row["exemplar_start_s"]), float(row["exemplar_end_s"])),
-            True,
-        )
-        for row in rows
+        for one in sets
     ]
