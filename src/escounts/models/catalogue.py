@@ -48,11 +48,11 @@ class ModelEntry:
     name: str
     summary: str
     source: str
-    size_bytes: int
-    trained_on: str
-    licence: str
-    checkpoint: Path | None
-    state: Callable[[], str]
+    size_bytes: int = 0
+    trained_on: str = "nothing"
+    licence: str = "MIT"
+    checkpoint: Path | None = None
+    state: Callable[[], str] = lambda: "ready"
 
 
 def entries() -> list[ModelEntry]:
@@ -177,11 +177,6 @@ def _spectral() -> ModelEntry:
         name="spectral",
         summary="Classical baseline: self-similarity of motion features, autocorrelation and spectrum.",
         source="no weights needed",
-        size_bytes=0,
-        trained_on="nothing",
-        licence="MIT",
-        checkpoint=None,
-        state=lambda: "ready",
     )
 
 
@@ -218,7 +213,6 @@ def _exported(folder: Path) -> ModelEntry:
         trained_on="what the exported model was trained on",
         licence="that of the exported model",
         checkpoint=folder,
-        state=lambda: "ready",
     )
 
 

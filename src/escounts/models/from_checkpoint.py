@@ -128,12 +128,7 @@ class OnnxDecoder(Decoder):
         return Projected(tokens, cells[:, :, -1])
 
     def encode_exemplars(
-        self,
-        exemplars_BSTHWC: Tensor | None = None,
-        *,
-        shots_B: Tensor | None = None,
-        cells_BS: Tensor | None = None,
-        batch: int = 1,
+        self, exemplars_BSTHWC: Tensor | None = None, *, cells_BS: Tensor | None = None, **unused: Any
     ) -> OnnxExemplars:
         """The inputs for one video's exemplars; for z_0, one of zeros that is not looked at."""
         if exemplars_BSTHWC is None:

@@ -123,7 +123,7 @@ ENCODERS: Mapping[str, EncoderEntry] = {
         models={"escounts-swin3d-t": "Table 1a, Video Swin-T."},
     ),
     "r2plus1d-18": EncoderEntry(
-        "resnets:R2Plus1D",
+        "resnets:r2plus1d",
         files=(
             PublicFile(
                 "r2plus1d_18-91a641e6.pth",
@@ -154,7 +154,7 @@ ENCODERS: Mapping[str, EncoderEntry] = {
         models={"escounts-i3d": "I3D, Kinetics-400, and the default model's form of decoder."},
     ),
     "resnext3d-101": EncoderEntry(
-        "resnets:ResNeXt3D",
+        "resnets:resnext3d",
         files=(
             PublicFile(
                 "resnext-101-64f-kinetics.pth",
@@ -188,7 +188,7 @@ def brings_weights(encoder: str) -> bool:
 def check_known(name: str) -> None:
     """Raise a ModelError that lists the known ones, where there is no encoder of that name."""
     if name not in ENCODERS and not brings_weights(name):
-        known = ", ".join([*ENCODERS, *plug_ins(), *(f"{library}:NAME" for library in LIBRARIES)])
+        known = ", ".join([*sorted(ENCODERS), *plug_ins(), *(f"{library}:NAME" for library in LIBRARIES)])
         raise ModelError(f"unknown encoder {name!r}; known: {known}")
 
 

@@ -22,50 +22,20 @@ KINETICS_MEAN = (0.43216, 0.394666, 0.37645)
 KINETICS_STD = (0.22803, 0.22145, 0.216989)
 
 
-class R2Plus1D(Encoder):
-    """Stem and four stages; `blocks` residual blocks a stage, channels doubling from `width`."""
+class ResNet3D(Encoder):
+    """A chain of layers over (B, C, T, H, W), by name."""
 
-    def __init__(
-        self, *, blocks: tuple[int, ...] = (2, 2, 2, 2), width: int = 64, frames: int = 32, size: int = 112
-    ) -> None:
-        channels = width * 2 ** (len(blocks) - 1)
-        shrink = 2 ** (len(blocks) - 1)
-        super().__init__(
-            EncoderSpec(
-                name="r2plus1d-18",
-                channels=channels,
-                window_frames=frames,
-                every=2,
-                size=size,
-                mean=KINETICS_MEAN,
-                std=KINETICS_STD,
-                cells=frames // shrink,
-                grid=(size // (2 * shrink), size // (2 * shrink)),
-                exemplar_frames=16,
-            )
-        )
-        self.stem = nn.Sequential(
-            nn.Conv3d(3, 45, (1, 7, 7), stride=(1, 2, 2), padding=(0, 3, 3), bias=False),
-            nn.BatchNorm3d(45),
-            nn.ReLU(inplace=True),
-            nn.Conv3d(45, width, (3, 1, 1), padding=(1, 0, 0), bias=False),
-            nn.BatchNorm3d(width),
-            nn.ReLU(inplace=True),
-        )
-        self.stages = len(blocks)
-        inside = width
-        for stage, depth in enumerate(blocks):
-            outside, stride = width * 2**stage, 1 if stage == 0 else 2
-            rest = [split_block(outside, outside, 1) for _ in range(depth - 1)]
-            self.add_module(f"layer{stage + 1}", nn.Sequential(split_block(inside, outside, stride), *rest))
-            inside = outside
+    def __init__(self, spec: EncoderSpec, layers: dict[str, nn.Module]) -> None:
+        super().__init__(spec)
+        self.chain = tuple(layers)
+        for name, layer in layers.items():
+            self.add_module(name, layer)
 
     def forward(self, frames_BTCHW: Tensor) -> Tensor:
-        features_BCTHW = self.stem(frames_BTCHW.transpose(1, 2))
-        for stage in range(1, self.stages + 1):
-            features_BCTHW = self.get_submodule(f"layer{stage}")(features_BCTHW)
-        out: Tensor = features_BCTHW.permute(0, 2, 3, 4, 1)
-        return out
+        features_BCTHW = frames_BTCHW.transpose(1, 2)
+        for name in self.chain:
+            features_BCTHW = self.get_submodule(name)(features_BCTHW)
+        return features_BCTHW.permute(0, 2, 3, 4, 1)
 
 
 class Residual(nn.Module):
@@ -107,6 +77,40 @@ def _split_convolution(inside: int, outside: int, middle: int, stride: int) -> n
     )
 
 
+def r2plus1d(
+    *, blocks: tuple[int, ...] = (2, 2, 2, 2), width: int = 64, frames: int = 32, size: int = 112
+) -> ResNet3D:
+    """Stem and four stages; `blocks` residual blocks a stage, channels doubling from `width`."""
+    shrink = 2 ** (len(blocks) - 1)
+    stem = nn.Sequential(
+        nn.Conv3d(3, 45, (1, 7, 7), stride=(1, 2, 2), padding=(0, 3, 3), bias=False),
+        nn.BatchNorm3d(45),
+        nn.ReLU(inplace=True),
+        nn.Conv3d(45, width, (3, 1, 1), padding=(1, 0, 0), bias=False),
+        nn.BatchNorm3d(width),
+        nn.ReLU(inplace=True),
+    )
+    layers: dict[str, nn.Module] = {"stem": stem}
+    inside = width
+    for stage, depth in enumerate(blocks):
+        outside, stride = width * 2**stage, 1 if stage == 0 else 2
+        rest = [split_block(outside, outside, 1) for _ in range(depth - 1)]
+        layers[f"layer{stage + 1}"] = nn.Sequential(split_block(inside, outside, stride), *rest)
+        inside = outside
+    spec = EncoderSpec(
+        name="r2plus1d-18",
+        channels=inside,
+        window_frames=frames,
+        every=2,
+        size=size,
+        mean=KINETICS_MEAN,
+        std=KINETICS_STD,
+        cells=frames // shrink,
+        grid=(size // (2 * shrink), size // (2 * shrink)),
+    )
+    return ResNet3D(spec, layers)
+
+
 def r2plus1d_weights(tensors: Tensors, **options: Any) -> Read | None:
     """torchvision's names, which are ours."""
     if "stem.3.weight" not in tensors or "layer1.0.conv1.0.3.weight" not in tensors:
@@ -117,52 +121,6 @@ def r2plus1d_weights(tensors: Tensors, **options: Any) -> Read | None:
 # published for pixels of 0..255 with only a mean taken off
 ACTIVITYNET_MEAN = (114.7748 / 255, 107.7354 / 255, 99.4750 / 255)
 UNIT_STD = (1 / 255, 1 / 255, 1 / 255)
-
-
-class ResNeXt3D(Encoder):
-    """A 7×7×7 convolution, a max pool and four stages of grouped bottlenecks."""
-
-    def __init__(
-        self,
-        *,
-        blocks: tuple[int, int, int, int] = (3, 4, 23, 3),
-        width: int = 128,
-        groups: int = 32,
-        frames: int = 64,
-        size: int = 224,
-    ) -> None:
-        super().__init__(
-            EncoderSpec(
-                name="resnext3d-101",
-                channels=16 * width,
-                window_frames=frames,
-                every=1,
-                size=size,
-                mean=ACTIVITYNET_MEAN,
-                std=UNIT_STD,
-                cells=frames // 16,
-                grid=(-(-size // 32), -(-size // 32)),
-                exemplar_frames=frames,
-            )
-        )
-        self.conv1 = nn.Conv3d(3, 64, 7, stride=(1, 2, 2), padding=3, bias=False)
-        self.bn1 = nn.BatchNorm3d(64)
-        self.relu = nn.ReLU(inplace=True)
-        self.maxpool = nn.MaxPool3d(3, stride=2, padding=1)
-        inside = 64
-        for stage, depth in enumerate(blocks):
-            middle, stride = width * 2**stage, 1 if stage == 0 else 2
-            first = bottleneck(inside, middle, groups, stride)
-            inside = 2 * middle
-            rest = [bottleneck(inside, middle, groups, 1) for _ in range(depth - 1)]
-            self.add_module(f"layer{stage + 1}", nn.Sequential(first, *rest))
-
-    def forward(self, frames_BTCHW: Tensor) -> Tensor:
-        features_BCTHW = self.maxpool(self.relu(self.bn1(self.conv1(frames_BTCHW.transpose(1, 2)))))
-        for stage in range(1, 5):
-            features_BCTHW = self.get_submodule(f"layer{stage}")(features_BCTHW)
-        out: Tensor = features_BCTHW.permute(0, 2, 3, 4, 1)
-        return out
 
 
 def bottleneck(inside: int, middle: int, groups: int, stride: int) -> Residual:
@@ -178,6 +136,43 @@ def bottleneck(inside: int, middle: int, groups: int, stride: int) -> Residual:
         "bn3": nn.BatchNorm3d(2 * middle),
     }
     return Residual(layers, inside, 2 * middle, stride)
+
+
+def resnext3d(
+    *,
+    blocks: tuple[int, int, int, int] = (3, 4, 23, 3),
+    width: int = 128,
+    groups: int = 32,
+    frames: int = 64,
+    size: int = 224,
+) -> ResNet3D:
+    """A 7×7×7 convolution, a max pool and four stages of grouped bottlenecks."""
+    layers: dict[str, nn.Module] = {
+        "conv1": nn.Conv3d(3, 64, 7, stride=(1, 2, 2), padding=3, bias=False),
+        "bn1": nn.BatchNorm3d(64),
+        "relu": nn.ReLU(inplace=True),
+        "maxpool": nn.MaxPool3d(3, stride=2, padding=1),
+    }
+    inside = 64
+    for stage, depth in enumerate(blocks):
+        middle, stride = width * 2**stage, 1 if stage == 0 else 2
+        first = bottleneck(inside, middle, groups, stride)
+        inside = 2 * middle
+        rest = [bottleneck(inside, middle, groups, 1) for _ in range(depth - 1)]
+        layers[f"layer{stage + 1}"] = nn.Sequential(first, *rest)
+    spec = EncoderSpec(
+        name="resnext3d-101",
+        channels=inside,
+        window_frames=frames,
+        every=1,
+        size=size,
+        mean=ACTIVITYNET_MEAN,
+        std=UNIT_STD,
+        cells=frames // 16,
+        grid=(-(-size // 32), -(-size // 32)),
+        exemplar_frames=frames,
+    )
+    return ResNet3D(spec, layers)
 
 
 def resnext3d_weights(tensors: Tensors, **options: Any) -> Read | None:
