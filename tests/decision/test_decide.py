@@ -345,13 +345,22 @@ def test_a_motion_that_alternates_with_more_than_a_tenth_is_not_sure(alternates:
 
 
 def test_a_motion_that_happens_once_is_beside_nothing_and_not_sure() -> None:
-    once = replace(SURE, repeats=(5.0, 0.0, 0.0, 0.0))
+    once = replace(SURE, repeats=(1.0, 0.0, 0.0, 0.0))
     views = [saying(3.0, count=1.0, sure=0.9)]
     decision = decide(views, once, footage=footage())
     assert decision.count == 0 and [one.count for one in decision.hypotheses[:2]] == [0, 1]
     assert decision.unsure and decision.reasons == ("something moves; a motion that happens once looks no different",)
     still = decide(views, once, footage=footage(moving=False))
     assert still.count == 0 and not still.unsure, "a photograph repeats nothing, surely"
+
+
+def test_a_motion_that_clearly_happens_once_is_one_and_not_sure() -> None:
+    clear = replace(SURE, repeats=(1.2, 0.0, 0.0, 0.0))
+    decision = decide([saying(3.0, count=1.0, sure=0.9)], clear, footage=footage())
+    assert decision.count == 1 and [one.count for one in decision.hypotheses[:2]] == [1, 0]
+    assert decision.unsure and decision.reasons == ("the motion is seen once: nothing is known to repeat",)
+    half = decide([saying(3.0, count=0.4, sure=0.9)], clear, footage=footage())
+    assert half.count == 0, "less than half of a repetition is none"
 
 
 @pytest.mark.parametrize(

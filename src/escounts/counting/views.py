@@ -31,6 +31,10 @@ CHUNK, GPU_CHUNK = 8, 256
 GPU_WINDOWS = 8
 """Windows that go through the window stage at once on a GPU; on a core, each alone."""
 
+SLOW_WINDOW = 2
+"""Times the frames of training's windows that a slow view's hold: repetitions of several seconds are seen more than
+once in 25 s."""
+
 MEMORY_LIMIT = 128 * 2**20
 """Bytes of tokens kept in memory before a video's tokens go to a temporary file."""
 
@@ -157,7 +161,7 @@ def on_base_frames(values: Array, view: View, first: int, last: int) -> Array32:
 class ViewEncoder:
     """Takes base frames one by one and leaves projected windows in a store; the work itself is done by `cores`.
 
-    Windows are `length` cells long with half of that between starts; the last one ends with the video. A picture that
+    Windows are `length` cells long (a slow view's longer than training's) with half of that between starts; the last one ends with the video. A picture that
     stands still costs next to nothing, however long a file's clock says that it is shown.
     """
 
@@ -167,7 +171,8 @@ class ViewEncoder:
         assert isinstance(network.encoder, LiteEncoder)
         self.encoder, self.decoder = network.encoder, network.decoder
         self.view, self.store, self.cores = view, store, cores
-        self.length = network.encoder.spec.window_frames
+        slow = view.rate <= RULES.whole_video_rate
+        self.length = network.encoder.spec.window_frames * (SLOW_WINDOW if slow else 1)
         self.cells = 0
         on_cpu = cores.device.type == "cpu"
         self._chunk, self._at_once = CHUNK if on_cpu else GPU_CHUNK, 1 if on_cpu else self.gpu_windows

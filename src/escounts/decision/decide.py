@@ -51,6 +51,7 @@ own looks at the video agree, which says nothing of the truth."""
 UNCALIBRATED = "this model's confidence was never compared with true counts"
 UNLIKE = "nothing here looks like the reference, so that it may be another motion"
 UNCLEAR = "part of the video looks neither like the marked motion nor clearly unlike it"
+SEEN_ONCE = "the motion is seen once: nothing is known to repeat"
 ONCE_OR_NEVER = "something moves; a motion that happens once looks no different"
 
 
@@ -236,9 +237,11 @@ def _doubts(
         caps.append((RULES.unchecked, UNLIKE))
     if asked.unclear:
         caps.append((RULES.unchecked, UNCLEAR))
+    given = asked.exemplars > 0 or asked.assume_repeats
+    if not (given or is_zero(density)) and float(density.sum()) < RULES.seen_twice:
+        caps.append((RULES.once_or_never, SEEN_ONCE))
     if footage is not None:
         caps += few_pictures(footage.pictures, [frames / BASE_RATE for frames in asked.marked])
-        given = asked.exemplars > 0 or asked.assume_repeats
         if not given and is_zero(density):
             caps.append((RULES.once_or_never, ONCE_OR_NEVER))
         elif not given:

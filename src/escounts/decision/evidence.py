@@ -184,25 +184,27 @@ def choose_views(
 ) -> tuple[Array32, list[int]]:
     """The density of the view that is likeliest right, chosen per block of a long video, and which view that was.
 
-    Where that view is not sure enough, or sees the motion once in all, there are no repetitions. repeats: there are,
-    says an exemplar or the user.
+    Where that view is not sure enough, or sees the motion once in all and not clearly, there are no repetitions.
+    repeats: there are, says an exemplar or the user.
     """
     frames = len(views[0].density)
     density = np.zeros(frames, np.float32)
     chosen = []
+    clear = False
     for first, last, around in blocks(frames):
         values = choice_features(views, around)
         best = int(np.argmax(values @ np.array(calibration.choice)))
         if calibration.repeats:
             row = repeats_features(views, calibration.choice, around)
-            holds = float(np.dot(calibration.repeats, row)) >= 0
+            probability = logistic(float(np.dot(calibration.repeats, row)))
+            holds, clear = probability >= 0.5, clear or probability >= RULES.clear_once
         else:
             _, certainty, support, *_ = values[best]
             holds = certainty + 0.5 * support >= calibration.nothing_below
         if repeats or holds:
             density[first:last] = views[best].density[first:last]
         chosen.append(best)
-    if not repeats and density.sum() < RULES.seen_twice:
+    if not (repeats or clear) and density.sum() < RULES.seen_twice:
         density[:] = 0.0
     return density, chosen
 

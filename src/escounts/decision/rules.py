@@ -34,7 +34,10 @@ class CountingRules:
     few_cells: float = 6.0
     """A view with fewer cells per repetition than this may take one rhythm for another (aliasing)."""
     seen_twice: float = 1.5
-    """Least sum of a density: a motion that is seen once repeats nothing."""
+    """A density whose sum is less shows its motion once, and once repeats nothing …"""
+    clear_once: float = 0.75
+    """… unless a repetition is this probable: it is counted as one then, and never surely. 48 of 48 such answers on
+    labelled clips were right (34 of 34 on `train`)."""
     edge_repetitions: float = 1.5
     """Repetitions at either end of a scene in which a fast view's gate is at least as open as the slow views': it
     sees four seconds at a time, there with nothing after (or before) them."""
