@@ -161,8 +161,9 @@ def on_base_frames(values: Array, view: View, first: int, last: int) -> Array32:
 class ViewEncoder:
     """Takes base frames one by one and leaves projected windows in a store; the work itself is done by `cores`.
 
-    Windows are `length` cells long (a slow view's longer than training's) with half of that between starts; the last one ends with the video. A picture that
-    stands still costs next to nothing, however long a file's clock says that it is shown.
+    Windows are `length` cells long (a slow view's longer than training's) with half of that between starts; the last
+    one ends with the video. A picture that stands still costs next to nothing, however long a file's clock says that
+    it is shown.
     """
 
     gpu_windows = GPU_WINDOWS

@@ -1,4 +1,4 @@
-"""The four commands of docs/models/lite.md, in small: from tables of clips to weights that are calibrated and checked."""
+"""The four commands of docs/models/lite.md, in small: from tables of clips to calibrated, checked weights."""
 
 from __future__ import annotations
 
@@ -67,7 +67,11 @@ def clips(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_recipe_from_tables_to_the_check(
-    escounts: Escounts, clips: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    escounts: Escounts,
+    clips: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     smoke = replace(SMOKE, train=replace(SMOKE.train, validate_every=1), pixels=replace(SMOKE.pixels, lengths=(16,)))
     monkeypatch.setattr("escounts.cli.train.SMOKE", smoke)
