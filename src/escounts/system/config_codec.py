@@ -63,7 +63,8 @@ def with_settings(
         if len(meant) != 1:
             last = {path.rpartition(".")[2]: path for path in paths}
             near = meant or [last.get(one, one) for one in get_close_matches(name, [*last, *paths], 4, 0.5)]
-            raise DataError(f"no one setting is called {name!r}; near are {', '.join(near) or ', '.join(last)}")
+            said = ", ".join(dict.fromkeys(near)) or ", ".join(last)
+            raise DataError(f"no one setting is called {name!r}; near are {said}")
         values, field = paths[meant[0]], meant[0].rpartition(".")[2]
         values[field] = _parsed(text, row=isinstance(values[field], list))
     try:

@@ -283,6 +283,12 @@ def test_settings_reach_every_part_of_a_recipe() -> None:
         ("window_block", "4", "near are decoder.window_blocks"),
         ("seed", "4", "near are train.seed, tokens.seed"),
         ("schedule", "linear", "'linear'; it takes 'steps', 'cosine'"),
+        ("windw_blocks", "4", "near are decoder.window_blocks, decoder.window_qkv_bias"),
+        ("window_blocks", "65000", "window_blocks 65000 is out of range; 0 to 128"),
+        ("window", "0,0,0", "window 0 is out of range"),
+        ("betas", "0.9,2", "from 0, below 1"),
+        ("weight_decay", "-1", "a number from 0"),
+        ("lr", "NaN", "a number from 0"),
     ],
 )
 def test_a_setting_that_is_none_is_answered_with_near_ones(name: str, value: str, said: str) -> None:

@@ -55,6 +55,11 @@ class TrainConfig:
         for name in ("batch_size", "log_every", "validate_every", "checkpoint_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it takes a whole number from 1")
+        for name in ("lr", "weight_decay", "decay", "warmup_steps"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} is {getattr(self, name)}; it takes a number from 0")
+        if not all(0 <= beta < 1 for beta in self.betas):
+            raise ValueError(f"betas is {self.betas}; it takes two numbers from 0, below 1")
         if self.ema is not None and not 0 < self.ema < 1:
             raise ValueError(f"ema is {self.ema}; it takes None or a value between 0 and 1")
 

@@ -17,6 +17,7 @@ from torch import nn
 from escounts.decision.rules import Calibration
 from escounts.errors import DataError, ModelError
 from escounts.models.checkpoint import (
+    check_config,
     load_network,
     read_checkpoint,
     save_decoder,
@@ -97,6 +98,7 @@ class TokenRun:
 
 def head_config(values: Mapping[str, Any]) -> DecoderConfig | HeadConfig:
     """The config of a head as a file has it."""
+    check_config(dict(values), "decoder")
     kind = values.get("kind")
     config: DecoderConfig | HeadConfig = from_plain(_known(OTHER_HEADS, kind) if kind else DecoderConfig, values)
     return config
