@@ -94,6 +94,19 @@ def _objective(run: TokenRun) -> DensityObjectiveConfig:
     return run.objective
 
 
+def test_disputed_and_foreign_numbers_say_so() -> None:
+    """RepNet's 0.995 and 0.998 stood without the dispute about them, and 3f as if its rows were four runs."""
+    for name in ("1a", "1c"):
+        assert "arXiv 2411.08878" in TABLES[name].note
+    rerun = {row.labels[0]: row.cells[0] for row in TABLES["1c"].rows if "official checkpoint" in row.labels[0]}
+    found = {label.split(",")[0]: (cells.published[1], cells.published[3]) for label, cells in rerun.items()}
+    assert found["ESCounts"] == (0.352, 0.595) and found["RepNet"] == (0.435, 0.583) and len(found) == 4
+    assert all(cells.source == "published, not re-run" and not cells.ours for cells in rerun.values())
+    assert "MultiCounter+" in TABLES["1a"].note and "42.1 %" in TABLES["1a"].note
+    shifts = TABLES["3f"]
+    assert len({row.cells[0].recipe for row in shifts.rows}) == 1 and "one run per seed" in shifts.note
+
+
 def test_recipes_become_the_decoder_they_name() -> None:
     layout = replace(LAYOUT, channels=768, grid=(14, 14))
     default = Recipe().paper_run(layout)
