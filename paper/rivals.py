@@ -28,7 +28,7 @@ from escounts.research.datasets.tokens import TokenLayout
 from escounts.research.evaluation.by_name import ModelPlace, open_model
 from escounts.research.evaluation.models import EvaluatedModel
 from escounts.research.training.batches import ExemplarSampling
-from escounts.research.training.objective import DensityObjectiveConfig, Target, valid_cells
+from escounts.research.training.objective import DensityObjectiveConfig, Target
 from escounts.research.training.optimisation import TrainConfig
 from escounts.research.training.recipes import Recipe
 from escounts.research.training.stored_tokens import StoredTokensConfig
@@ -304,7 +304,7 @@ class PeriodObjectiveConfig:
             raise ValueError("the period objective needs RepNet's head")
         if target.period_BT is None:
             raise ValueError("the period objective needs the length of each cell's repetition")
-        valid_BT = valid_cells(target)
+        valid_BT = torch.ones_like(target.density_BT) if target.valid_BT is None else target.valid_BT.float()
         shown_BT = target.period_BT.float() / output.stride
         inside_BT = (shown_BT > 0) & (shown_BT.round() <= self.periods)
         known_BT = inside_BT * valid_BT

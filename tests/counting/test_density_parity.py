@@ -14,7 +14,7 @@ from escounts.counting.density import released_density_map
 from escounts.counting.windows import Stitcher
 from escounts.nn.heads import HeadOutput
 from escounts.research import metrics
-from escounts.research.training.objective import RELEASED_OBJECTIVE, Objective, Target
+from escounts.research.training.objective import RELEASED_OBJECTIVE, Target, loss_terms
 from paper.released import stitch
 
 FACTS = json.loads((Path(__file__).parents[1] / "golden" / "official_density.json").read_text())
@@ -76,7 +76,7 @@ def test_released_losses(case: dict[str, Any]) -> None:
     target = Target(
         truth, torch.tensor([case["truth_count"]]), looked_at_BT=torch.tensor([case["mask"]], dtype=torch.bool)
     )
-    losses = Objective(RELEASED_OBJECTIVE)(HeadOutput(torch.tensor([case["prediction"]]) / 100), target)
+    losses = loss_terms(RELEASED_OBJECTIVE, HeadOutput(torch.tensor([case["prediction"]]) / 100), target)
     assert losses["map"].item() == pytest.approx(case["masked_mse"], rel=1e-5)
     assert losses["count"].item() == pytest.approx(case["count_term"], rel=1e-5)
     assert losses["loss"].item() == pytest.approx(case["total"], rel=1e-5)

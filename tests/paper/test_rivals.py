@@ -12,7 +12,7 @@ from stores import store, video
 from torch import nn
 
 from escounts.research.datasets.tokens import TokenLayout
-from escounts.research.training.objective import Objective, Target
+from escounts.research.training.objective import Target, loss_terms
 from escounts.research.training.optimisation import TrainConfig
 from escounts.research.training.predictions import head_of, map_kind, predict
 from escounts.research.training.token_run import load_trained, train_on_tokens
@@ -75,18 +75,20 @@ def test_frames_a_period_apart_look_alike_whatever_the_size_of_the_tokens() -> N
 
 def test_repnets_objective_knows_the_stride() -> None:
     """A repetition of six cells is class 5 at full speed and class 2 when every second cell is shown."""
-    objective = Objective(PeriodObjectiveConfig(periods=8))
+    objective = PeriodObjectiveConfig(periods=8)
     target = Target(torch.full((1, 12), 1 / 6), torch.tensor([2.0]), period_BT=torch.full((1, 12), 6.0))
     for stride, right in ((1, 5), (2, 2)):
         logits = torch.zeros(1, 12, 8)
         logits[..., right] = 20.0
         output = RepNetOutput(torch.zeros(1, 12), torch.full((1, 12), 20.0), logits, None, stride=stride)
-        assert objective(output, target)["loss"] == pytest.approx(0.0, abs=1e-5)
+        assert loss_terms(objective, output, target)["loss"] == pytest.approx(0.0, abs=1e-5)
         wrong = replace(output, period_logits_BTP=logits.roll(1, -1))
-        assert objective(wrong, target)["period"] > 5
+        assert loss_terms(objective, wrong, target)["period"] > 5
     too_long = Target(torch.zeros(1, 12), torch.tensor([0.0]), period_BT=torch.full((1, 12), 30.0))
     closed = RepNetOutput(torch.zeros(1, 12), torch.full((1, 12), -20.0), torch.zeros(1, 12, 8), None, stride=1)
-    assert objective(closed, too_long)["loss"] == pytest.approx(0.0, abs=1e-5), "not periodic at this speed"
+    assert loss_terms(objective, closed, too_long)["loss"] == pytest.approx(0.0, abs=1e-5), (
+        "not periodic at this speed"
+    )
 
 
 @pytest.mark.parametrize("method", ["repnet", "transrac"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import pickle
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from escounts.errors import DataError
 from escounts.synthetic import ClipBank, MotionBank, permissive, pool_rows
-from escounts.synthetic.actions import Mining, Segments, mine
+from escounts.synthetic.actions import Mining, mine
 from escounts.synthetic.clips import appearance
 
 
@@ -64,18 +65,6 @@ def test_brightness_alone_is_no_motion(clips: ClipBank) -> None:
     frames[1] = np.clip(frames[1] * 1.15, 0, 255)
     lit, moved = appearance(frames), appearance(clips.frames[[0, 36]])
     assert np.linalg.norm(lit[0] - lit[1]) < 0.5 * np.linalg.norm(moved[0] - moved[1])
-
-
-def test_segments_travel_without_frames(clips: ClipBank, tmp_path: Path) -> None:
-    clips.save(tmp_path / "segments.npz")
-    again = ClipBank(
-        clips.frames, clips.offsets.tolist(), clips.names, Segments.load(tmp_path / "segments.npz", clips.names)
-    )
-    np.testing.assert_array_equal(again.segments.cycle, clips.segments.cycle)
-    with pytest.raises(DataError, match="other recordings"):
-        Segments.load(tmp_path / "segments.npz", ["other"])
-    with pytest.raises(DataError, match="mine them first"):
-        Segments.load(tmp_path / "absent.npz", [])
 
 
 def test_a_pickled_bank_leaves_its_frames_behind(clips: ClipBank) -> None:
@@ -134,33 +123,23 @@ def test_motion_file_is_checked(tmp_path: Path) -> None:
         MotionBank.from_npz(tmp_path / "motions.npz", tmp_path / "motions.csv")
 
 
-def test_motion_positions_are_sums_of_steps(shared: Path) -> None:
+def test_motion_positions_are_sums_of_steps(shared: Path, tmp_path: Path) -> None:
     folder = shared / "mocap"
     with np.load(folder / "motions.npz") as stored:
-        delta, offsets = stored["delta"], stored["offsets"]
-    nothing = Segments.joined([])
-    names = [row["trial"] for row in _trials(folder / "motions.csv")]
-    path = folder / "motions.npz"
-    bank = MotionBank.from_npz(path, folder / "motions.csv", segments=_saved(nothing, names))
-    first, last = offsets[100], offsets[101]
+        delta, offsets, names = stored["delta"], stored["offsets"], stored["joints"]
+    with open(folder / "motions.csv", newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))[:2]
+    few = {"delta": delta[: offsets[2]], "offsets": offsets[:3], "joints": names}
+    np.savez(tmp_path / "motions.npz", **few)
+    with open(tmp_path / "motions.csv", "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    bank = MotionBank.from_npz(tmp_path / "motions.npz", tmp_path / "motions.csv")
+    first, last = offsets[1], offsets[2]
     expected = np.cumsum(delta[first:last].astype(np.int32), 0) / 1000
     np.testing.assert_allclose(bank.joints[first:last], expected, atol=1e-5)
-    assert len(bank.walking) > 100
-
-
-def _trials(path: Path) -> list[dict[str, str]]:
-    import csv
-
-    with open(path, newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
-def _saved(segments: Segments, names: list[str]) -> Path:
-    import tempfile
-
-    path = Path(tempfile.mkdtemp()) / "segments.npz"
-    segments.save(path, names)
-    return path
+    assert bank.names == [row["trial"] for row in rows]
 
 
 def test_the_pool_decodes(shared: Path) -> None:

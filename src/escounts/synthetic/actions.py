@@ -11,13 +11,11 @@ import multiprocessing
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from escounts.errors import DataError
 from escounts.synthetic.config import GeneratorConfig
 from escounts.synthetic.curves import Floats, chance, seeded, smooth_noise, there_and_back, warp_phase
 from escounts.synthetic.timeline import Clock
@@ -69,22 +67,6 @@ class Segments:
         return Segments(
             **{name: np.concatenate([_rows([]), *(getattr(part, name) for part in parts)]) for name in names}
         )
-
-    def save(self, path: str | Path, names: list[str]) -> None:
-        """Write the rows and the names of the recordings they belong to."""
-        rows = {each.name: getattr(self, each.name) for each in fields(self)}
-        with open(path, "wb") as file:
-            np.savez_compressed(file, names=np.array(names), **rows)
-
-    @staticmethod
-    def load(path: str | Path, names: list[str]) -> Segments:
-        """Read rows written by save; the recordings must be the same, in the same order."""
-        if not Path(path).is_file():
-            raise DataError(f"no segments at {path}: mine them first and save them there")
-        with np.load(path) as stored:
-            if [str(name) for name in stored["names"]] != list(names):
-                raise DataError(f"the segments in {path} are of other recordings: mine them again")
-            return Segments(**{each.name: stored[each.name] for each in fields(Segments) if each.name in stored})
 
 
 def _rows(found: list[tuple[int, int, int]]) -> Rows:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from escounts.synthetic.coded import squeeze_frames
 from escounts.synthetic.config import GeneratorConfig
-from escounts.synthetic.curves import Floats, chance, log_uniform, smooth_noise
+from escounts.synthetic.curves import Floats, Ints, chance, log_uniform, smooth_noise
 from escounts.synthetic.plan import Array, Finish, Numbers
 from escounts.synthetic.strokes import send
 
@@ -37,6 +37,13 @@ def compose(outer: Floats, inner: Floats) -> Floats:
 def stretch(across: float, down: float) -> Floats:
     """(1, 2, 3) a constant scaling of both axes; negative mirrors."""
     return np.array([[[across, 0.0, 0.0], [0.0, down, 0.0]]])
+
+
+def mirror(sides: Ints) -> Floats:
+    """(F, 2, 3) left and right swapped where the side is 1."""
+    turned = np.repeat(stretch(1.0, 1.0), len(sides), 0)
+    turned[:, 0, 0] = np.where(sides == 1, -1.0, 1.0)
+    return turned
 
 
 def draw_camera(

@@ -85,9 +85,8 @@ class ClipBank:
         size: int = 144,
         rate: float = 15.0,
         workers: int = 4,
-        segments: str | Path | None = None,
     ) -> ClipBank:
-        """Decode clips (PyAV) and mine them, or read segments that were saved before.
+        """Decode clips (PyAV) and mine them.
 
         A clip is called FOLDER/NAME: two folders may have a 0035.mp4 each. Clips that do not decode or have fewer
         than six frames are left out.
@@ -101,10 +100,8 @@ class ClipBank:
             )
         names = [name for name, _ in kept]
         offsets = np.cumsum([0] + [len(clip) for _, clip in kept])
-        known = Segments.load(segments, names) if segments is not None else Segments.joined([])
-        bank = cls(np.concatenate([clip for _, clip in kept]), list(offsets), names, known)
-        if segments is None:
-            bank.segments = bank._mine(workers)
+        bank = cls(np.concatenate([clip for _, clip in kept]), list(offsets), names, Segments.joined([]))
+        bank.segments = bank._mine(workers)
         return bank
 
     def without_negatives_of(self, names: Iterable[str]) -> ClipBank:
@@ -199,14 +196,6 @@ class ClipBank:
         if len(coded):
             return int(self.offsets[coded[0, 0]])
         return self.labelled[0].first if self.labelled else len(self.frames) or int(self.offsets[-1])
-
-    def save(self, path: str | Path) -> None:
-        """Write the mined segments, not the frames."""
-        self.segments.save(path, self.names)
-
-    def load(self, path: str | Path) -> None:
-        """Take over segments mined before from the same clips."""
-        self.segments = Segments.load(path, self.names)
 
     def on(self, device: torch.device | str) -> Tensor:
         """The frames as a tensor on a device; moved there once."""

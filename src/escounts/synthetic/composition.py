@@ -16,7 +16,7 @@ from escounts.synthetic.exercises import CYCLES, ONE_SIDED, THERE_AND_BACK, TWO_
 from escounts.synthetic.footage import coded_track, passing_track
 from escounts.synthetic.layers import (
     Act,
-    Layers,
+    Front,
     Scene,
     clip_layers,
     figure_layers,
@@ -25,39 +25,19 @@ from escounts.synthetic.layers import (
 )
 from escounts.synthetic.mechanisms import MECHANISMS, RIPPLE
 from escounts.synthetic.motion import MotionBank, is_two_sided, one_sidedness
-from escounts.synthetic.plan import Backdrop, Numbers, Plan
+from escounts.synthetic.plan import Backdrop, Footage, Numbers, Plan, Ripple, Shapes
 from escounts.synthetic.scenery import draw_backdrop
 from escounts.synthetic.timeline import (
-    Span,
     Timeline,
     clock_of,
     clock_without_repetitions,
     draw_period,
     draw_timeline,
     frame_times,
+    halves,
 )
 
 SOURCES = ("clips", "motion", "procedural")
-
-
-def draw_action(
-    rng: np.random.Generator,
-    config: GeneratorConfig,
-    clips: ClipBank | None,
-    motion: MotionBank | None,
-    length: int,
-    source: str | None = None,
-) -> Action:
-    """What is to be repeated in a video of `length` frames. source: one of SOURCES, or drawn by their shares."""
-    shares = np.array([config.clips if clips else 0.0, config.motion if motion else 0.0, config.procedural])
-    if shares.sum() == 0:
-        shares[2] = 1.0
-    source = source or SOURCES[int(rng.choice(3, p=shares / shares.sum()))]
-    if source == "clips" and clips is not None:
-        return _clip_action(rng, config, clips, length)
-    if source == "motion" and motion is not None:
-        return _motion_action(rng, config, motion, length)
-    return _procedural_action(rng, config, length)
 
 
 def _motion_action(rng: np.random.Generator, config: GeneratorConfig, motion: MotionBank, length: int) -> Action:
@@ -129,6 +109,28 @@ class Composer:
     config: GeneratorConfig
     clips: ClipBank | None
     motion: MotionBank | None
+
+    def draw_action(self, rng: np.random.Generator, length: int, source: str | None = None) -> Action:
+        """What is to be repeated in a video of `length` frames. source: one of SOURCES, or drawn by their shares."""
+        config = self.config
+        shares = np.array(
+            [config.clips if self.clips else 0.0, config.motion if self.motion else 0.0, config.procedural]
+        )
+        if shares.sum() == 0:
+            shares[2] = 1.0
+        source = source or SOURCES[int(rng.choice(3, p=shares / shares.sum()))]
+        if source == "clips" and self.clips is not None:
+            return _clip_action(rng, config, self.clips, length)
+        if source == "motion" and self.motion is not None:
+            return _motion_action(rng, config, self.motion, length)
+        return _procedural_action(rng, config, length)
+
+    def draw_second(self, rng: np.random.Generator, first: Action, length: int) -> Action | None:
+        """An action to follow the first in the same video, or none where the recipe or the source says no."""
+        if not chance(rng, self.config.second_action) or first.source not in ("clips", "motion") or first.alternating:
+            return None
+        plain = replace(self.config, sprite_from_clip=0.0, alternate_footage=0.0, alternate_figures=0.0)
+        return replace(self, config=plain).draw_action(rng, length // 2, first.source)
 
     def perform(
         self,
@@ -223,8 +225,8 @@ class Composer:
         scene = Scene(acts, back, front, aspect, timeline.period, negative)
         said = {self._alternates(act.action) for act in acts}  # of two actions one may, and the other not
         alternates = False if negative else said.pop() if len(said) == 1 else None
-        layers = self._layers(rng, scene, full=full)
-        backdrop = self._backdrop(rng, scene, layers)
+        shown = self._front(rng, scene, full=full)
+        backdrop = self._backdrop(rng, scene, shown)
         seed = int(rng.integers(2**62))
         finish = draw_finish(
             rng,
@@ -247,11 +249,11 @@ class Composer:
             action=action.name,
             seed=seed,
             spans=timeline.spans,
-            side_spans=timeline.sides or (_halves(timeline) if alternates else ()),
+            side_spans=timeline.sides or (halves(timeline.spans) if alternates else ()),
             alternates=alternates,
             backdrop=backdrop,
-            footage=layers.footage,
-            shapes=layers.shapes,
+            footage=shown if isinstance(shown, Footage) else None,
+            shapes=shown if isinstance(shown, Shapes) else None,
             finish=finish,
         )
 
@@ -272,7 +274,7 @@ class Composer:
             return None
         return coded_track(rng, self.clips, length).astype(np.int64)
 
-    def _layers(self, rng: np.random.Generator, scene: Scene, *, full: bool) -> Layers:
+    def _front(self, rng: np.random.Generator, scene: Scene, *, full: bool) -> Front:
         source = scene.action.source
         if source == "clips" and self.clips is not None:
             return clip_layers(rng, self.config, self.clips, scene, composite=not full)
@@ -282,30 +284,14 @@ class Composer:
             return figure_layers(rng, self.config, self.motion, scene)
         return mechanism_layers(rng, self.config, scene)
 
-    def _backdrop(self, rng: np.random.Generator, scene: Scene, layers: Layers) -> Backdrop:
+    def _backdrop(self, rng: np.random.Generator, scene: Scene, front: Front) -> Backdrop:
         lens, count = scene.back, len(scene.times)
-        hidden = layers.footage is not None and layers.footage.mask == 0
-        filmed = layers.footage is not None or chance(rng, self.config.clip_background)
+        ripple = front if isinstance(front, Ripple) else None
+        hidden = isinstance(front, Footage) and front.mask == 0
+        filmed = isinstance(front, Footage) or chance(rng, self.config.clip_background)
         if self.clips is None or hidden or not filmed:
-            return Backdrop(lens, image=draw_backdrop(rng), ripple=layers.ripple)
+            return Backdrop(lens, image=draw_backdrop(rng), ripple=ripple)
         frames = passing_track(rng, self.clips, count)
         if chance(rng, self.config.background_still):
             frames = np.full(count, frames[0])
-        return Backdrop(lens, frames=np.round(frames).astype(np.int64), ripple=layers.ripple)
-
-
-def another_action(rng: np.random.Generator, composer: Composer, first: Action, length: int) -> Action | None:
-    """An action to follow the first in the same video, or none where the recipe or the source says no."""
-    if not chance(rng, composer.config.second_action) or first.source not in ("clips", "motion") or first.alternating:
-        return None
-    config = replace(composer.config, sprite_from_clip=0.0, alternate_footage=0.0, alternate_figures=0.0)
-    return draw_action(rng, config, composer.clips, composer.motion, length // 2, source=first.source)
-
-
-def _halves(timeline: Timeline) -> tuple[Span, ...]:
-    """The two sides of each cycle of a motion that alternates by itself."""
-    halves: list[Span] = []
-    for start, end in timeline.spans:
-        middle = 0.5 * (start + end)
-        halves += [(start, middle), (middle, end)]
-    return tuple(halves)
+        return Backdrop(lens, frames=np.round(frames).astype(np.int64), ripple=ripple)

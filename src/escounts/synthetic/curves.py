@@ -24,6 +24,18 @@ def log_uniform(rng: np.random.Generator, low: float, high: float) -> float:
     return float(np.exp(rng.uniform(np.log(low), np.log(high))))
 
 
+def eased(part: Floats) -> Floats:
+    """0..1 onto 0..1 without a jolt at either end."""
+    smooth: Floats = part * part * (3 - 2 * part)
+    return smooth
+
+
+def ring(phase: Floats, shift: float = 0.0) -> tuple[Floats, Floats]:
+    """Where a point on the unit circle is at a phase: cosine and sine."""
+    turn = 2 * np.pi * (phase + shift)
+    return np.cos(turn), np.sin(turn)
+
+
 def smooth_noise(rng: np.random.Generator, times: Floats, count: int, spacing: float) -> Floats:
     """(count, F) smooth curves of about unit spread; spacing: frames from one knot to the next."""
     spacing = max(spacing, 1e-3)
@@ -32,8 +44,7 @@ def smooth_noise(rng: np.random.Generator, times: Floats, count: int, spacing: f
     values = rng.normal(size=(count, knots))
     at = (times - start) / spacing
     left = at.astype(np.int64)
-    part = at - left
-    part = part * part * (3 - 2 * part)
+    part = eased(at - left)
     smooth: Floats = values[:, left] * (1 - part) + values[:, left + 1] * part
     return smooth
 
@@ -49,8 +60,7 @@ def wander(rng: np.random.Generator, times: Floats, pace: float) -> Floats:
         heights[1:][near] = rng.random(int(near.sum()))
     at = np.interp(times, legs, np.arange(len(legs)))
     left = np.minimum(at.astype(np.int64), len(legs) - 2)
-    part = at - left
-    part = part * part * (3 - 2 * part)
+    part = eased(at - left)
     walk: Floats = heights[left] * (1 - part) + heights[left + 1] * part
     return walk
 
@@ -65,5 +75,5 @@ def warp_phase(phase: Floats, first: float, second: float) -> Floats:
 def there_and_back(phase: Floats, turn: float, ease: float) -> Floats:
     """Phase 0..1 to 0 → 1 → 0, turning at phase `turn`; ease 0 is linear, 1 is a cosine."""
     rise = np.where(phase < turn, phase / turn, (1 - phase) / (1 - turn))
-    eased: Floats = (1 - ease) * rise + ease * (0.5 - 0.5 * np.cos(np.pi * rise))
-    return eased
+    along: Floats = (1 - ease) * rise + ease * (0.5 - 0.5 * np.cos(np.pi * rise))
+    return along

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from escounts.synthetic.curves import Floats
+from escounts.synthetic.curves import Floats, ring
 from escounts.synthetic.motion import Joints
 
 THIGH, SHIN, UPPER_ARM, FOREARM = 0.245, 0.245, 0.165, 0.155
@@ -89,123 +89,114 @@ ONE_SIDED = ("knee-raise", "kick", "punch", "side-bend", "twist", "lunge", "hamm
 """Exercises that make sense done to the left and then to the right."""
 
 
-Parts = dict[str, Floats]
-"""The parts of a pose that move in a cycle, at phase (F,) 0..1."""
+Parts = dict[str, Floats | float | tuple[float, float, float]]
+"""The parts of a pose that a cycle decides, at phase (F,) 0..1: moving ones (F, …), or where they stay."""
 
 
-def _ring(phase: Floats, shift: float = 0.0) -> tuple[Floats, Floats]:
-    turn = 2 * np.pi * (phase + shift)
-    return np.cos(turn), np.sin(turn)
+def _at(*parts: Floats | float) -> Floats:
+    """Parts of a limb, each constant or (F,), side by side: (F, parts)."""
+    return np.stack(np.broadcast_arrays(*parts), -1)
 
 
 def _run(phase: Floats) -> Parts:
-    cos, sin = _ring(phase)
+    cos, sin = ring(phase)
     lift = np.maximum(sin, 0), np.maximum(-sin, 0)
-    zero = np.zeros_like(phase)
     return {
-        "hips": np.stack([zero, 0.51 + 0.02 * np.abs(cos), zero], -1),
-        "left_foot": np.stack([zero + 0.07, 0.05 + 0.25 * lift[0], 0.10 * cos], -1),
-        "right_foot": np.stack([zero - 0.07, 0.05 + 0.25 * lift[1], -0.10 * cos], -1),
-        "left_arm": np.stack([25 - 45 * sin, zero + 8, zero + 0.62], -1),
-        "right_arm": np.stack([25 + 45 * sin, zero + 8, zero + 0.62], -1),
+        "hips": _at(0.0, 0.51 + 0.02 * np.abs(cos), 0.0),
+        "left_foot": _at(0.07, 0.05 + 0.25 * lift[0], 0.10 * cos),
+        "right_foot": _at(-0.07, 0.05 + 0.25 * lift[1], -0.10 * cos),
+        "left_arm": _at(25 - 45 * sin, 8, 0.62),
+        "right_arm": _at(25 + 45 * sin, 8, 0.62),
     }
 
 
 def _rope_jump(phase: Floats) -> Parts:
-    cos, sin = _ring(phase)
+    cos, sin = ring(phase)
     up = 0.07 * np.maximum(-cos, 0) ** 0.7
-    zero = np.zeros_like(phase)
     return {
-        "hips": np.stack([zero, 0.51 + up, zero], -1),
-        "left_foot": np.stack([zero + 0.05, 0.05 + up, zero], -1),
-        "right_foot": np.stack([zero - 0.05, 0.05 + up, zero], -1),
-        "left_arm": np.stack([20 + 8 * sin, 30 + 6 * cos, zero + 0.75], -1),
-        "right_arm": np.stack([20 + 8 * sin, 30 + 6 * cos, zero + 0.75], -1),
+        "hips": _at(0.0, 0.51 + up, 0.0),
+        "left_foot": _at(0.05, 0.05 + up, 0.0),
+        "right_foot": _at(-0.05, 0.05 + up, 0.0),
+        "left_arm": _at(20 + 8 * sin, 30 + 6 * cos, 0.75),
+        "right_arm": _at(20 + 8 * sin, 30 + 6 * cos, 0.75),
     }
 
 
 def _stir(phase: Floats) -> Parts:
-    cos, sin = _ring(phase)
-    return {"left_arm": np.stack([60 + 14 * sin, 5 + 22 * cos, 0.75 + 0.12 * sin], -1)}
+    cos, sin = ring(phase)
+    return {"left_arm": _at(60 + 14 * sin, 5 + 22 * cos, 0.75 + 0.12 * sin)}
 
 
 def _crawl(phase: Floats) -> Parts:
-    zero = np.zeros_like(phase)
     return {
-        "left_arm": np.stack([360 * phase, zero + 8, zero + 0.95], -1),
-        "right_arm": np.stack([360 * phase + 180, zero + 8, zero + 0.95], -1),
+        "left_arm": _at(360 * phase, 8, 0.95),
+        "right_arm": _at(360 * phase + 180, 8, 0.95),
     }
 
 
 def _pedal(phase: Floats) -> Parts:
-    cos, sin = _ring(phase)
-    zero = np.zeros_like(phase)
+    cos, sin = ring(phase)
     return {
-        "hips": np.stack([zero, zero + 0.55, zero - 0.05], -1),
-        "pitch": zero + 40,
-        "left_foot": np.stack([zero + 0.07, 0.20 + 0.11 * sin, 0.10 + 0.11 * cos], -1),
-        "right_foot": np.stack([zero - 0.07, 0.20 - 0.11 * sin, 0.10 - 0.11 * cos], -1),
-        "left_arm": np.stack([zero + 70, zero + 6, zero + 0.9], -1),
-        "right_arm": np.stack([zero + 70, zero + 6, zero + 0.9], -1),
+        "hips": (0.0, 0.55, -0.05),
+        "pitch": 40,
+        "left_foot": _at(0.07, 0.20 + 0.11 * sin, 0.10 + 0.11 * cos),
+        "right_foot": _at(-0.07, 0.20 - 0.11 * sin, 0.10 - 0.11 * cos),
+        "left_arm": (70, 6, 0.9),
+        "right_arm": (70, 6, 0.9),
     }
 
 
 def _battle_rope(phase: Floats) -> Parts:
-    _, sin = _ring(phase)
-    zero = np.zeros_like(phase)
+    _, sin = ring(phase)
     return {
-        "hips": np.stack([zero, 0.42 + 0.01 * np.abs(sin), zero - 0.06], -1),
-        "pitch": zero + 30,
-        "left_arm": np.stack([60 + 35 * sin, zero + 10, zero + 0.85], -1),
-        "right_arm": np.stack([60 - 35 * sin, zero + 10, zero + 0.85], -1),
+        "hips": _at(0.0, 0.42 + 0.01 * np.abs(sin), -0.06),
+        "pitch": 30,
+        "left_arm": _at(60 + 35 * sin, 10, 0.85),
+        "right_arm": _at(60 - 35 * sin, 10, 0.85),
     }
 
 
 def _arm_circles(phase: Floats) -> Parts:
-    cos, sin = _ring(phase)
-    arm = np.stack([30 * sin, 90 + 25 * cos, np.full_like(phase, 0.97)], -1)
+    cos, sin = ring(phase)
+    arm = _at(30 * sin, 90 + 25 * cos, 0.97)
     return {"left_arm": arm, "right_arm": arm}
 
 
 def _legs(phase: Floats, height: float, lift: float, reach: float, *, behind: float = 0.0) -> Parts:
     """Feet that are lifted in turn, `lift` high and `reach` forward, from a floor at `behind`."""
-    _, sin = _ring(phase)
-    zero = np.zeros_like(phase)
-    parts = {}
+    _, sin = ring(phase)
+    parts: Parts = {}
     for name, sign in (("left_foot", 1.0), ("right_foot", -1.0)):
         up = np.maximum(sign * sin, 0) ** 0.8
-        parts[name] = np.stack([zero + 0.07 * sign, height + lift * up, behind + reach * up], -1)
+        parts[name] = _at(0.07 * sign, height + lift * up, behind + reach * up)
     return parts
 
 
 def _march(phase: Floats) -> Parts:
-    _, sin = _ring(phase)
-    zero = np.zeros_like(phase)
+    _, sin = ring(phase)
     return _legs(phase, 0.05, 0.28, 0.12) | {
-        "left_arm": np.stack([10 - 30 * sin, zero + 8, zero + 0.9], -1),
-        "right_arm": np.stack([10 + 30 * sin, zero + 8, zero + 0.9], -1),
+        "left_arm": _at(10 - 30 * sin, 8, 0.9),
+        "right_arm": _at(10 + 30 * sin, 8, 0.9),
     }
 
 
 def _climb(phase: Floats) -> Parts:
     """Knees to the chest in turn, hands on the floor."""
-    zero = np.zeros_like(phase)
-    arm = np.stack([zero + 88, zero + 8, zero + 0.97], -1)
+    arm = (88, 8, 0.97)
     return _legs(phase, 0.05, 0.03, 0.38, behind=-0.50) | {
-        "hips": np.stack([zero, zero + 0.30, zero], -1), "pitch": zero + 70, "left_arm": arm, "right_arm": arm,
+        "hips": (0.0, 0.30, 0.0), "pitch": 70, "left_arm": arm, "right_arm": arm,
     }  # fmt: skip
 
 
 def _flutter(phase: Floats) -> Parts:
     """On the back, legs up and down in turn."""
-    _, sin = _ring(phase)
-    zero = np.zeros_like(phase)
-    arm = np.stack([zero + 10, zero + 15, zero + 0.9], -1)
+    _, sin = ring(phase)
+    arm = (10, 15, 0.9)
     return {
-        "hips": np.stack([zero, zero + 0.08, zero], -1),
-        "pitch": zero - 80,
-        "left_foot": np.stack([zero + 0.06, 0.20 + 0.12 * sin, zero + 0.50], -1),
-        "right_foot": np.stack([zero - 0.06, 0.20 - 0.12 * sin, zero + 0.50], -1),
+        "hips": (0.0, 0.08, 0.0),
+        "pitch": -80,
+        "left_foot": _at(0.06, 0.20 + 0.12 * sin, 0.50),
+        "right_foot": _at(-0.06, 0.20 - 0.12 * sin, 0.50),
         "left_arm": arm,
         "right_arm": arm,
     }
@@ -213,40 +204,37 @@ def _flutter(phase: Floats) -> Parts:
 
 def _cross_trainer(phase: Floats) -> Parts:
     """Feet on flat ellipses half a turn apart, hands with the opposite foot."""
-    cos, sin = _ring(phase)
-    zero = np.zeros_like(phase)
+    cos, sin = ring(phase)
     return {
-        "hips": np.stack([zero, 0.53 + 0.01 * np.abs(sin), zero], -1),
-        "left_foot": np.stack([zero + 0.08, 0.09 + 0.04 * sin, 0.20 * cos], -1),
-        "right_foot": np.stack([zero - 0.08, 0.09 - 0.04 * sin, -0.20 * cos], -1),
-        "left_arm": np.stack([60 - 30 * cos, zero + 8, zero + 0.85], -1),
-        "right_arm": np.stack([60 + 30 * cos, zero + 8, zero + 0.85], -1),
+        "hips": _at(0.0, 0.53 + 0.01 * np.abs(sin), 0.0),
+        "left_foot": _at(0.08, 0.09 + 0.04 * sin, 0.20 * cos),
+        "right_foot": _at(-0.08, 0.09 - 0.04 * sin, -0.20 * cos),
+        "left_arm": _at(60 - 30 * cos, 8, 0.85),
+        "right_arm": _at(60 + 30 * cos, 8, 0.85),
     }
 
 
 def _box(phase: Floats) -> Parts:
     """Straight punches, left and right in turn, the shoulders turning with them."""
-    _, sin = _ring(phase)
-    zero = np.zeros_like(phase)
+    _, sin = ring(phase)
     out = np.maximum(sin, 0) ** 1.5, np.maximum(-sin, 0) ** 1.5
     return {
-        "hips": np.stack([zero, zero + 0.50, zero], -1),
+        "hips": (0.0, 0.50, 0.0),
         "yaw": -25 * sin,
-        "left_foot": np.stack([zero + 0.12, zero + 0.05, zero], -1),
-        "right_foot": np.stack([zero - 0.12, zero + 0.05, zero], -1),
-        "left_arm": np.stack([70 + 20 * out[0], zero + 8, 0.5 + 0.48 * out[0]], -1),
-        "right_arm": np.stack([70 + 20 * out[1], zero + 8, 0.5 + 0.48 * out[1]], -1),
+        "left_foot": (0.12, 0.05, 0.0),
+        "right_foot": (-0.12, 0.05, 0.0),
+        "left_arm": _at(70 + 20 * out[0], 8, 0.5 + 0.48 * out[0]),
+        "right_arm": _at(70 + 20 * out[1], 8, 0.5 + 0.48 * out[1]),
     }
 
 
 def _pull(phase: Floats) -> Parts:
     """Hand over hand, as on a rope that is hauled in."""
-    cos, sin = _ring(phase)
-    zero = np.zeros_like(phase)
+    cos, sin = ring(phase)
     return {
         "pitch": 12 + 4 * np.abs(sin),
-        "left_arm": np.stack([75 + 30 * sin, zero + 5, 0.72 + 0.22 * cos], -1),
-        "right_arm": np.stack([75 - 30 * sin, zero + 5, 0.72 - 0.22 * cos], -1),
+        "left_arm": _at(75 + 30 * sin, 5, 0.72 + 0.22 * cos),
+        "right_arm": _at(75 - 30 * sin, 5, 0.72 - 0.22 * cos),
     }
 
 
@@ -270,8 +258,8 @@ def exercise_poses(name: str, along: Floats) -> Joints:
             part = along[:, None] if first.ndim else along
             values[limb] = first + (last - first) * part
     elif name in CYCLES:
-        base = {limb: np.asarray(value) for limb, value in STAND.items()}
-        values = {limb: np.broadcast_to(v, (len(along), *v.shape)) for limb, v in base.items()} | CYCLES[name](along)
+        parts: Mapping[str, Any] = {**STAND, **CYCLES[name](along)}
+        values = {limb: np.broadcast_to(parts[limb], (len(along), *np.shape(STAND[limb]))) for limb in STAND}
     else:
         raise ValueError(f"exercise {name!r} is unknown, expected one of {', '.join((*THERE_AND_BACK, *CYCLES))}")
     return _joints(values)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from escounts.synthetic.actions import Action, pick_segment, progress, reaches
-from escounts.synthetic.camera import compose, place, stretch
+from escounts.synthetic.camera import compose, mirror, place
 from escounts.synthetic.clips import ClipBank
 from escounts.synthetic.config import GeneratorConfig
 from escounts.synthetic.curves import Floats, chance, log_uniform, smooth_noise
@@ -151,10 +151,7 @@ def place_footage(
         x, y = rng.uniform(-1, 1, 2) * (1 - scale) * 0.9
         lens = compose(place(scale * np.exp(sway[0]), sway[1], x + sway[2], y + sway[3], count), lens)
     if clock.side.any():
-        flips = np.where(clock.side == 1, -1.0, 1.0)
-        mirror = np.repeat(stretch(1.0, 1.0), count, 0)
-        mirror[:, 0, 0] = flips
-        lens = compose(mirror, lens)
+        lens = compose(mirror(clock.side), lens)
     return Footage(
         lens=lens.astype(np.float32),
         first=first.astype(np.int64),

@@ -17,7 +17,7 @@ import torch
 from escounts.synthetic.actions import Action
 from escounts.synthetic.camera import stretch
 from escounts.synthetic.clips import ClipBank
-from escounts.synthetic.composition import Composer, another_action, draw_action
+from escounts.synthetic.composition import Composer
 from escounts.synthetic.config import GeneratorConfig
 from escounts.synthetic.curves import Floats, chance, seeded, smooth_noise, there_and_back
 from escounts.synthetic.exercises import exercise_poses
@@ -94,7 +94,7 @@ class Generator:
         for pair in range(pairs):
             one = 2 * pair
             action_rng = seeded(self.seed, first + one, ACTION, PAIRS)
-            action = self._action(action_rng, length)
+            action = self._composer.draw_action(action_rng, length)
             backwards = chance(action_rng, self.config.reverse)
             for other in (one + 1, one):
                 own = first + len(plans)
@@ -121,15 +121,12 @@ class Generator:
         """A video without a sibling, where only `alone` of the batch can be negative or single."""
         rng = seeded(self.seed, index, ACTION)
         draw = rng.random() * max(alone, self.config.negative + self.config.single)
-        action = self._action(rng, length)
+        action = self._composer.draw_action(rng, length)
         if draw < self.config.negative:
             return self._composer.negative(seeded(self.seed, index, LOOK), action, length)
         if draw < self.config.negative + self.config.single:
             return self._perform(action, index, length, single=True)
-        return self._perform(action, index, length, second=another_action(rng, self._composer, action, length))
-
-    def _action(self, rng: np.random.Generator, length: int) -> Action:
-        return draw_action(rng, self.config, self.clips, self.motion, length)
+        return self._perform(action, index, length, second=self._composer.draw_second(rng, action, length))
 
     def _perform(
         self,
@@ -248,14 +245,15 @@ def synthetic_videos(
     for index in range(number):
         length = int(seeded(seed, index).uniform(*seconds) * fps)
         plan = generator.plan(index, length)
-        frames = generator.render([plan], device="cpu", size=size).frames_BTCHW[0]
-        yield SyntheticVideo(
-            name=f"{index:05d}",
-            action=class_of(plan),
-            fps=fps,
-            frames=frames.permute(0, 2, 3, 1).contiguous().numpy(),
-            spans=tuple((max(start, 0) / fps, min(end, length) / fps) for start, end in plan.spans),
-        )
+        yield _video(f"{index:05d}", class_of(plan), plan, generator, fps, size)
+
+
+def _video(
+    name: str, action: str, plan: Plan, generator: Generator, fps: float, size: tuple[int, int]
+) -> SyntheticVideo:
+    frames = generator.render([plan], device="cpu", size=size).frames_BTCHW[0]
+    spans = tuple((max(start, 0) / fps, min(end, plan.length) / fps) for start, end in plan.spans)
+    return SyntheticVideo(name, action, fps, frames.permute(0, 2, 3, 1).contiguous().numpy(), spans)
 
 
 def class_of(plan: Plan) -> str:
@@ -267,11 +265,4 @@ def class_of(plan: Plan) -> str:
 def sample_video(*, repetitions: int = 8, seed: int = 0) -> SyntheticVideo:
     """The sample video: a figure that does squats, with the true times of each."""
     plan = sample_plan(repetitions=repetitions, seed=seed)
-    frames = render([plan], device="cpu", size=SAMPLE_SIZE).frames_BTCHW[0]
-    return SyntheticVideo(
-        name="sample",
-        action="squat",
-        fps=SAMPLE_RATE,
-        frames=frames.permute(0, 2, 3, 1).contiguous().numpy(),
-        spans=tuple((start / SAMPLE_RATE, end / SAMPLE_RATE) for start, end in plan.spans),
-    )
+    return _video("sample", "squat", plan, Generator(), SAMPLE_RATE, SAMPLE_SIZE)

@@ -21,7 +21,7 @@ from escounts.synthetic.config import GeneratorConfig
 from escounts.synthetic.curves import Floats, Ints, chance, log_uniform, smooth_noise
 from escounts.synthetic.plan import Backdrop, Footage, Plan
 from escounts.synthetic.scenery import draw_backdrop
-from escounts.synthetic.timeline import Span
+from escounts.synthetic.timeline import Span, halves
 
 if TYPE_CHECKING:
     from escounts.synthetic.clips import ClipBank
@@ -73,10 +73,6 @@ class LabelledClip:
     def count(self) -> int:
         """Repetitions of all its motions."""
         return sum(len(one.spans) for one in self.sets)
-
-    def at(self, first: int) -> LabelledClip:
-        """The same clip elsewhere in a bank."""
-        return replace(self, first=first)
 
 
 def read_labels(rows: Sequence[Mapping[str, str]], rate: float) -> dict[str, tuple[tuple[LabelledSet, ...], str]]:
@@ -133,14 +129,13 @@ def labelled_plan(
     alternates = told.pop() if len(told) == 1 else None if told else False
     period = float(np.median([end - start for start, end in spans])) if spans else 8.0
     plan = _shoot(rng, config, bank, shown, period)
-    halves = tuple(half for start, end in spans for half in ((start, (start + end) / 2), ((start + end) / 2, end)))
     plan = replace(
         plan,
         kind="labelled" if spans else "negative:labelled",
         action=f"labelled:{clip.motion}",
         spans=tuple(spans),
         parts=tuple(parts),
-        side_spans=halves if alternates else (),
+        side_spans=halves(spans) if alternates else (),
         alternates=alternates,
     )
     return plan.reversed() if chance(rng, config.reverse) else plan

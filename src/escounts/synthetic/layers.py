@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from escounts.synthetic.actions import Action, may, pick_segment, progress, reaches
-from escounts.synthetic.camera import compose, place, stretch
+from escounts.synthetic.camera import compose, mirror, place
 from escounts.synthetic.clips import ClipBank
 from escounts.synthetic.config import GeneratorConfig
-from escounts.synthetic.curves import Floats, chance, log_uniform, seeded, smooth_noise
+from escounts.synthetic.curves import Floats, chance, eased, log_uniform, seeded, smooth_noise
 from escounts.synthetic.exercises import exercise_poses
 from escounts.synthetic.figures import draw_body, draw_figure, draw_view
 from escounts.synthetic.footage import (
@@ -64,18 +64,13 @@ class Scene:
         return self.acts[0].clock.times
 
 
-@dataclass(frozen=True)
-class Layers:
-    """What is drawn in front, and what the background does."""
-
-    footage: Footage | None = None
-    shapes: Shapes | None = None
-    ripple: Ripple | None = None
+Front = Footage | Shapes | Ripple
+"""What is drawn in front, or how the background moves instead."""
 
 
 def clip_layers(
     rng: np.random.Generator, config: GeneratorConfig, clips: ClipBank, scene: Scene, *, composite: bool
-) -> Layers:
+) -> Front:
     """Footage repeated, on the whole screen or as a composite before a background."""
     if scene.negative == "cuts":
         track = cut_track(rng, clips, scene.times)
@@ -90,26 +85,20 @@ def clip_layers(
         for act in scene.acts[1:]:
             later = _track(rng, config, clips, act)
             on = scene.times >= act.start
-            track = (
-                np.where(on, later[0], track[0]),
-                np.where(on, later[1], track[1]),
-                np.where(on, later[2], track[2]),
-            )
+            at, other, fade = (np.where(on, new, old) for new, old in zip(later, track, strict=True))
+            track = at, other, fade
     clock = scene.acts[0].clock
-    footage = place_footage(rng, config, track, scene.front, clock, composite=composite, period=scene.period)
-    return Layers(footage=footage)
+    return place_footage(rng, config, track, scene.front, clock, composite=composite, period=scene.period)
 
 
 def _track(rng: np.random.Generator, config: GeneratorConfig, clips: ClipBank, act: Act) -> Track:
     track = action_track(rng, config, clips, act.action, act.clock)
-    return (
-        track
-        if act.clock.position is not None
-        else with_surroundings(rng, config, clips, act.action, act.clock, track)
-    )
+    if act.clock.position is not None:
+        return track
+    return with_surroundings(rng, config, clips, act.action, act.clock, track)
 
 
-def sprite_layers(rng: np.random.Generator, config: GeneratorConfig, clips: ClipBank, scene: Scene) -> Layers:
+def sprite_layers(rng: np.random.Generator, config: GeneratorConfig, clips: ClipBank, scene: Scene) -> Front:
     """A piece of one clip frame on a periodic path, to either side in turn where sides alternate."""
     action, clock = scene.action, scene.acts[0].clock
     count = len(clock.times)
@@ -126,16 +115,14 @@ def sprite_layers(rng: np.random.Generator, config: GeneratorConfig, clips: Clip
         place(scale * grow, angle + drift[0], x + shift[0] + drift[1], y + shift[1] + drift[2], count),
         scene.front.astype(np.float64),
     )
-    mirror = np.repeat(stretch(1.0, 1.0), count, 0)
-    mirror[:, 0, 0] = flip
     still = np.zeros(count, np.float32)
-    turned = compose(mirror, lens).astype(np.float32)
-    return Layers(footage=Footage(turned, frame, still, frame, still, int(rng.integers(1, 3))))
+    turned = compose(mirror(clock.side), lens).astype(np.float32)
+    return Footage(turned, frame, still, frame, still, int(rng.integers(1, 3)))
 
 
 def figure_layers(
     rng: np.random.Generator, config: GeneratorConfig, motion: MotionBank | None, scene: Scene
-) -> Layers:
+) -> Front:
     """A drawn person who does what motion capture or a parametric exercise says."""
     action, clock = scene.action, scene.acts[0].clock
     if motion is not None and scene.negative in ("once", "walk"):
@@ -160,7 +147,7 @@ def figure_layers(
         draw_rope(rng, canvas, exercise, poses, view, progress(action, clock))
     elif exercise == BIKED:
         draw_bike(rng, canvas, poses, view)
-    return Layers(shapes=canvas.shapes(scene.front))
+    return canvas.shapes(scene.front)
 
 
 def _poses(rng: np.random.Generator, config: GeneratorConfig, motion: MotionBank | None, act: Act) -> Joints:
@@ -199,29 +186,27 @@ def walked_in(rng: np.random.Generator, config: GeneratorConfig, clock: Clock, p
         where = clock.stage == stage
         if where.sum() < 4 or chance(rng, config.lead_still):
             continue
-        border = clock.times[where].max() if stage == BEFORE else clock.times[where].min()
-        away = np.abs(clock.times - border) * where
+        away = clock.away(stage) * where
         steps = exercise_poses("run", (away / rng.uniform(9, 16)) % 1.0)
         way = rng.uniform(0, 2 * np.pi)
         far = np.maximum(away - 6, 0) * rng.uniform(0.02, 0.06)
         steps = steps + np.stack([far * np.cos(way), 0 * far, far * np.sin(way)], -1)[:, None]
-        blend = np.clip(away / 8.0, 0, 1)
-        blend = (blend * blend * (3 - 2 * blend))[:, None, None]
+        blend = eased(np.clip(away / 8.0, 0, 1))[:, None, None]
         poses = poses * (1 - blend) + steps * blend
     return poses
 
 
-def mechanism_layers(rng: np.random.Generator, config: GeneratorConfig, scene: Scene) -> Layers:
+def mechanism_layers(rng: np.random.Generator, config: GeneratorConfig, scene: Scene) -> Front:
     """A mechanism, or a ripple in the background, driven by the clock."""
     action, clock = scene.action, scene.acts[0].clock
     look = seeded(action.recipe)
     name = action.name.split(":")[1]
     phase = _approach(rng, config, clock, progress(action, clock))
     if name == RIPPLE:
-        return Layers(ripple=_ripple(look, phase))
+        return _ripple(look, phase)
     canvas = Canvas(len(phase))
     MECHANISMS[name](canvas, phase, look)
-    return Layers(shapes=canvas.shapes(scene.front))
+    return canvas.shapes(scene.front)
 
 
 def _ripple(look: np.random.Generator, phase: Floats) -> Ripple:

@@ -11,15 +11,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from escounts.synthetic.curves import Floats, chance
+from escounts.synthetic.curves import Floats, chance, ring
 from escounts.synthetic.plan import Canvas, draw_colour, draw_texture
 
 Mechanism = Callable[[Canvas, Floats, np.random.Generator], None]
-
-
-def _ring(phase: Floats, shift: float = 0.0) -> tuple[Floats, Floats]:
-    turn = 2 * np.pi * (phase + shift)
-    return np.cos(turn), np.sin(turn)
 
 
 def _centre(rng: np.random.Generator, room: float = 0.35) -> tuple[float, float]:
@@ -31,7 +26,7 @@ def piston(canvas: Canvas, phase: Floats, rng: np.random.Generator) -> None:
     """A crank turns and pushes a block along a cylinder."""
     x, y = _centre(rng, 0.2)
     crank, rod = rng.uniform(0.1, 0.22), rng.uniform(0.35, 0.6)
-    cos, sin = _ring(phase)
+    cos, sin = ring(phase)
     pin_x, pin_y = x - 0.35 + crank * cos, y + crank * sin
     block = pin_x + np.sqrt(rod**2 - (crank * sin) ** 2)
     metal, paint = draw_colour(rng, vivid=0.3), draw_colour(rng, vivid=0.9)
@@ -48,7 +43,7 @@ def wheel(canvas: Canvas, phase: Floats, rng: np.random.Generator) -> None:
     radius, sense = rng.uniform(0.2, 0.6), float(rng.choice([-1, 1]))
     canvas.dot((x, y), radius, colour=draw_colour(rng), hollow=float(rng.uniform(0.02, 0.07)))
     for spoke in range(int(rng.integers(1, 6))):
-        cos, sin = _ring(sense * phase, spoke * rng.uniform(0.13, 0.2))
+        cos, sin = ring(sense * phase, spoke * rng.uniform(0.13, 0.2))
         canvas.stroke(
             (x, y),
             (x + radius * cos, y + radius * sin),
@@ -77,7 +72,7 @@ def gears(canvas: Canvas, phase: Floats, rng: np.random.Generator) -> None:
         centre, colour = (x + side * radius * 1.08, y), draw_colour(rng, vivid=0.7)
         canvas.dot(centre, radius * 0.8, colour=colour)
         for tooth in range(teeth):
-            cos, sin = _ring(sense * phase, tooth / teeth + (0.5 / teeth if side > 0 else 0))
+            cos, sin = ring(sense * phase, tooth / teeth + (0.5 / teeth if side > 0 else 0))
             canvas.stroke(
                 centre, (centre[0] + radius * cos, centre[1] + radius * sin), 0.05, 0.04, flat=True,
                 colour=draw_colour(rng, vivid=1.0),
@@ -131,7 +126,7 @@ def rope(canvas: Canvas, phase: Floats, rng: np.random.Generator) -> None:
 def jump_rope(canvas: Canvas, phase: Floats, rng: np.random.Generator) -> None:
     """A rope turns round a body that hops over it."""
     x, size = float(rng.uniform(-0.3, 0.3)), rng.uniform(0.5, 0.9)
-    cos, sin = _ring(phase)
+    cos, sin = ring(phase)
     hop = 0.14 * size * np.maximum(cos, 0)
     body, colour = draw_colour(rng, vivid=0.9), draw_colour(rng, vivid=0.9)
     canvas.stroke(
@@ -234,7 +229,7 @@ def sprite(canvas: Canvas, phase: Floats, rng: np.random.Generator) -> None:
 
 def sprite_path(phase: Floats, rng: np.random.Generator) -> tuple[Floats, Floats, Floats, Floats]:
     """Centre x, y, angle and size factor of a thing on a periodic path, each (F,)."""
-    cos, sin = _ring(phase)
+    cos, sin = ring(phase)
     turn = 2 * np.pi * phase
     along, aside, angle, scale = (np.zeros(len(phase)) for _ in range(4))
     kind = rng.choice(["line", "ellipse", "swing", "spin", "pulse", "bounce"])

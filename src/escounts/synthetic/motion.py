@@ -24,7 +24,7 @@ from escounts.synthetic.actions import (
     reaches,
 )
 from escounts.synthetic.config import GeneratorConfig
-from escounts.synthetic.curves import Floats, chance, smooth_noise
+from escounts.synthetic.curves import Floats, chance, eased, smooth_noise
 from escounts.synthetic.timeline import AFTER, BEFORE, Clock
 
 JOINTS = (
@@ -66,13 +66,10 @@ class MotionBank:
         self.segments = segments if segments is not None else self._mine(1)
 
     @classmethod
-    def from_npz(
-        cls, npz: str | Path, table: str | Path, *, workers: int = 1, segments: str | Path | None = None
-    ) -> MotionBank:
+    def from_npz(cls, npz: str | Path, table: str | Path, *, workers: int = 1) -> MotionBank:
         """Read positions stored as int16 steps of 1/1000 body height (delta, offsets, joints) and their table.
 
-        table: CSV with the columns trial and description. workers: processes that mine. segments: rows saved before,
-        to save the mining.
+        table: CSV with the columns trial and description. workers: processes that mine.
         """
         for path in (npz, table):
             if not Path(path).is_file():
@@ -89,15 +86,9 @@ class MotionBank:
         if len(rows) != len(offsets) - 1:
             raise DataError(f"{table} lists {len(rows)} trials, {npz} holds {len(offsets) - 1}: not one pair")
         names = [row["trial"] for row in rows]
-        known = Segments.load(segments, names) if segments is not None else Segments.joined([])
-        bank = cls(joints, list(offsets), names, [row["description"] for row in rows], known)
-        if segments is None:
-            bank.segments = bank._mine(workers)
+        bank = cls(joints, list(offsets), names, [row["description"] for row in rows], Segments.joined([]))
+        bank.segments = bank._mine(workers)
         return bank
-
-    def save(self, path: str | Path) -> None:
-        """Write the mined segments, not the motion."""
-        self.segments.save(path, self.names)
 
     def _mine(self, workers: int) -> Segments:
         bounds = [row for row in enumerate(pairwise(self.offsets)) if row[1][1] - row[1][0] >= 12]
@@ -207,8 +198,7 @@ def action_poses(
         drift[..., 1] = 0
         poses = poses - along[:, None, None] * drift
         if clock.position is None:
-            late = np.clip((along - 0.65) / 0.35, 0, 1)
-            late = late * late * (3 - 2 * late)
+            late = eased(np.clip((along - 0.65) / 0.35, 0, 1))
             poses = poses - late[:, None, None] * (gap - drift)
     if action.alternating:
         poses = alternate(poses, np.broadcast_to(rest, poses.shape), clock.side)
@@ -227,8 +217,7 @@ def lead_poses(
         draw = rng.random()
         if where.sum() < 3 or chance(rng, config.lead_still):
             continue
-        border = clock.times[where].max() if stage == BEFORE else clock.times[where].min()
-        away = np.abs(clock.times - border)
+        away = clock.away(stage)
         sign = -1.0 if stage == BEFORE else 1.0
         if draw < 0.35:  # the trial as it really goes on
             at = np.clip(low + start + sign * away, low, high)
@@ -246,8 +235,7 @@ def lead_poses(
                 at_positions(bank, np.clip(begin + away * rng.uniform(0.7, 1.4), begin, end)), bank.joints[int(begin)]
             )
             other = on_the_spot(other) + np.stack([away * rng.normal() * 0.05, 0 * away, 0 * away], -1)[:, None]
-        blend = np.clip(away / rng.uniform(4, 10), 0, 1) * where
-        blend = (blend * blend * (3 - 2 * blend))[:, None, None]
+        blend = eased(np.clip(away / rng.uniform(4, 10), 0, 1) * where)[:, None, None]
         poses = poses * (1 - blend) + other * blend
     return poses
 

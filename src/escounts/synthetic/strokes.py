@@ -1,19 +1,29 @@
-"""Strokes: rounded cones, flat bars and outlines, evaluated as signed distances at every pixel."""
+"""Strokes: rounded cones, flat bars and outlines, evaluated as signed distances at every pixel.
+
+On a CUDA device with Triton all strokes of a pixel are drawn in one pass, with the same arithmetic: stroke by stroke
+every pixel is read and written some twenty times a stroke.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from escounts.synthetic import strokes_triton
 from escounts.synthetic.plan import Array, Numbers, Shapes
+
+try:
+    import triton  # type: ignore[import-not-found,unused-ignore]
+    import triton.language as tl  # type: ignore[import-not-found,unused-ignore]
+except ImportError:  # the CPU build of torch comes without it
+    triton = None
 
 CPU_BLOCK = 8
 """Moments drawn together on the CPU: few, so that the window a stroke touches stays small."""
+PIXELS = 1024
+"""That a program of the CUDA kernel draws."""
 SHORT = 4e-3
 """Length below which a stroke's direction is lost in half precision."""
 SCALE = 8.0
@@ -31,8 +41,10 @@ def draw_strokes(shapes: Sequence[Shapes], view_FCHW: Tensor) -> None:
     geometry_FK7, paint_FK8 = _stack(shapes)
     lens_F23 = np.concatenate([layer.lens for layer in shapes])
     if view_FCHW.device.type != "cpu":
-        draw = _draw_fused if strokes_triton.AVAILABLE else partial(_draw_block, windowed=False)
-        draw(geometry_FK7, paint_FK8, lens_F23, view_FCHW)
+        if triton is not None:
+            _draw_fused(geometry_FK7, paint_FK8, lens_F23, view_FCHW)
+        else:
+            _draw_block(geometry_FK7, paint_FK8, lens_F23, view_FCHW, windowed=False)
         return
     for begin in range(0, len(geometry_FK7), CPU_BLOCK):
         block = slice(begin, begin + CPU_BLOCK)
@@ -60,7 +72,11 @@ def _draw_fused(geometry_FK7: Numbers, paint_FK8: Numbers, lens_F23: Numbers, vi
     device = view_FCHW.device
     axes_FK32 = send(_axes(geometry_FK7, lens_F23), device)
     sharp_F = send(_sharpness(lens_F23, *view_FCHW.shape[2:]), device)
-    strokes_triton.draw(view_FCHW, axes_FK32, send(geometry_FK7, device), send(paint_FK8, device), sharp_F)
+    moments, _, height, width = view_FCHW.shape
+    _draw_pixels[(moments, -(-height * width // PIXELS))](
+        view_FCHW, axes_FK32, send(geometry_FK7, device), send(paint_FK8, device), sharp_F,
+        geometry_FK7.shape[1], height, width, BLOCK=PIXELS,
+    )  # fmt: skip
 
 
 def _sharpness(lens_F23: Numbers, height: int, width: int) -> Array:
@@ -194,3 +210,57 @@ def _windows(
     first = np.clip(np.floor((low + 1) / 2 * span), 0, span)
     last = np.clip(np.ceil((high + 1) / 2 * span), 0, span)
     return np.concatenate([first, last], 1)
+
+
+if triton is not None:
+
+    @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
+    def _draw_pixels(  # type: ignore[no-untyped-def]
+        view, axes, geometry, paint, sharp, strokes, height, width, BLOCK: tl.constexpr
+    ):
+        moment = tl.program_id(0)
+        pixel = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+        inside = pixel < height * width
+        x = ((pixel % width).to(tl.float32) + 0.5) * 2 / width - 1
+        y = ((pixel // width).to(tl.float32) + 0.5) * 2 / height - 1
+        place = view + moment.to(tl.int64) * 3 * height * width + pixel
+        red = tl.load(place, mask=inside, other=0.0).to(tl.float32)
+        green = tl.load(place + height * width, mask=inside, other=0.0).to(tl.float32)
+        blue = tl.load(place + 2 * height * width, mask=inside, other=0.0).to(tl.float32)
+        edge = tl.load(sharp + moment)
+        for k in range(strokes):
+            row = moment * strokes + k
+            g = geometry + row * 7
+            opacity = tl.load(g + 6)
+            if opacity > 0:
+                a = axes + row * 6
+                p = paint + row * 8
+                along = tl.load(a) * x + tl.load(a + 2) * y + tl.load(a + 4)
+                aside = tl.load(a + 1) * x + tl.load(a + 3) * y + tl.load(a + 5)
+                dx = tl.load(g + 2) - tl.load(g)
+                dy = tl.load(g + 3) - tl.load(g + 1)
+                length = tl.maximum(tl.sqrt(dx * dx + dy * dy), 0.002)
+                part = tl.minimum(tl.maximum(along, 0.0), 1.0)
+                r0 = tl.load(g + 4)
+                radius = r0 + (tl.load(g + 5) - r0) * part
+                beyond = (along - part) * length
+                root = tl.sqrt(beyond * beyond + aside * aside)
+                far = root - radius
+                bar = tl.maximum((tl.abs(along - 0.5) - 0.5) * length, tl.abs(aside) - radius)
+                far = tl.where(tl.load(p + 6) > 0, bar, far)
+                depth = root / tl.maximum(radius, 0.01)
+                light = tl.maximum(1.06 - 0.35 * depth * depth, 0.71)
+                outline = tl.load(p + 7)
+                far = tl.where(outline > 0, tl.abs(far) - outline, far)
+                light = tl.where(outline > 0, 1.0, light)
+                stripes = tl.sin(along * (tl.load(p + 3) * length) + tl.load(p + 4) * aside)
+                light = light + tl.load(p + 5) * stripes
+                cover = tl.minimum(tl.maximum(0.5 + far * edge, 0.0), 1.0) * opacity
+                shade = cover * light * 255
+                red = red * (1 - cover) + shade * tl.load(p)
+                green = green * (1 - cover) + shade * tl.load(p + 1)
+                blue = blue * (1 - cover) + shade * tl.load(p + 2)
+        kind = view.dtype.element_ty
+        tl.store(place, red.to(kind), mask=inside)
+        tl.store(place + height * width, green.to(kind), mask=inside)
+        tl.store(place + 2 * height * width, blue.to(kind), mask=inside)

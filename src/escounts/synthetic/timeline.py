@@ -5,6 +5,7 @@ Times are in frames; frame i covers the time from i to i + 1 and is drawn at i +
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,6 +66,12 @@ class Clock:
     units: int
     position: Floats | None = None
 
+    def away(self, stage: int) -> Floats:
+        """(F,) frames from the moment where the stage, BEFORE or AFTER, borders on the repetitions."""
+        there = self.times[self.stage == stage]
+        border = float(there.max() if stage == BEFORE else there.min())
+        return np.abs(self.times - border)
+
 
 def draw_timeline(
     rng: np.random.Generator,
@@ -115,6 +122,11 @@ def draw_timeline(
             middle = begin + (end - begin) * float(np.clip(0.5 + 0.04 * rng.normal(), 0.4, 0.6))
             sides += [(begin, middle), (middle, end)]
     return Timeline(length, period, tuple(spans), tuple(sides))
+
+
+def halves(spans: Iterable[Span]) -> tuple[Span, ...]:
+    """The two sides of each cycle of a motion that alternates by itself."""
+    return tuple(half for start, end in spans for half in ((start, 0.5 * (start + end)), (0.5 * (start + end), end)))
 
 
 def draw_period(rng: np.random.Generator, config: GeneratorConfig, length: int, *, alternating: bool) -> float:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from escounts.nn.heads import HeadOutput, RateHeadConfig
-from escounts.research.training.objective import DensityObjectiveConfig, Objective, RateObjectiveConfig, Target
+from escounts.research.training.objective import DensityObjectiveConfig, RateObjectiveConfig, Target, loss_terms
 
 PERIODS = RateHeadConfig(min_period=2, max_period=8, bins=3)  # 2, 4, 8
 
@@ -17,11 +17,11 @@ def test_equation_6_by_hand() -> None:
     output = HeadOutput(torch.tensor([[0.5, 0.5, 1.0, 9.0], [0.0, 1.0, 0.0, 0.0]]))
     valid = torch.tensor([[True, True, True, False], [True] * 4])
     target = Target(torch.tensor([[0.0, 1.0, 1.0, 0.0], [0.0] * 4]), torch.tensor([4.0, 0.0]), valid)
-    losses = Objective(DensityObjectiveConfig())(output, target)
+    losses = loss_terms(DensityObjectiveConfig(), output, target)
     assert losses["map"].item() == pytest.approx((0.5 / 3 + 1 / 4) / 2)
     assert losses["count"].item() == pytest.approx(((4 - 2) / 4 + 1 / 1) / 2)  # a count of 0 divides by 1
     assert losses["loss"].item() == pytest.approx(losses["map"].item() + losses["count"].item())
-    alone = Objective(DensityObjectiveConfig(count_weight=0.0))(output, target)
+    alone = loss_terms(DensityObjectiveConfig(count_weight=0.0), output, target)
     assert alone["loss"].item() == pytest.approx(losses["map"].item())
 
 
@@ -29,7 +29,7 @@ def test_drop_leaves_cells_out_of_the_map_term() -> None:
     torch.manual_seed(0)
     output = HeadOutput(torch.ones(1, 10_000))
     target = Target(torch.zeros(1, 10_000), torch.tensor([1.0]))
-    losses = Objective(DensityObjectiveConfig(drop=0.2))(output, target)
+    losses = loss_terms(DensityObjectiveConfig(drop=0.2), output, target)
     assert losses["map"].item() == pytest.approx(0.8, abs=0.02)
 
 
@@ -40,8 +40,8 @@ def rate_output(gate: list[float], period: list[list[float]]) -> HeadOutput:
 
 def test_rate_objective_by_hand() -> None:
     output = rate_output([0.0, 0.0, 0.0], [[0.2, 0.5, 0.3]] * 3)
-    target = Target(torch.tensor([[0.5, 0.25, 0.0]]), torch.tensor([0.75]))
-    losses = Objective(RateObjectiveConfig(head=PERIODS))(output, target)
+    target = Target(torch.tensor([[0.5, 0.25, 0.0]]), torch.tensor([0.75]), period_BT=torch.tensor([[2.0, 4.0, 0.0]]))
+    losses = loss_terms(RateObjectiveConfig(head=PERIODS), output, target)
     assert losses["map"].item() == pytest.approx((0.0625 + 0 + 0.0625) / (0.25 + 0.0625))
     assert losses["count"].item() == pytest.approx(0.0, abs=1e-6)
     # Periods 2 and 4 are classes 0 and 1; the cell outside has none.
@@ -55,7 +55,7 @@ def test_a_period_between_classes_is_shared() -> None:
     output = rate_output([0.0], [[0.2, 0.5, 0.3]])
     period = 2 * 2**0.25  # a quarter of the way from 2 to 4 in log
     target = Target(torch.tensor([[0.3]]), torch.tensor([1.0]), period_BT=torch.tensor([[period]]))
-    losses = Objective(RateObjectiveConfig(head=PERIODS))(output, target)
+    losses = loss_terms(RateObjectiveConfig(head=PERIODS), output, target)
     assert losses["period"].item() == pytest.approx(-(0.75 * math.log(0.2) + 0.25 * math.log(0.5)), rel=1e-5)
 
 
@@ -64,21 +64,22 @@ def test_periods_out_of_range_go_to_the_last_class(period: float) -> None:
     output = rate_output([0.0], [[0.2, 0.5, 0.3]])
     target = Target(torch.tensor([[0.3]]), torch.tensor([1.0]), period_BT=torch.tensor([[period]]))
     expected = -math.log(0.2 if period <= 2 else 0.3)
-    losses = Objective(RateObjectiveConfig(head=PERIODS))(output, target)
+    losses = loss_terms(RateObjectiveConfig(head=PERIODS), output, target)
     assert losses["period"].item() == pytest.approx(expected, rel=1e-4)
 
 
 def test_padding_adds_nothing() -> None:
     output = rate_output([1.0, -1.0], [[0.2, 0.5, 0.3]] * 2)
-    target = Target(torch.tensor([[0.5, 0.0]]), torch.tensor([0.5]))
+    target = Target(torch.tensor([[0.5, 0.0]]), torch.tensor([0.5]), period_BT=torch.tensor([[2.0, 0.0]]))
     longer = rate_output([1.0, -1.0, 5.0], [[0.2, 0.5, 0.3]] * 3)
     valid = torch.tensor([[True, True, False]])
-    padded = Target(torch.tensor([[0.5, 0.0, 9.0]]), torch.tensor([0.5]), valid)
-    objective = Objective(RateObjectiveConfig(head=PERIODS))
-    for name, value in objective(output, target).items():
-        assert objective(longer, padded)[name].item() == pytest.approx(value.item()), name
+    periods = torch.tensor([[2.0, 0.0, 3.0]])
+    padded = Target(torch.tensor([[0.5, 0.0, 9.0]]), torch.tensor([0.5]), valid, periods)
+    objective = RateObjectiveConfig(head=PERIODS)
+    for name, value in loss_terms(objective, output, target).items():
+        assert loss_terms(objective, longer, padded)[name].item() == pytest.approx(value.item()), name
 
 
 def test_a_density_output_is_refused() -> None:
     with pytest.raises(ValueError, match="needs a rate head"):
-        Objective(RateObjectiveConfig())(HeadOutput(torch.zeros(1, 3)), Target(torch.zeros(1, 3), torch.zeros(1)))
+        loss_terms(RateObjectiveConfig(), HeadOutput(torch.zeros(1, 3)), Target(torch.zeros(1, 3), torch.zeros(1)))

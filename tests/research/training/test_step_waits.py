@@ -20,7 +20,7 @@ from escounts.nn.decoder import PAPER, Decoder
 from escounts.nn.heads import HeadOutput
 from escounts.nn.window_attention import Size
 from escounts.research.datasets.tokens import TokenStore
-from escounts.research.training.objective import DensityObjectiveConfig, Objective
+from escounts.research.training.objective import DensityObjectiveConfig, loss_terms
 from escounts.research.training.optimisation import TrainConfig, step_if_finite
 from escounts.research.training.stored_tokens import StoredTokensConfig, StoredTokensTask, TokenBatch
 from escounts.research.training.trainer import Trainer
@@ -54,7 +54,7 @@ def test_no_value_is_asked_of_the_device(
     for step in range(6):
         batch = task.read(step).to(torch.device("meta"))
         padded += batch.valid_BT is not None
-        Objective(DensityObjectiveConfig())(*task.forward(decoder, batch))["loss"].backward()  # type: ignore[no-untyped-call]
+        loss_terms(DensityObjectiveConfig(), *task.forward(decoder, batch))["loss"].backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(decoder.parameters(), 1.0)
     assert padded
 
@@ -133,7 +133,7 @@ def test_no_attention_kernel_that_plans_for_every_shape(
         return fused(*args, **options)
 
     monkeypatch.setattr(F, "scaled_dot_product_attention", watched)
-    objective = Objective(DensityObjectiveConfig())
+    objective = DensityObjectiveConfig()
     before = cudnn_sdp_enabled()  # type: ignore[no-untyped-call]
     trainer = Trainer(TrainConfig(steps=1), Decoder(SMALL), task, objective, tmp_path / "run", save=lambda *_: None)
     batch = task.batch(0, 0, 1)

@@ -24,7 +24,7 @@ from escounts.nn.decoder import PAPER, Decoder, DecoderConfig
 from escounts.nn.heads import RateHeadConfig
 from escounts.research.datasets.tokens import TokenStore
 from escounts.research.training.batches import ExemplarSampling
-from escounts.research.training.objective import Objective, RateObjectiveConfig
+from escounts.research.training.objective import RateObjectiveConfig, loss_terms
 from escounts.research.training.optimisation import TrainConfig
 from escounts.research.training.predictions import predict
 from escounts.research.training.stored_tokens import StoredTokensConfig, StoredTokensTask
@@ -101,11 +101,11 @@ def test_padding_changes_nothing(toys: Path) -> None:
     config = StoredTokensConfig(batch_size=8, exemplars=ExemplarSampling((0,)), shifts=1)
     task = StoredTokensTask(TokenStore(toys), dataset.split("train"), (), config)
     torch.manual_seed(0)
-    decoder, objective = Decoder(SMALL).eval(), Objective(RUN.objective)
+    decoder = Decoder(SMALL).eval()
     batch = task.read(0)
     assert batch.valid_BT is not None
-    together = objective(*task.forward(decoder, batch))["loss"]
-    alone = [objective(*task.forward(decoder, task.read(0, rank, 8)))["loss"] for rank in range(8)]
+    together = loss_terms(RUN.objective, *task.forward(decoder, batch))["loss"]
+    alone = [loss_terms(RUN.objective, *task.forward(decoder, task.read(0, rank, 8)))["loss"] for rank in range(8)]
     assert together.item() == pytest.approx(torch.stack(alone).mean().item(), rel=1e-5)
 
 

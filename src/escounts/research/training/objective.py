@@ -1,6 +1,6 @@
 """What training minimises: eq. 6 for density maps, and its counterpart for the rate head.
 
-`Objective(config)(output, target)` gives a dictionary of scalars whose "loss" is the total; the others are its terms
+`loss_terms(config, output, target)` gives a dictionary of scalars whose "loss" is the total; the others are its terms
 before they are weighted, for the log. Any config with `weights()` and `terms()` is an objective.
 """
 
@@ -17,9 +17,6 @@ from torch.nn import functional as F
 
 from escounts.nn.heads import VIDEO_OUTPUTS, HeadOutput, RateHeadConfig, pool_video_logits
 
-INSIDE = 1e-4
-"""A cell whose target density is above this lies inside a repetition."""
-
 
 @dataclass
 class Target:
@@ -27,8 +24,8 @@ class Target:
 
     density_BT: repetitions per cell (a density map, or a rate map for the rate objective).
     count_B: annotated counts. valid_BT: True where a cell is real, None when all are.
-    period_BT: length in cells of the repetition a cell lies in, 0 outside; None reads it off the rate map as
-    1 / density. looked_at_BT: cells the map term of eq. 6 looks at; None means all.
+    period_BT: length in cells of the repetition a cell lies in, 0 outside; the rate objective needs it.
+    looked_at_BT: cells the map term of eq. 6 looks at; None means all.
     video_BK: 1 or 0 for each of VIDEO_OUTPUTS, NaN where it is not known; None where nothing is.
     """
 
@@ -76,7 +73,17 @@ class DensityObjectiveConfig:
         return {"map": self.map_weight, "count": self.count_weight}
 
     def terms(self, output: HeadOutput, target: Target) -> dict[str, Tensor]:
-        return _density_terms(self, output, target)
+        """Mean squared error of the maps over time, absolute error of the counts over the true count."""
+        density_BT = output.density_BT.float()
+        error_BT = _real(self.map_scale * (density_BT - target.density_BT), target)
+        if target.looked_at_BT is not None:
+            error_BT = error_BT * target.looked_at_BT
+        elif self.drop > 0:
+            error_BT = error_BT * (torch.rand_like(density_BT) >= self.drop)
+        map_B = error_BT.square().sum(1) / _cells(target)
+        divisor_B = target.count_B + 0.1 if self.count_rule == "released" else target.count_B.clamp(min=1.0)
+        miss_B = (_real(density_BT, target).sum(1) - target.count_B).abs() / divisor_B
+        return {"map": map_B.mean(), "count": miss_B.mean()}
 
 
 @dataclass(frozen=True)
@@ -106,67 +113,45 @@ class RateObjectiveConfig:
         }
 
     def terms(self, output: HeadOutput, target: Target) -> dict[str, Tensor]:
-        return _rate_terms(self, output, target)
+        """Map and count errors relative to the truth, cross-entropy of the period, cross-entropy of the gate."""
+        if output.gate_logits_BT is None or output.period_logits_BTP is None or target.period_BT is None:
+            raise ValueError("the rate objective needs a rate head and periods; a density alone has neither")
+        density_BT, truth_BT = output.density_BT.float(), target.density_BT
+        error_B = _real((density_BT - truth_BT).square(), target).sum(1)
+        energy_B = _real(truth_BT.square(), target).sum(1).clamp(min=self.floor)
+        miss_B = (_real(density_BT, target).sum(1) - target.count_B).abs() / (target.count_B + 1)
+        inside_BT = (target.period_BT > 0).float()
+        known_BT = _real(inside_BT, target)
+        period_error_BT = _period_cross_entropy(self.head, output.period_logits_BTP, target.period_BT)
+        gate_error_BT = F.binary_cross_entropy_with_logits(output.gate_logits_BT.float(), inside_BT, reduction="none")
+        cells = truth_BT.numel() if target.valid_BT is None else target.valid_BT.sum()
+        return {
+            "map": (error_B / energy_B).mean(),
+            "count": miss_B.mean(),
+            "period": (period_error_BT * known_BT).sum() / known_BT.sum().clamp(min=1),
+            "gate": _real(gate_error_BT, target).sum() / cells,
+            **_video_terms(output, target),
+        }
 
 
 RELEASED_OBJECTIVE = DensityObjectiveConfig(map_scale=100.0, drop=0.2, count_rule="released")
 """The released code's arithmetic."""
 
 
-class Objective:
-    """(output, target) -> {"loss": total, and its terms}, each a scalar averaged over the batch."""
-
-    def __init__(self, config: ObjectiveConfig) -> None:
-        self.config, self._weights = config, config.weights()
-
-    def __call__(self, output: HeadOutput, target: Target) -> dict[str, Tensor]:
-        terms = self.config.terms(output, target)
-        loss = torch.stack([self._weights[name] * term for name, term in terms.items()]).sum()
-        return {"loss": loss, **terms}
+def loss_terms(config: ObjectiveConfig, output: HeadOutput, target: Target) -> dict[str, Tensor]:
+    """{"loss": total, and its terms}, each a scalar averaged over the batch."""
+    terms, weights = config.terms(output, target), config.weights()
+    return {"loss": torch.stack([weights[name] * term for name, term in terms.items()]).sum(), **terms}
 
 
-def _density_terms(config: DensityObjectiveConfig, output: HeadOutput, target: Target) -> dict[str, Tensor]:
-    """Eq. 6: mean squared error of the maps over time, absolute error of the counts over the true count."""
-    density_BT, truth_BT = output.density_BT.float(), target.density_BT.float()
-    valid_BT = valid_cells(target)
-    looked_at_BT = target.looked_at_BT
-    if looked_at_BT is None and config.drop > 0:
-        looked_at_BT = torch.rand_like(density_BT) >= config.drop
-    error_BT = config.map_scale * (density_BT - truth_BT) * valid_BT
-    if looked_at_BT is not None:
-        error_BT = error_BT * looked_at_BT
-    map_B = error_BT.square().sum(1) / valid_BT.sum(1)
-    count_B = target.count_B.float()
-    divisor_B = count_B + 0.1 if config.count_rule == "released" else count_B.clamp(min=1.0)
-    miss_B = ((density_BT * valid_BT).sum(1) - count_B).abs() / divisor_B
-    return {"map": map_B.mean(), "count": miss_B.mean()}
+def _real(values_BT: Tensor, target: Target) -> Tensor:
+    """The values, 0 where a cell is padding."""
+    return values_BT if target.valid_BT is None else values_BT * target.valid_BT
 
 
-def _rate_terms(config: RateObjectiveConfig, output: HeadOutput, target: Target) -> dict[str, Tensor]:
-    """Map and count errors relative to the truth, cross-entropy of the period, cross-entropy of the gate."""
-    if output.gate_logits_BT is None or output.period_logits_BTP is None:
-        raise ValueError("the rate objective needs a rate head; this output has only a density")
-    density_BT, truth_BT = output.density_BT.float(), target.density_BT.float()
-    valid_BT = valid_cells(target)
-    error_B = ((density_BT - truth_BT).square() * valid_BT).sum(1)
-    energy_B = (truth_BT.square() * valid_BT).sum(1).clamp(min=config.floor)
-    count_B = target.count_B.float()
-    miss_B = ((density_BT * valid_BT).sum(1) - count_B).abs() / (count_B + 1)
-
-    inside_BT = (truth_BT > INSIDE) if target.period_BT is None else (target.period_BT > 0)
-    known_BT = inside_BT * valid_BT
-    period_BT = truth_BT.clamp(min=INSIDE).reciprocal() if target.period_BT is None else target.period_BT.float()
-    period_error_BT = _period_cross_entropy(config.head, output.period_logits_BTP, period_BT)
-    gate_error_BT = F.binary_cross_entropy_with_logits(
-        output.gate_logits_BT.float(), inside_BT.float(), reduction="none"
-    )
-    return {
-        "map": (error_B / energy_B).mean(),
-        "count": miss_B.mean(),
-        "period": (period_error_BT * known_BT).sum() / known_BT.sum().clamp(min=1),
-        "gate": (gate_error_BT * valid_BT).sum() / valid_BT.sum(),
-        **_video_terms(output, target),
-    }
+def _cells(target: Target) -> Tensor | int:
+    """Real cells of each video."""
+    return target.density_BT.shape[1] if target.valid_BT is None else target.valid_BT.sum(1)
 
 
 def _video_terms(output: HeadOutput, target: Target) -> dict[str, Tensor]:
@@ -196,10 +181,3 @@ def nearest_periods(head: RateHeadConfig, period: Tensor) -> tuple[Tensor, Tenso
     place = (period.clamp(head.min_period, head.max_period).log() - low) / (high - low) * (head.bins - 1)
     below = place.floor().clamp(0, head.bins - 2)
     return below.long(), (place - below).clamp(0, 1)
-
-
-def valid_cells(target: Target) -> Tensor:
-    """1.0 where a cell is real, (B, T)."""
-    if target.valid_BT is None:
-        return torch.ones_like(target.density_BT, dtype=torch.float32)
-    return target.valid_BT.float()

@@ -79,7 +79,8 @@ def build_optimiser(network: nn.Module, config: TrainConfig, device: torch.devic
         {"params": [p for p in trained if p.ndim >= 2], "weight_decay": config.weight_decay},
         {"params": [p for p in trained if p.ndim < 2], "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(groups, lr=config.lr, betas=config.betas, fused=device.type == "cuda")
+    fused = device.type == "cuda"  # on a CPU it rounds otherwise than the loop that earlier runs were trained with
+    return torch.optim.AdamW(groups, lr=config.lr, betas=config.betas, fused=fused)
 
 
 def step_if_finite(optimiser: torch.optim.AdamW, norm: Tensor) -> None:
@@ -111,20 +112,24 @@ class WeightAverage:
 
     def __init__(self, network: nn.Module, decay: float) -> None:
         self.decay = decay
-        self.weights = {name: value.detach().clone() for name, value in network.state_dict().items()}
+        self.trained = network.state_dict()
+        """The weights themselves, asked for once: to list them takes longer than to average them."""
+        self.weights = {name: value.detach().clone() for name, value in self.trained.items()}
+        self._floats = [name for name, value in self.trained.items() if value.dtype.is_floating_point]
 
     @torch.no_grad()
-    def update(self, network: nn.Module, step: int) -> None:
+    def update(self, step: int) -> None:
         """Move the average towards the network's weights after optimiser step `step` (from 0)."""
         decay = min(self.decay, (1 + step) / (10 + step))
-        state = network.state_dict()
-        floats = [name for name, value in state.items() if value.dtype.is_floating_point]
-        torch._foreach_lerp_([self.weights[n] for n in floats], [state[n] for n in floats], 1 - decay)
-        for name in state.keys() - set(floats):
-            self.weights[name].copy_(state[name])
+        averaged, trained = ([part[name] for name in self._floats] for part in (self.weights, self.trained))
+        torch._foreach_lerp_(averaged, trained, 1 - decay)
+        for name in self.trained.keys() - set(self._floats):
+            self.weights[name].copy_(self.trained[name])
 
-    def swap(self, network: nn.Module) -> None:
+    @torch.no_grad()
+    def swap(self) -> None:
         """Exchange the network's weights with the average (call twice to restore)."""
-        current = {name: value.detach().clone() for name, value in network.state_dict().items()}
-        network.load_state_dict(self.weights)
-        self.weights = current
+        for name, trained in self.trained.items():
+            current = trained.clone()
+            trained.copy_(self.weights[name])
+            self.weights[name] = current

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from escounts.counting.density import density_map
+from escounts.counting.windows import Stitcher
 from escounts.errors import DataError
 from escounts.nn.decoder import Decoder
 from escounts.nn.network import Network
@@ -151,10 +152,11 @@ def decode_tokens(
     by_window: every encoder window is decoded on its own.
     """
     given = exemplar_arguments(head, exemplars, device)
-    mean = _Mean(len(tokens.sequences[0]))
+    mean = Stitcher(len(tokens.sequences[0]))
     for first, piece_THWC in _pieces(tokens, layout, shifts, by_window):
-        mean.add(first, decode(head, piece_THWC, given, device))
-    return mean.values()
+        mean.add(decode(head, piece_THWC, given, device), first)
+    averaged: Array32 = mean.result().astype(np.float32)
+    return averaged
 
 
 def decode_videos(
@@ -168,8 +170,8 @@ def decode_videos(
 ) -> list[Array32]:
     """The maps that decode_tokens makes of some videos one by one, zero-shot; pieces of one length in one call."""
     dtype = next(head.parameters()).dtype
-    means = [_Mean(len(video.sequences[0])) for video in videos]
-    alike: dict[int, list[tuple[_Mean, int, Tensor]]] = {}
+    means = [Stitcher(len(video.sequences[0])) for video in videos]
+    alike: dict[int, list[tuple[Stitcher, int, Tensor]]] = {}
     for mean, video in zip(means, videos, strict=True):
         for first, piece_THWC in _pieces(video, layout, shifts, by_window):
             alike.setdefault(len(piece_THWC), []).append((mean, first, piece_THWC))
@@ -181,23 +183,8 @@ def decode_videos(
             with torch.no_grad():
                 density_BT = head(tokens_BTHWC).density_BT.float().cpu().numpy()
             for (mean, first, _), density_T in zip(some, density_BT, strict=True):
-                mean.add(first, density_T)
-    return [mean.values() for mean in means]
-
-
-class _Mean:
-    """A map averaged over the pieces that cover each of its cells."""
-
-    def __init__(self, cells: int) -> None:
-        self.total, self.covered = np.zeros(cells, np.float64), np.zeros(cells, np.float64)
-
-    def add(self, first: int, density_T: Array32) -> None:
-        self.total[first : first + len(density_T)] += density_T
-        self.covered[first : first + len(density_T)] += 1
-
-    def values(self) -> Array32:
-        averaged: Array32 = (self.total / np.maximum(self.covered, 1)).astype(np.float32)
-        return averaged
+                mean.add(density_T, first)
+    return [mean.result().astype(np.float32) for mean in means]
 
 
 def _pieces(tokens: VideoTokens, layout: TokenLayout, shifts: int, by_window: bool) -> Iterator[tuple[int, Tensor]]:

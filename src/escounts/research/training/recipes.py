@@ -157,26 +157,23 @@ def train_folder(
     OWN_TRAIN, or of ENCODER_TRAIN.
     """
     dataset, files = load_dataset("folder", root), root.parent if root.is_file() else root
-    if encoder is not None:
-        made, identity = open_encoder(encoder, device=device)
-        layout = layout_for(made.spec, identity, pool=min(made.spec.grid, ENCODER_GRID), exemplars=4)
-        path = store_path(tokens or out / "tokens", "folder", encoder)
-        store, problems = encode_dataset(dataset, files, path, made, layout, progress=progress)
-        save_labels(path, dataset)
-        run = changed(encoder_run(layout, seed=seed), changes or {})
-        figures = train_on_tokens(run, dataset, store, out, device=device, report=report)
-        return figures, [*dataset.problems, *problems]
-    start = {"lite": LITE_WEIGHTS, "none": None}.get(initial, Path(initial))
+    start = {"lite": LITE_WEIGHTS, "none": None}.get(initial, Path(initial)) if encoder is None else None
     if start is not None and not start.exists():
         raise DataError(f"no checkpoint {start} to start from; --init none trains from nothing")
-    made, identity = (
-        open_encoder("patches", device=device) if start is None else network_encoder(start, device=device)
-    )
-    layout = layout_for(made.spec, identity, shifts=2)
-    path = store_path(tokens or out / "tokens", "folder", made.spec.name)
+    if start is not None:
+        made, identity = network_encoder(start, device=device)
+    else:
+        made, identity = open_encoder(encoder or "patches", device=device)
+    if encoder is not None:
+        layout = layout_for(made.spec, identity, pool=min(made.spec.grid, ENCODER_GRID), exemplars=4)
+        run = encoder_run(layout, seed=seed)
+    else:
+        layout = layout_for(made.spec, identity, shifts=2)
+        run = folder_run(layout, start, seed=seed)
+    run = changed(run, changes or {})
+    path = store_path(tokens or out / "tokens", "folder", encoder or made.spec.name)
     store, problems = encode_dataset(dataset, files, path, made, layout, progress=progress)
     save_labels(path, dataset)
-    run = changed(folder_run(layout, start, seed=seed), changes or {})
     figures = train_on_tokens(run, dataset, store, out, device=device, initial=start, report=report)
     return figures, [*dataset.problems, *problems]
 

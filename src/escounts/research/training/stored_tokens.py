@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -88,30 +88,15 @@ class TokenBatch:
     target: Target
 
     def to(self, device: torch.device) -> TokenBatch:
-        """The batch on a device."""
+        """The batch on a device; its target shares the mask."""
+        valid_BT = None if self.valid_BT is None else to_device(self.valid_BT, device)
 
-        def moved(tensor: Tensor) -> Tensor:
-            return to_device(tensor, device)
+        def moved(part: TokenBatch | Target) -> dict[str, Any]:
+            tensors = {name: value for name, value in vars(part).items() if isinstance(value, Tensor)}
+            return {name: to_device(value, device) for name, value in tensors.items() if name != "valid_BT"}
 
-        def moved_if(tensor: Tensor | None) -> Tensor | None:
-            return None if tensor is None else moved(tensor)
-
-        target = self.target
-        valid_BT = moved_if(self.valid_BT)
-        return TokenBatch(
-            tokens_BTHWC=moved(self.tokens_BTHWC),
-            lengths=self.lengths,
-            valid_BT=valid_BT,
-            exemplars_BSTHWC=moved_if(self.exemplars_BSTHWC),
-            shots_B=moved_if(self.shots_B),
-            cells_BS=moved_if(self.cells_BS),
-            target=Target(
-                density_BT=moved(target.density_BT),
-                count_B=moved(target.count_B),
-                valid_BT=valid_BT,
-                period_BT=moved_if(target.period_BT),
-            ),
-        )
+        target = replace(self.target, **moved(self.target), valid_BT=valid_BT)
+        return replace(self, **moved(self), valid_BT=valid_BT, target=target)
 
 
 class StoredTokensTask:

@@ -25,7 +25,7 @@ from escounts.models.checkpoint import (
 from escounts.nn.encoders.lite import LiteEncoder
 from escounts.nn.network import LITE, LITE_TINY, Network, NetworkConfig
 from escounts.research.training.calibration import Progress, calibrate, collect_labelled
-from escounts.research.training.objective import Objective, RateObjectiveConfig
+from escounts.research.training.objective import RateObjectiveConfig
 from escounts.research.training.optimisation import TrainConfig
 from escounts.research.training.pixels import PixelConfig, PixelTask
 from escounts.research.training.run_folder import code_identity, reserve_run_folder
@@ -153,7 +153,7 @@ def train_synthetic(
         assert isinstance(trained, Network)
         save_network(path, trained, metadata=metadata | {"validation": json.dumps(figures)}, dtype=torch.float16)
 
-    objective = Objective(RateObjectiveConfig())
+    objective = RateObjectiveConfig()
     trainer = Trainer(run.train, network, task, objective, out, save=save, device=where, report=report)
     if trainer.rank == 0:
         reserve_run_folder(out, recipe)

@@ -34,7 +34,6 @@ from escounts.research.datasets.tokens import TokenLayout, TokenStore
 from escounts.research.training.batches import TokenCache
 from escounts.research.training.objective import (
     DensityObjectiveConfig,
-    Objective,
     ObjectiveConfig,
     RateObjectiveConfig,
 )
@@ -171,7 +170,7 @@ def train_on_tokens(
         run.train,
         network,
         task,
-        Objective(run.objective),
+        run.objective,
         out,
         save=_saver(run, dataset.name, store.layout.encoder, initial),
         device=where,

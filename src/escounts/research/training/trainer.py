@@ -20,7 +20,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from escounts.nn.device import precision
 from escounts.nn.heads import HeadOutput
-from escounts.research.training.objective import Objective, Target
+from escounts.research.training.objective import ObjectiveConfig, Target, loss_terms
 from escounts.research.training.optimisation import (
     TrainConfig,
     WeightAverage,
@@ -60,15 +60,14 @@ class Task(Protocol):
 class TrainingStep(nn.Module):
     """Network and objective in one forward, so that DistributedDataParallel can wrap it."""
 
-    def __init__(self, network: nn.Module, task: Task, objective: Objective) -> None:
+    def __init__(self, network: nn.Module, task: Task, objective: ObjectiveConfig) -> None:
         super().__init__()
         self.network = network
         self.task = task
         self.objective = objective
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
-        output, target = self.task.forward(self.network, batch)
-        return self.objective(output, target)
+        return loss_terms(self.objective, *self.task.forward(self.network, batch))
 
 
 class Trainer:
@@ -83,7 +82,7 @@ class Trainer:
         config: TrainConfig,
         network: nn.Module,
         task: Task,
-        objective: Objective,
+        objective: ObjectiveConfig,
         out: Path,
         *,
         save: Callable[[Path, nn.Module, dict[str, float]], None],
@@ -137,8 +136,7 @@ class Trainer:
         losses = self.gradients(self.task.batch(self.step, self.rank, self.world))
         norm = self.update()
         self.step += 1
-        figures = {name: value.detach() for name, value in losses.items()}
-        return figures | {"gradient_norm": norm, "lr": torch.tensor(rate)}
+        return losses | {"gradient_norm": norm, "lr": torch.tensor(rate)}
 
     def gradients(self, batch: Batch) -> dict[str, Tensor]:
         """Forward and backward: the losses of a batch, their gradients in the weights. Waits for no device."""
@@ -155,7 +153,7 @@ class Trainer:
         norm = nn.utils.clip_grad_norm_(self.weights, self.config.clip).detach()
         step_if_finite(self.optimiser, norm)  # one bad batch must not end a long run
         if self.average:
-            self.average.update(self.network, self.step)
+            self.average.update(self.step)
         return norm
 
     def _after_step(self, folder: RunFolder, losses: dict[str, Tensor]) -> dict[str, float]:
@@ -179,7 +177,7 @@ class Trainer:
 
     def _over_all(self, figures: dict[str, Tensor]) -> dict[str, float]:
         """Figures as numbers, averaged over the processes: those of the global batch."""
-        values = torch.stack([value.float().to(self.device) for value in figures.values()])
+        values = torch.stack([value.detach().float().to(self.device) for value in figures.values()])
         if self.world > 1:
             dist.all_reduce(values)
             values /= self.world
@@ -188,7 +186,7 @@ class Trainer:
     def _validate(self) -> dict[str, float]:
         """Validate with the averaged weights where there are any; keep the best and the last checkpoint."""
         if self.average:
-            self.average.swap(self.network)
+            self.average.swap()
         self.network.eval()
         with torch.no_grad(), self._arithmetic():
             figures = self.task.validate(self.network)
@@ -198,7 +196,7 @@ class Trainer:
                 self.best = figures["mae"]
                 self.save(self.out / "best.safetensors", self.network, figures)
         if self.average:
-            self.average.swap(self.network)
+            self.average.swap()
         return figures
 
     @contextmanager
