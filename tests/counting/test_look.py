@@ -93,11 +93,12 @@ def test_a_mark_of_another_video_may_be_like_nothing() -> None:
 @pytest.mark.parametrize(
     ("distance", "grey", "cells", "repetitions", "counted"),
     [
-        (8.0, 20, 30, 5.0, True),  # a shot from another side
+        (8.0, 20, 30, 4.0, True),  # a shot from another side
         (8.0, 20, 60, 2.0, True),  # a longer one of a slow motion
-        (8.0, 20, 60, 5.0, False),  # a set of its own
-        (8.0, 90, 30, 5.0, False),  # elsewhere
-        (20.0, 20, 30, 5.0, False),  # something else altogether
+        (8.0, 20, 60, 4.0, False),  # a set of its own
+        (8.0, 20, 30, 5.0, False),  # a set of a fast motion
+        (8.0, 90, 30, 4.0, False),  # elsewhere
+        (20.0, 20, 30, 4.0, False),  # something else altogether
     ],
 )
 def test_a_short_shot_in_the_same_colours_is_the_same_motion_with_a_doubt(

@@ -72,7 +72,8 @@ class Motions:
             places = list(run)
             seconds = self.borders[places[-1] + 1] - self.borders[places[0]]
             repetitions = held[places].sum()
-            short = seconds < rules.look_set_seconds or repetitions < rules.look_set_repetitions
+            few, fewer = rules.look_set_repetitions
+            short = repetitions < (few if seconds < rules.look_set_seconds else fewer)
             near = self.colours[places].min() < rules.look_colours and self.distance[places].min() < rules.look_side
             found[places] = motion != 0 and short and near and repetitions >= rules.look_least
         return found

@@ -89,8 +89,9 @@ class CountingRules:
     look_colours: float = 35.0
     """… and the colours of the whole picture change by less than so many levels of 255, …"""
     look_set_seconds: float = 8.0
-    look_set_repetitions: float = 2.2
-    """… in a part that is shorter than either: another exercise is done for longer."""
+    look_set_repetitions: tuple[float, float] = (4.2, 2.2)
+    """… in a part of so few repetitions, if it is shorter than look_set_seconds and if it is longer: another exercise
+    is done more often."""
     just_under: float = 0.01
     """A doubt that makes an answer unsure takes its confidence at least this far below the model's threshold."""
     once_or_never: float = 0.85
