@@ -9,6 +9,7 @@ the while. Percentiles are of all its requests.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import signal
@@ -18,6 +19,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from fractions import Fraction
@@ -84,10 +86,9 @@ def clip(path: Path, repetitions: int, seconds: float) -> Path:
 
 
 class Server:
-    """`escounts serve` on a free port, with its memory watched. log: a file for its complaints. source: the `src` of
-    another checkout whose service it is."""
+    """`escounts serve` on a free port, with its memory watched. log: a file for its complaints."""
 
-    def __init__(self, data: Path, model: str, *, log: Path | None = None, source: Path | None = None) -> None:
+    def __init__(self, data: Path, model: str, *, log: Path | None = None) -> None:
         command = [sys.executable, "-c", "from escounts.cli import main; main()", "serve", "--port", "0"]
         with open(log or os.devnull, "a") as complaints:
             self.process = subprocess.Popen(
@@ -95,7 +96,7 @@ class Server:
                 stdout=subprocess.PIPE,
                 stderr=None if log is None else complaints,
                 text=True,
-                env={**os.environ, "PYTHONUNBUFFERED": "1", **({"PYTHONPATH": str(source)} if source else {})},
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
             )
         assert self.process.stdout is not None
         self.address = self.process.stdout.readline().split()[-1].rstrip("/")
@@ -114,37 +115,37 @@ class Server:
         children = server.children(recursive=True)
         return server.memory_info().rss / MEGABYTE, sum(child.memory_info().rss for child in children) / MEGABYTE
 
-    def processor_seconds(self) -> float:
-        """Processor time of the server and its worker so far: other programs on the machine do not change it."""
-        server = psutil.Process(self.process.pid)
-        times = [process.cpu_times() for process in (server, *server.children(recursive=True))]
-        return float(sum(time.user + time.system for time in times))
-
     def stop(self) -> None:
         self.process.send_signal(signal.SIGINT)
         self.process.wait(30)
 
 
 class Prober(threading.Thread):
-    """Opens the page and lists the videos until told to stop; keeps every answer's time and the peak memory."""
+    """Asks for some paths until told to stop; keeps every answer's time and the peak memory. server: the one that is
+    there now, since an attack may kill it."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Callable[[], Server], paths: Sequence[str]) -> None:
         super().__init__(daemon=True)
-        self.server = server
+        self.server, self.paths = server, paths
         self.seconds: list[float] = []
         self.peak = (0.0, 0.0)
         self.done = threading.Event()
 
     def run(self) -> None:
-        with httpx.Client(base_url=self.server.address, headers=HEADERS, timeout=60) as client:
-            while not self.done.is_set():
-                for path in ("/", "/js/app.js", "/api/videos"):
+        with httpx.Client(headers=HEADERS, timeout=60) as client:
+            while not self.done.wait(0.05):
+                for path in self.paths:
                     began = time.perf_counter()
-                    client.get(path).raise_for_status()
+                    with contextlib.suppress(httpx.HTTPError):
+                        client.get(f"{self.server().address}{path}").raise_for_status()
                     self.seconds.append(time.perf_counter() - began)
-                now = self.server.memory()
-                self.peak = (max(self.peak[0], now[0]), max(self.peak[1], now[1]))
-                self.done.wait(0.05)
+                with contextlib.suppress(psutil.Error):  # between a kill and the next start there is no process
+                    server, worker = self.server().memory()
+                    self.peak = max(self.peak[0], server), max(self.peak[1], worker)
+
+    def stop(self) -> None:
+        self.done.set()
+        self.join(70)
 
 
 def send(client: httpx.Client, path: Path) -> str:
@@ -174,14 +175,13 @@ def one_client(address: str, path: Path) -> dict[str, Any]:
 
 def measure_load(server: Server, clips: dict[Path, int]) -> Load:
     """All clients at once."""
-    prober = Prober(server)
+    prober = Prober(lambda: server, ("/", "/js/app.js", "/api/videos"))
     prober.start()
     began = time.perf_counter()
     with ThreadPoolExecutor(len(clips)) as pool:
         jobs = dict(zip(clips, pool.map(lambda path: one_client(server.address, path), clips), strict=True))
     wall = time.perf_counter() - began
-    prober.done.set()
-    prober.join(10)
+    prober.stop()
     done = [path for path, job in jobs.items() if job["state"] == "done"]
     right = [p for p in done if (jobs[p]["result"]["video"], jobs[p]["count"]) == (p.name, clips[p])]
     page = sorted(prober.seconds)

@@ -30,7 +30,7 @@ import av
 import httpx
 import numpy as np
 from report import RESULTS, arguments, markdown, replace_section, write_json
-from serve import HEADERS, Server, clip, counted, send
+from serve import HEADERS, Prober, Server, clip, counted, send
 
 import escounts
 
@@ -54,26 +54,6 @@ class Survival:
     server_mb: float
     seconds: float
     tracebacks: int
-
-
-class Watcher(threading.Thread):
-    """Asks for /healthz until told to stop; keeps the slowest answer and the peak memory."""
-
-    def __init__(self, storm: Storm) -> None:
-        super().__init__(daemon=True)
-        self.storm = storm
-        self.slowest = 0.0
-        self.peak = 0.0
-        self.done = threading.Event()
-
-    def run(self) -> None:
-        while not self.done.wait(0.2):
-            began = time.perf_counter()
-            with contextlib.suppress(httpx.HTTPError):
-                httpx.get(f"{self.storm.server.address}/healthz", timeout=60)
-            self.slowest = max(self.slowest, time.perf_counter() - began)
-            with contextlib.suppress(Exception):  # between a kill and the next start there is no process
-                self.peak = max(self.peak, self.storm.server.memory()[0])
 
 
 def connect(server: Server) -> socket.socket:
@@ -262,7 +242,7 @@ class Storm:
         return Server(self.place / "data", self.model, log=self.log)
 
     def run(self, name: str, attack: Callable[[], Iterator[str]]) -> Survival:
-        watcher = Watcher(self)
+        watcher = Prober(lambda: self.server, ["/healthz"])
         watcher.start()
         before = self.tracebacks()
         began = time.perf_counter()
@@ -274,16 +254,15 @@ class Storm:
             right = [future.result() for future in honest]
         right += [self.honest(path) for path in list(self.clips)[6:8]]
         seconds = time.perf_counter() - began
-        watcher.done.set()
-        watcher.join(70)
+        watcher.stop()
         return Survival(
             attack=name,
             cases=sum(answers.values()),
             answers=answers,
             honest=len(right),
             lost=right.count(False),
-            slowest=watcher.slowest,
-            server_mb=watcher.peak,
+            slowest=max(watcher.seconds),
+            server_mb=watcher.peak[0],
             seconds=seconds,
             tracebacks=self.tracebacks() - before,
         )
