@@ -63,42 +63,26 @@ def evaluate_model(
     that is not there, cannot be read or has unusable labels is named in the coverage, and the rest go on. With
     exemplars of which no video has any, nothing is scored: the rows would be the zero-shot ones under another name.
     """
-    videos = dataset.split(split)[:limit_videos]
+    whole = dataset.split(split)
+    videos = whole[:limit_videos]
     if not videos:
         raise DataError(
             f"{dataset.name} has no usable video in split {split!r}; `escounts data check {dataset.name}` says why"
         )
-    train = dataset.split("train") if "train" in dataset.splits else ()
-    chosen = [_choices(model, videos, train, spec) for spec in specs]
-    files = [_file(model, dataset, spec, out, split, limit_videos, form) for spec in specs]
+    here = {video.name: model.fingerprint(video) for video in videos}
+    some = f"-first{limit_videos}" if limit_videos else ""
+    paths = [out / f"{dataset.name}-{split}-{spec.label}{some}.{form}" for spec in specs]
+    files = [PredictionFile(path, _identity(model, dataset, spec, split))
+             for path, spec in zip(paths, specs, strict=True)]  # fmt: skip
     for file in files:
         file.keep_others()
-    known = [file.known() for file in files]
-    rows: list[list[tuple[str, Prediction]]] = [[] for _ in specs]
-    limited = len(dataset.split(split)) > len(videos)
-    unlabelled, left_out = unusable_rows(dataset, split)
-    whole = len(dataset.split(split)) + len(unlabelled)
-    missing: list[dict[str, str]] = [{} if limited else dict(unlabelled) for _ in specs]
+    train = dataset.split("train") if "train" in dataset.splits else ()
+    parts = [_Part(spec, file, _choices(model, videos, train, spec), here)
+             for spec, file in zip(specs, files, strict=True)]  # fmt: skip
     tasks: list[EvaluationTask] = []
-    prints: dict[str, str] = {}
-    here = {video.name: model.fingerprint(video) for video in videos}
-    without = [spec.shots > 0 and not any(choices[name] for name, now in here.items() if now is not None)
-               for spec, choices in zip(specs, chosen, strict=True)]  # fmt: skip
     for video in videos:
-        now = here[video.name]
-        todo = {}
-        for place, spec in enumerate(specs):
-            fingerprint, row = known[place].get(video.name, ("", None))
-            if now is None:
-                missing[place][video.name] = "not here"
-            elif without[place]:
-                missing[place][video.name] = f"no exemplar of {WHOSE[spec.exemplars]} to take"
-            elif row is not None and fingerprint == now:
-                rows[place].append((fingerprint, row))
-            else:
-                todo[place] = spec, chosen[place][video.name]
-        if todo and now is not None:
-            prints[video.name] = now
+        todo = {n: (part.spec, part.chosen[video.name]) for n, part in enumerate(parts) if part.lacks(video.name)}
+        if todo:
             tasks.append((video, todo))
     done = len(videos) - len(tasks)
     for (video, _), counted in _counted(model, tasks, processes):
@@ -106,23 +90,64 @@ def evaluate_model(
         if progress:
             progress(done, len(videos), video.name)
         for place, outcome in counted.items():
-            if isinstance(outcome, str):
-                missing[place][video.name] = outcome
-            else:
-                files[place].add(prints[video.name], outcome)
-                rows[place].append((prints[video.name], outcome))
-    if limited:
-        left_out = {**unlabelled, **left_out}
-    of, in_all = (len(videos), whole) if limited else (whole, None)
-    order = {video.name: index for index, video in enumerate(videos)}
-    for mine in rows:
-        mine.sort(key=lambda kept: order[kept[1].name])
+            parts[place].keep(video.name, outcome)
+    unlabelled, left_out = unusable_rows(dataset, split)
+    limited, every = len(videos) < len(whole), len(whole) + len(unlabelled)
     found = []
-    for spec, file, mine, absent in zip(specs, files, rows, missing, strict=True):
-        coverage = Coverage(dataset.name, split, of, len(mine), absent, in_all, left_out)
-        file.finish(mine, coverage)
-        found.append(Evaluation(spec, tuple(row for _, row in mine), coverage, file.path, model.identity))
+    for part in parts:
+        rows = [part.rows[video.name] for video in videos if video.name in part.rows]
+        coverage = Coverage(
+            dataset.name,
+            split,
+            videos=len(videos) if limited else every,
+            scored=len(rows),
+            missing=part.missing if limited else {**unlabelled, **part.missing},
+            whole=every if limited else None,
+            left_out={**unlabelled, **left_out} if limited else left_out,
+        )
+        part.file.finish(rows, coverage)
+        found.append(Evaluation(part.spec, tuple(row for _, row in rows), coverage, part.file.path, model.identity))
     return found
+
+
+class _Part:
+    """One of several evaluations while they run. here: video → what it is now, None where it is not here. rows:
+    video → what it was when it was counted, and its row. missing: video → why it has none."""
+
+    def __init__(
+        self,
+        spec: EvalSpec,
+        file: PredictionFile,
+        chosen: Mapping[str, Sequence[ExemplarChoice]],
+        here: Mapping[str, str | None],
+    ) -> None:
+        self.spec, self.file, self.chosen, self.here = spec, file, chosen, here
+        self.known = file.known()
+        self.rows: dict[str, tuple[str, Prediction]] = {}
+        self.missing: dict[str, str] = {}
+        self.without = spec.shots > 0 and not any(chosen[name] for name, now in here.items() if now is not None)
+
+    def lacks(self, video: str) -> bool:
+        """Whether a video is to be counted. What is known of it is taken, and why it cannot be counted is noted."""
+        fingerprint, row = self.known.get(video, ("", None))
+        if self.here[video] is None:
+            self.missing[video] = "not here"
+        elif self.without:
+            self.missing[video] = f"no exemplar of {WHOSE[self.spec.exemplars]} to take"
+        elif row is not None and fingerprint == self.here[video]:
+            self.rows[video] = fingerprint, row
+        else:
+            return True
+        return False
+
+    def keep(self, video: str, outcome: Prediction | str) -> None:
+        """A row, on the disk at once; or why there is none."""
+        if isinstance(outcome, str):
+            self.missing[video] = outcome
+            return
+        now = self.here[video] or ""
+        self.file.add(now, outcome)
+        self.rows[video] = now, outcome
 
 
 def unusable_rows(dataset: Dataset, split: str) -> tuple[dict[str, str], dict[str, str]]:
@@ -178,24 +203,15 @@ def _choices(
     return choose_exemplars(videos, train, offered, shots=spec.shots, kind=spec.exemplars)
 
 
-def _file(
-    model: EvaluatedModel,
-    dataset: Dataset,
-    spec: EvalSpec,
-    out: Path,
-    split: str,
-    limit_videos: int | None,
-    form: str,
-) -> PredictionFile:
+def _identity(model: EvaluatedModel, dataset: Dataset, spec: EvalSpec, split: str) -> Mapping[str, Any]:
+    """Everything that decides the rows of an evaluation: other rows are stale."""
     told = dataset.videos if spec.shots else dataset.split(split)
-    identity: Mapping[str, Any] = {
+    return {
         "model": dict(model.identity),
         "labels": labels_digest(told),
         "spec": asdict(replace(spec, dataset=None)),  # the labels say which dataset it is
         "code": code_identity(PREDICTING),
     }
-    some = f"-first{limit_videos}" if limit_videos else ""
-    return PredictionFile(out / f"{dataset.name}-{split}-{spec.label}{some}.{form}", identity)
 
 
 def _counted(
