@@ -40,7 +40,10 @@ def escounts(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 def clips(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with all the tables of the recipe, and clips of a block that goes up and down."""
     folder = tmp_path_factory.mktemp("clips", numbered=False)
-    footage, pool, labels, sets = [], [], [], []
+    footage: list[list[object]] = []
+    pool: list[list[object]] = []
+    labels: list[list[object]] = []
+    sets: list[list[object]] = []
     for number in range(2):
         write_movie(folder / f"footage{number}.mp4", bouncing(3 + number, 3.0, size=(64, 64)), rate=30)
         footage.append([f"footage{number}.mp4", "MIT License"])
@@ -52,7 +55,7 @@ def clips(tmp_path_factory: pytest.TempPathFactory) -> Path:
         labels.append([file, split, "jump" if count else "none", count, times, "", "sure"])
         if split == "val" and count:
             sets.append([file, count, 0, seconds, 0, seconds / count])
-    tables = {
+    tables: dict[str, tuple[list[object], list[list[object]]]] = {
         "footage": (["file", "licence"], footage),
         "pool": (["file", "source", "licence"], pool),
         "pool_labels": (["file", "split", "motion", "count", "rep_times", "alternates", "sure"], labels),
