@@ -207,13 +207,12 @@ def read_ahead_workers(
         TaskProcess(counter_of_read, settings, threads=1 if on_gpu else None, **options)  # cores: readers'
         for _ in range((ENGINE_COUNTERS if engine_readers else GPU_COUNTERS) if on_gpu else 1)
     ]
-    for process in counters[1:]:
-        threading.Thread(target=process.begin, daemon=True).start()
     reading = counters[0].ask(None)["reading"]
     if reading is None:
-        for process in counters:
-            process.stop()
+        counters[0].stop()
         return [CountingProcess(settings, sandbox=sandbox)]
+    for process in counters[1:]:  # their seconds of loading pass while the first videos are read
+        threading.Thread(target=process.begin, daemon=True).start()
     kinds = [True] * engine_readers + [False] * readers
     shared = Shared([TaskProcess(reader, folder, MOST_BYTES, settings, reading, kind, **options) for kind in kinds])
     counting = Shared(counters)
