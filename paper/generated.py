@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from escounts.counting.spectral import SpectralEncoding
+from escounts.nn.decoder import DecoderConfig
 from escounts.nn.heads import DensityHeadConfig
 from escounts.nn.network import NARROW_DECODER
 from escounts.research.datasets.annotations import Dataset, VideoAnnotation
@@ -32,8 +33,6 @@ from paper.rendering import FilledTable, SeedSpread, differences, fill, relative
 from paper.runs import Source, TableRunner, Unavailable
 
 SOURCE = "ours, synthetic"
-TIME_CELLS = 4
-"""Cells of a generated video that stand for one of the paper's: a tenth of a second against 8 frames."""
 RATES = (4, 8, 16, 32)
 """Rows of the sampling table: raw frames between sampled ones in the paper, here the rate divided as much."""
 WINDOW = 64
@@ -49,12 +48,18 @@ FULL_SET = SyntheticSet(
 
 @dataclass(frozen=True)
 class GeneratedScale:
-    """How large a run on generated videos is: width and heads of the decoder, the grid it pools to, the training."""
+    """How large a run is: width and heads of the decoder, the grid it pools to, the training.
+
+    time_cells: cells that stand for one of the paper's (8 frames; here a tenth of a second). base: the decoder that a
+    recipe changes, with the head of the recipes that learn a rate.
+    """
 
     channels: int
     heads: int
     grid: int
     train: TrainConfig
+    time_cells: int = 4
+    base: DecoderConfig = NARROW_DECODER
 
 
 QUICK_TRAIN = TrainConfig(
@@ -77,25 +82,26 @@ FULL_SCALE = GeneratedScale(
 
 
 def generated_run(recipe: Recipe, layout: TokenLayout, seed: int = 0, *, scale: GeneratedScale) -> TokenRun:
-    """A recipe's choices on generated videos, at a size that trains in a minute.
+    """A recipe's choices at a size that trains in a minute.
 
-    A generated video's cells are shorter than the paper's: a window has as many times more of them, and a peak is
-    as many times wider. A window's space is clipped to the grid.
+    Cells are shorter than the paper's: a window has as many times more of them, and a peak is as many times wider. A
+    window's space is clipped to the grid.
     """
-    window = recipe.window if recipe.window == "full" else (TIME_CELLS * recipe.window[0], *recipe.window[1:])
+    many = scale.time_cells
+    window = recipe.window if recipe.window == "full" else (many * recipe.window[0], *recipe.window[1:])
     decoder = replace(
-        NARROW_DECODER,
+        scale.base,
         in_channels=layout.channels,
         channels=scale.channels,
         heads=scale.heads,
         grid=(min(scale.grid, layout.grid[0]),) * 2,
-        head=DensityHeadConfig() if recipe.head == "density" else NARROW_DECODER.head,
+        head=DensityHeadConfig() if recipe.head == "density" else scale.base.head,
         **(recipe.decoder_choices() | {"window": window}),
     )
     train = replace(scale.train, seed=seed, lr=recipe.lr or scale.train.lr)
     tokens = StoredTokensConfig(seed=seed, batch_size=train.batch_size, crop=0.6)
     if isinstance(recipe.sigma, float):
-        recipe = replace(recipe, sigma=TIME_CELLS * recipe.sigma)
+        recipe = replace(recipe, sigma=many * recipe.sigma)
     return recipe.run_of(decoder, train, tokens, layout)
 
 

@@ -16,8 +16,8 @@ from zlib import crc32
 import torch
 
 from escounts.models.checkpoint import save_decoder
-from escounts.nn.decoder import PAPER, Decoder
-from escounts.nn.heads import DensityHeadConfig, RateHeadConfig
+from escounts.nn.decoder import PAPER, Decoder, DecoderConfig
+from escounts.nn.heads import RateHeadConfig
 from escounts.nn.network import LITE_DECODER
 from escounts.research.datasets.annotations import Dataset
 from escounts.research.datasets.encoding_plan import plan_encoding
@@ -30,32 +30,20 @@ from escounts.research.training.recipes import Recipe
 from escounts.research.training.stored_tokens import StoredTokensConfig
 from escounts.research.training.token_run import TokenRun, load_trained
 from paper.entries import Cells, Group, NamedModel, Table, TableRow
-from paper.generated import STANDS_IN, GeneratedBench, GeneratedExperiment, GeneratedScale
+from paper.generated import QUICK_TRAIN, STANDS_IN, GeneratedBench, GeneratedExperiment, GeneratedScale
 from paper.generated_tokens import generated_stores
 from paper.runs import Source, Unavailable
 from paper.tables import TABLE_4
 
 HELD_ASIDE = 8
 """One source in this many is kept from training, to choose by."""
-TIME_CELLS = 2
-"""Cells of 2/15 s for one of the paper's (8 frames at 30 a second)."""
 LATENT = 256
 """Rows of z_0: an exemplar has 16 cells of 3×3."""
 LICENCE = "MIT; trained on clips of public repositories, most of them without a stated licence"
 MIXED, GENERATED = "mixed", "generated"
 """What a recipe's dataset is called where it is not the real clips alone."""
 
-REAL_TRAIN = TrainConfig(
-    steps=600,
-    batch_size=32,
-    lr=1e-3,
-    betas=(0.9, 0.98),
-    schedule="cosine",
-    warmup_steps=60,
-    validate_every=10_000,
-    checkpoint_every=10_000,
-    log_every=50,
-)
+REAL_TRAIN = replace(QUICK_TRAIN, steps=600, batch_size=32, lr=1e-3, warmup_steps=60, log_every=50)
 BESIDE = SyntheticSet(train=800, valid=1, test=1, fps=15.0, size=(128, 128), seconds=(6.0, 14.0), period=(5.0, 90.0))
 """Generated clips of about the length of the real ones."""
 
@@ -74,10 +62,19 @@ class SimilarRecipe(Recipe):
 
     similarity: bool = True
 
+    def run_of(
+        self, decoder: DecoderConfig, train: TrainConfig, tokens: StoredTokensConfig, layout: TokenLayout
+    ) -> TokenRun:
+        """The default model's decoder in the size of the given one."""
+        names = ("in_channels", "channels", "heads", "grid", "head")
+        size: dict[str, Any] = {name: getattr(decoder, name) for name in names}
+        return super().run_of(replace(LITE_DECODER, **size, window=(16, *decoder.grid)), train, tokens, layout)
+
 
 def real_experiment(clips: Path, encoder: str = "i3d") -> RealExperiment:
     """The experiment at the size of the tables in the docs."""
-    scale = GeneratedScale(channels=256, heads=4, grid=3, train=REAL_TRAIN)
+    base = replace(PAPER, latent_tokens=LATENT, input_norm=True, head=RateHeadConfig())
+    scale = GeneratedScale(256, 4, 3, REAL_TRAIN, time_cells=2, base=base)  # a cell lasts 2/15 s
     return RealExperiment(BESIDE, scale, pool=3, head="density", clips=clips, encoder=encoder)
 
 
@@ -165,11 +162,6 @@ class RealBench(GeneratedBench):
 
         return find
 
-    def plan(self, table: Table) -> Callable[[Recipe, TokenLayout, int], TokenRun]:
-        """The run of a recipe; the head is the recipe's own."""
-        scale = self.experiment.scale
-        return lambda recipe, layout, seed: real_run(recipe, layout, seed, scale=scale)
-
     def find_model(self, name: NamedModel, spec: EvalSpec) -> tuple[EvaluatedModel, Dataset, str] | Unavailable:
         """The mean count; what counts files is evaluated by name."""
         if name == "mean":
@@ -177,27 +169,6 @@ class RealBench(GeneratedBench):
         clips = getattr(self.experiment, "clips", "")
         command = f"escounts evaluate {name} --data folder --root {clips} --split valid"
         return Unavailable(f"{name} counts files", command)
-
-
-def real_run(recipe: Recipe, layout: TokenLayout, seed: int = 0, *, scale: GeneratedScale) -> TokenRun:
-    """A recipe's choices at a size that trains in a minute. A window of space is clipped to the grid."""
-    window = recipe.window if recipe.window == "full" else (TIME_CELLS * recipe.window[0], *recipe.window[1:])
-    size: dict[str, Any] = {
-        "in_channels": layout.channels,
-        "channels": scale.channels,
-        "heads": scale.heads,
-        "grid": layout.grid,
-    }
-    choices = recipe.decoder_choices() | {"window": window}
-    head = DensityHeadConfig() if recipe.head == "density" else RateHeadConfig()
-    decoder = replace(PAPER, **size, latent_tokens=LATENT, input_norm=True, head=head, **choices)
-    if isinstance(recipe, SimilarRecipe):
-        decoder = replace(LITE_DECODER, **size, head=head, window=(16, *layout.grid))
-    train = replace(scale.train, seed=seed, lr=recipe.lr or scale.train.lr)
-    tokens = StoredTokensConfig(seed=seed, batch_size=train.batch_size, crop=0.6)
-    if isinstance(recipe.sigma, float):
-        recipe = replace(recipe, sigma=TIME_CELLS * recipe.sigma)
-    return recipe.run_of(decoder, train, tokens, layout)
 
 
 def sources_of(clips: Path, dataset: Dataset) -> Mapping[str, str]:
