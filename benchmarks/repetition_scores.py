@@ -21,7 +21,7 @@ from report import arguments
 import escounts
 from escounts.counting.multi_rate import MultiRateModel
 from escounts.counting.multi_rate_encoding import MultiRateEncoding
-from escounts.counting.repetition_scores import SCORE_FEATURES, SCORE_WEIGHTS, features
+from escounts.counting.repetition_scores import SCORE_FEATURES, SCORE_WEIGHTS, features, span_evidence
 from escounts.counting.views import BASE_RATE, MultiRateExemplar
 from escounts.decision.evidence import UNITS, choose_views
 from escounts.research.metrics import auc
@@ -92,7 +92,7 @@ def judged(
     main = max(set(chosen), key=chosen.count)
     view = next(v for v in encoding.windows if v.rate == evidence[main].rate)
     spans = [(one.start, one.end) for one in found]
-    rows = features(encoding.span_evidence(view, evidence[main], 0, exemplars, spans))
+    rows = features(span_evidence(encoding, view, evidence[main], 0, exemplars, spans))
     return Found(rows, np.array([is_right(span, truth) for span in spans], dtype=np.float64))
 
 

@@ -231,9 +231,8 @@ class EncodedVideo:
         marked = [border for span in spans if span.video is None for border in (span.start, span.end)]
         # Without a mark by the map's own sums, so that what is cut off is not spread over the others.
         found = (density if marked else decision.density).repetitions(decision.count, anchors=marked)
-        if decision.score_spans is not None:
-            scores = decision.score_spans([(one.start, one.end) for one in found])
-            found = tuple(replace(one, score=score) for one, score in zip(found, scores, strict=True))
+        if decision.scored is not None:
+            found = decision.scored(found)
         return CountResult(
             video=str(self.info.path),
             model=model.name,

@@ -15,7 +15,7 @@ import torch
 
 from escounts.counting.multi_rate_encoding import MultiRateEncoding
 from escounts.counting.pool import InferencePool
-from escounts.counting.protocols import Progress
+from escounts.counting.protocols import Progress, part_of
 from escounts.counting.views import BASE_RATE, View
 from escounts.decision.evidence import wants_faster
 from escounts.decision.rules import Calibration
@@ -133,16 +133,9 @@ class MultiRateModel:
 
     def encode_views(self, encoding: MultiRateEncoding, *, progress: Progress | None = None) -> None:
         """Have an encoding encode, and ask, the views that it needs; those it has are not encoded again."""
-        encoding.encode(self.views, _part(progress, 0.0, SLOW_SHARE))
+        encoding.encode(self.views, part_of(progress, 0.0, SLOW_SHARE))
         if encoding.frames and self.fast_views and wants_faster(encoding.evidence()):
-            encoding.encode(encoding.fast_views, _part(progress, SLOW_SHARE, 1 - SLOW_SHARE))
-
-
-def _part(progress: Progress | None, before: float, share: float) -> Progress | None:
-    """The progress of one pass of several: it fills `share` of the whole, after the part `before` it."""
-    if progress is None:
-        return None
-    return lambda done, total: progress(before * total + share * done, total)
+            encoding.encode(encoding.fast_views, part_of(progress, SLOW_SHARE, 1 - SLOW_SHARE))
 
 
 class FrameCache:

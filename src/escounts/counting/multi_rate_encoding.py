@@ -16,7 +16,7 @@ import torch
 from escounts.counting.look import Looks, Mark, Motions, read_looks, small_picture
 from escounts.counting.pool import InferencePool
 from escounts.counting.protocols import Progress
-from escounts.counting.repetition_scores import SpanEvidence, score
+from escounts.counting.repetition_scores import scored
 from escounts.counting.scenes import SceneEncoder, by_scenes, cuts_within
 from escounts.counting.stillness import MotionMeter
 from escounts.counting.views import (
@@ -26,7 +26,6 @@ from escounts.counting.views import (
     ViewEncoder,
     Window,
     WindowStore,
-    appearance,
     best_view,
     best_window,
     on_base_frames,
@@ -142,13 +141,13 @@ class MultiRateEncoding:
         self._need([best_view(self._all_views(), end - start)], progress)
         tokens = {}
         for view, windows in self.windows.items():
-            first, last = self._cell(view, start), self._cell(view, end)
+            first, last = self.cell(view, start), self.cell(view, end)
             if not windows or last - first > max(window.cells for window in windows):
                 continue
             window = best_window(windows, first, last)
             if window.offset is None:
                 raise ExemplarError(f"exemplar {start:g}-{end:g} s: the picture stands still; mark a repetition")
-            cells = torch.from_numpy(self._cells(view, window, start, end))
+            cells = torch.from_numpy(self.cells_of(view, window, start, end))
             tokens[view] = self.store.read([window], self.model.device).tokens_BTHWC[0, cells]
         if not tokens:
             raise ExemplarError(f"exemplar {start:g}-{end:g} s is too long; mark one repetition only")
@@ -173,7 +172,7 @@ class MultiRateEncoding:
         begin = self.start + first / BASE_RATE
         evidence = self.evidence(exemplars, first=first, last=last, assume_repeats=assume_repeats, progress=progress)
         without = self.evidence(first=first, last=last) if exemplars else []
-        own = [one for one in exemplars if self._same_video(one)]
+        own = [one for one in exemplars if self.same_video(one)]
         motions = self._motions(own) if own and len(own) == len(exemplars) else None
         first_view = DensityMap(evidence[0].density, begin, 1 / BASE_RATE, "rate")
         shown = np.ones(last - first, dtype=bool)
@@ -200,26 +199,24 @@ class MultiRateEncoding:
         cuts = dict((EXEMPLAR_CUT, round(cut, 2)) for one in exemplars for cut in one.cuts)
         decision = replace(decision, details={**decision.details, **cuts})
         view = self._select_views(exemplars)[decision.view]
-        judge = partial(self._scores, view, evidence[decision.view], first, exemplars, motions)
+        judge = partial(scored, self, view, evidence[decision.view], first, exemplars, motions)
         if exemplars:
             left_out = () if shown.all() else self._left_out(without, ~shown, begin, judge)
-            return replace(decision, score_spans=judge, left_out=left_out)
+            return replace(decision, scored=judge, left_out=left_out)
         told = self._motions(seconds=decision.density.period)
-        return replace(decision, score_spans=judge, stretches=() if told is None else told.stretches)
+        return replace(decision, scored=judge, stretches=() if told is None else told.stretches)
 
     def _left_out(
         self,
         without: Sequence[Evidence],
         frames: BoolArray,
         begin: float,
-        judge: Callable[[Sequence[tuple[float, float]]], list[float]],
+        judge: Callable[[Sequence[Repetition]], tuple[Repetition, ...]],
     ) -> tuple[Repetition, ...]:
         """Repetitions at frames that show other motions, as they are counted without an exemplar, with scores."""
         views = [view.only(frames) for view in without]
         other = decide(views, self.model.calibration, start=begin)
-        found = other.density.repetitions(other.count)
-        scores = judge([(one.start, one.end) for one in found])
-        return tuple(replace(one, score=score) for one, score in zip(found, scores, strict=True))
+        return judge(other.density.repetitions(other.count))
 
     def _looks(self) -> Looks | None:
         """What the video looks like, by the slowest view; None where the model keeps no looks."""
@@ -241,61 +238,16 @@ class MultiRateEncoding:
     def _motions(self, marked: Sequence[MultiRateExemplar] = (), seconds: float = 0.0) -> Motions | None:
         """Which parts of the video show which motion; seconds: of a repetition, where none is marked."""
         looks = self._looks()
-        middles = [one.start + one.seconds / 2 if self._same_video(one) else None for one in marked]
+        middles = [one.start + one.seconds / 2 if self.same_video(one) else None for one in marked]
         marks = [Mark(one.look, at) for one, at in zip(marked, middles, strict=True) if one.look is not None]
         if looks is None or len(marks) < len(marked):
             return None
         gate = np.mean([view.gate for view in self.evidence()], 0)[:: self.model.views[0].divisor]
         return looks.motions(gate, max([seconds, *(one.seconds for one in marked)]), marks)
 
-    def _scores(
-        self,
-        view: View,
-        evidence: Evidence,
-        first: int,
-        exemplars: Sequence[MultiRateExemplar],
-        motions: Motions | None,
-        spans: Sequence[tuple[float, float]],
-    ) -> list[float]:
-        """How much speaks for each of the spans (seconds), by one view's evidence from base frame `first` on: no more
-        than how alike it is to what is marked."""
-        if not spans:
-            return []
-        scores = score(self.span_evidence(view, evidence, first, exemplars, spans))
-        if motions is None:
-            return scores
-        alike = motions.likeness(np.mean(spans, 1))
-        return [min(own, float(like)) for own, like in zip(scores, alike, strict=True)]
-
-    @torch.inference_mode()
-    def span_evidence(
-        self,
-        view: View,
-        evidence: Evidence,
-        first: int,
-        exemplars: Sequence[MultiRateExemplar],
-        spans: Sequence[tuple[float, float]],
-    ) -> SpanEvidence:
-        """What is known of each span: its gate and sharpness, and what it shows beside what the exemplars show."""
-        frames = [
-            (round((a - self.start) * BASE_RATE) - first, (b - self.start) * BASE_RATE - first) for a, b in spans
-        ]
-        parts = [slice(max(0, low), max(low + 1, math.ceil(high))) for low, high in frames]
-        gate = np.array([evidence.gate[part].mean() for part in parts], dtype=np.float64)
-        sharpness = np.array([evidence.sharpness[part].mean() for part in parts], dtype=np.float64)
-        moving = [window for window in self.windows[view] if window.offset is not None]
-        window, tokens, looks = None, torch.empty(0), []
-        for start, end in spans:
-            held = best_window(moving, self._cell(view, start), self._cell(view, end))
-            if held != window:  # neighbours share theirs, and hours of them lie in a file
-                window, tokens = held, self.store.read([held], self.model.device).tokens_BTHWC[0]
-            looks.append(appearance(tokens[torch.from_numpy(self._cells(view, held, start, end))]))
-        own = [appearance(exemplar.tokens[view]) for exemplar in exemplars if self._same_video(exemplar)]
-        return SpanEvidence(spans, gate, sharpness, np.stack(looks), np.stack(own) if own else None)
-
-    def _cells(self, view: View, window: Window, start: float, end: float) -> IntArray:
+    def cells_of(self, view: View, window: Window, start: float, end: float) -> IntArray:
         """The cells of a window that stand for a repetition between two times."""
-        first, last = self._cell(view, start) - window.start, self._cell(view, end) - window.start
+        first, last = self.cell(view, start) - window.start, self.cell(view, end) - window.start
         return exemplar_cells(first, last, window.cells)
 
     @torch.inference_mode()
@@ -410,16 +362,18 @@ class MultiRateEncoding:
         if not exemplars:
             return decoder.encode_exemplars()
         tokens = torch.stack([exemplar.tokens[view] for exemplar in exemplars])[None].to(self.model.device)
-        lengths = [exemplar.seconds * view.rate if self._same_video(exemplar) else 0.0 for exemplar in exemplars]
+        lengths = [exemplar.seconds * view.rate if self.same_video(exemplar) else 0.0 for exemplar in exemplars]
         return decoder.encode_exemplars(tokens, cells_BS=torch.tensor([lengths], device=self.model.device))
 
-    def _same_video(self, exemplar: MultiRateExemplar) -> bool:
+    def same_video(self, exemplar: MultiRateExemplar) -> bool:
+        """Whether an exemplar is of the video that this encodes."""
         return exemplar.video == self.video
 
     def _marked_cells(self, view: View, exemplars: Sequence[MultiRateExemplar]) -> float | None:
         """Cells that this video's marked repetitions last, their geometric mean; None when none is marked in it."""
-        own = [math.log(exemplar.seconds * view.rate) for exemplar in exemplars if self._same_video(exemplar)]
+        own = [math.log(exemplar.seconds * view.rate) for exemplar in exemplars if self.same_video(exemplar)]
         return math.exp(sum(own) / len(own)) if own else None
 
-    def _cell(self, view: View, time: float) -> float:
+    def cell(self, view: View, time: float) -> float:
+        """Where a time lies among a view's cells."""
         return ((time - self.start) * BASE_RATE - view.phase) / view.divisor

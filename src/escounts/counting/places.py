@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from escounts.counting.protocols import Progress
+from escounts.counting.protocols import Progress, part_of
 from escounts.counting.views import BASE_RATE
 from escounts.decision.rules import RULES
 from escounts.results import CountResult, DensityMap, Track
@@ -164,7 +164,8 @@ def count_each(
         parts = [
             read.cropped(place if held is not None else box) for place, box in zip(places.regions, boxes, strict=True)
         ]
-        found = [count(part, _share(progress, index, len(parts))) for index, part in enumerate(parts)]
+        share = 1 / len(parts)
+        found = [count(part, part_of(progress, index * share, share)) for index, part in enumerate(parts)]
         if all(result.count for result in found):
             return replace(_together(found, [str(box) for box in boxes]), region=_looked_at(video))
     result = count(video if held is None else held, progress)
@@ -224,10 +225,3 @@ def _box(video: Video, place: Region) -> Region:
     left, top, _, _ = video.info.region or (0, 0, 0, 0)
     x, y, width, height = place.box(video.info.width, video.info.height)
     return Region(left + x, top + y, width, height)
-
-
-def _share(progress: Progress | None, index: int, of: int) -> Progress | None:
-    """The progress of one of several equal parts."""
-    if progress is None:
-        return None
-    return lambda done, total: progress((index * total + done) / of, total)

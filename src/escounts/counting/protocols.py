@@ -13,6 +13,14 @@ if TYPE_CHECKING:
 Progress = Callable[[float, float], None]
 """Called with (seconds of video done, seconds of video in all); what it raises ends the work."""
 
+
+def part_of(progress: Progress | None, before: float, share: float) -> Progress | None:
+    """The progress of one pass of several: it fills `share` of the whole, after the part `before` it."""
+    if progress is None:
+        return None
+    return lambda done, total: progress(before * total + share * done, total)
+
+
 EncodedExemplar = Any
 """An exemplar in the model's own form, made by Encoding.encode_exemplar and given to Encoding.estimate."""
 

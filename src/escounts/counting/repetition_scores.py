@@ -9,12 +9,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import torch
 
-from escounts.decision.rules import RULES
+from escounts.counting.look import Motions
+from escounts.counting.views import MultiRateExemplar, View, appearance, best_window
+from escounts.decision.evidence import Evidence
+from escounts.decision.repetitions import Repetition
+from escounts.decision.rules import BASE_RATE, RULES
 from escounts.system.arrays import Array, Array32
+
+if TYPE_CHECKING:
+    from escounts.counting.multi_rate_encoding import MultiRateEncoding
 
 Looks = Array32
 
@@ -34,6 +43,54 @@ class SpanEvidence(NamedTuple):
     sharpness: Array
     looks: Looks
     marked: Looks | None = None
+
+
+def scored(
+    encoding: MultiRateEncoding,
+    view: View,
+    evidence: Evidence,
+    first: int,
+    exemplars: Sequence[MultiRateExemplar],
+    motions: Motions | None,
+    found: Sequence[Repetition],
+) -> tuple[Repetition, ...]:
+    """Repetitions with what speaks for each, by one view's evidence from base frame `first` on; no more than how
+    alike it is to what is marked."""
+    if not found:
+        return ()
+    spans = [(one.start, one.end) for one in found]
+    scores = score(span_evidence(encoding, view, evidence, first, exemplars, spans))
+    if motions is not None:
+        alike = motions.likeness(np.mean(spans, 1))
+        scores = [min(own, float(like)) for own, like in zip(scores, alike, strict=True)]
+    return tuple(replace(one, score=number) for one, number in zip(found, scores, strict=True))
+
+
+@torch.inference_mode()
+def span_evidence(
+    encoding: MultiRateEncoding,
+    view: View,
+    evidence: Evidence,
+    first: int,
+    exemplars: Sequence[MultiRateExemplar],
+    spans: Sequence[tuple[float, float]],
+) -> SpanEvidence:
+    """What is known of each span: its gate and sharpness, and what it shows beside what the exemplars show."""
+    frames = [
+        (round((a - encoding.start) * BASE_RATE) - first, (b - encoding.start) * BASE_RATE - first) for a, b in spans
+    ]
+    parts = [slice(max(0, low), max(low + 1, math.ceil(high))) for low, high in frames]
+    gate = np.array([evidence.gate[part].mean() for part in parts], dtype=np.float64)
+    sharpness = np.array([evidence.sharpness[part].mean() for part in parts], dtype=np.float64)
+    moving = [window for window in encoding.windows[view] if window.offset is not None]
+    window, tokens, looks = None, torch.empty(0), []
+    for start, end in spans:
+        held = best_window(moving, encoding.cell(view, start), encoding.cell(view, end))
+        if held != window:  # neighbours share theirs, and hours of them lie in a file
+            window, tokens = held, encoding.store.read([held], encoding.model.device).tokens_BTHWC[0]
+        looks.append(appearance(tokens[torch.from_numpy(encoding.cells_of(view, held, start, end))]))
+    own = [appearance(exemplar.tokens[view]) for exemplar in exemplars if encoding.same_video(exemplar)]
+    return SpanEvidence(spans, gate, sharpness, np.stack(looks), np.stack(own) if own else None)
 
 
 def score(evidence: SpanEvidence) -> list[float]:

@@ -89,8 +89,7 @@ class Decision:
         reasons: why it is not sure; none where it is.
         hypotheses: what else may be true, this answer first; empty where the model gives none.
         view: the view that speaks, by its place. features: the vector FEATURES behind the confidence.
-        score_spans: how much speaks for each of some spans (start, end in seconds) being a repetition, 0..1; None
-            where the model has no evidence of single repetitions.
+        scored: gives repetitions their scores; None where the model has no evidence of single ones.
         stretches: where the video shows which motion; empty where the model does not tell motions apart.
         left_out: repetitions of other motions than the exemplar's.
     """
@@ -107,7 +106,7 @@ class Decision:
     details: Mapping[str, float] = field(default_factory=dict)
     view: int = 0
     features: tuple[float, ...] = ()
-    score_spans: Callable[[Sequence[tuple[float, float]]], list[float]] | None = None
+    scored: Callable[[Sequence[Repetition]], tuple[Repetition, ...]] | None = None
     stretches: tuple[Stretch, ...] = ()
     left_out: tuple[Repetition, ...] = ()
 
