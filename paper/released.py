@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from escounts.counting.density import released_density_map
+from escounts.counting.density import bump, mirrored
 from escounts.errors import DataError
 from escounts.research.datasets.annotations import VideoAnnotation
 from escounts.research.datasets.tokens import VideoTokens
 from escounts.research.evaluation.by_name import ModelPlace, open_model
 from escounts.research.evaluation.models import Count, EvalSpec, TokenModel
 from escounts.research.training.predictions import Prediction, decode, exemplar_arguments
-from escounts.system.arrays import Array32
+from escounts.system.arrays import Array, Array32
 
 DATASETS = ("repcount", "repcount-open")
 FRAMES_PER_CELL, WINDOW_CELLS, WINDOW_STRIDE = 8, 8, 16
@@ -131,3 +131,32 @@ def open_released(name: str, place: ModelPlace, *, split: str) -> ReleasedModel:
             f"--released is the arithmetic of the released decoder; {model.name} has its own: leave it out"
         )
     return ReleasedModel(model)
+
+
+def released_density_map(
+    spans: Sequence[tuple[int, int]],
+    *,
+    frames: int,
+    frames_per_cell: int = 8,
+    sigma: float = 0.5,
+    skip_cells: int = 0,
+    most_cells: int | None = None,
+) -> Array:
+    """The published loaders' map, errors included: what the released metrics take as truth. Spans in frames.
+
+    Two repetitions with the same middle cell become one, one without length is lost, and so is one that
+    starts before the first cell (skip_cells: time shift in cells) or after the last (most_cells: the training cut).
+    """
+    end_cell = -(-frames // frames_per_cell)
+    if most_cells is not None:
+        end_cell = min(end_cell, most_cells + skip_cells)
+    middles = set()
+    for low, high in spans:
+        first, last = low // frames_per_cell, min(-(-high // frames_per_cell), end_cell - 1)
+        if low != high and skip_cells <= first < end_cell:
+            middles.add((first + last) // 2)
+    values = np.zeros(end_cell - skip_cells)
+    for middle in sorted(middles):
+        index, mass = bump(middle - skip_cells + 0.5, sigma)
+        np.add.at(values, mirrored(index, len(values)), mass)
+    return values

@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-from escounts.counting.density import released_density_map
 from escounts.counting.windows import Stitcher
 from escounts.nn.heads import HeadOutput
 from escounts.research import metrics
 from escounts.research.training.objective import RELEASED_OBJECTIVE, Target, loss_terms
-from paper.released import stitch
+from paper.released import released_density_map, stitch
 
 FACTS = json.loads((Path(__file__).parents[1] / "golden" / "official_density.json").read_text())
 

@@ -7,7 +7,7 @@ Times in seconds (any unit will do, as long as spans, step and start share it). 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Literal, TypeAlias
 
@@ -47,8 +47,8 @@ def density_map(
         if not 0 <= middle < cells:
             continue
         width = kappa * (high - low) / step if sigma == "variable" else sigma
-        index, mass = _bump(middle, width)
-        np.add.at(values, _mirror(index, cells), mass)
+        index, mass = bump(middle, width)
+        np.add.at(values, mirrored(index, cells), mass)
     return values
 
 
@@ -96,36 +96,7 @@ def check_spans(spans: Iterable[Span]) -> list[Span]:
     return checked
 
 
-def released_density_map(
-    spans: Sequence[tuple[int, int]],
-    *,
-    frames: int,
-    frames_per_cell: int = 8,
-    sigma: float = 0.5,
-    skip_cells: int = 0,
-    most_cells: int | None = None,
-) -> Array:
-    """The published loaders' map, errors included: what the released metrics take as truth. Spans in frames.
-
-    Two repetitions with the same middle cell become one, one without length is lost, and so is one that
-    starts before the first cell (skip_cells: time shift in cells) or after the last (most_cells: the training cut).
-    """
-    end_cell = -(-frames // frames_per_cell)
-    if most_cells is not None:
-        end_cell = min(end_cell, most_cells + skip_cells)
-    middles = set()
-    for low, high in spans:
-        first, last = low // frames_per_cell, min(-(-high // frames_per_cell), end_cell - 1)
-        if low != high and skip_cells <= first < end_cell:
-            middles.add((first + last) // 2)
-    values = np.zeros(end_cell - skip_cells)
-    for middle in sorted(middles):
-        index, mass = _bump(middle - skip_cells + 0.5, sigma)
-        np.add.at(values, _mirror(index, len(values)), mass)
-    return values
-
-
-def _bump(middle: float, sigma: float) -> tuple[IntArray, Array]:
+def bump(middle: float, sigma: float) -> tuple[IntArray, Array]:
     """Cells and masses (summing to 1) of a Gaussian at `middle` (in cells; cell i spans i to i + 1)."""
     cell = math.floor(middle)
     if sigma <= 0:
@@ -137,7 +108,7 @@ def _bump(middle: float, sigma: float) -> tuple[IntArray, Array]:
     return index, mass / mass.sum()
 
 
-def _mirror(index: IntArray, cells: int) -> IntArray:
+def mirrored(index: IntArray, cells: int) -> IntArray:
     """Cells beyond a border folded back into the map, as often as needed."""
     index = index % (2 * cells)
     return np.where(index < cells, index, 2 * cells - 1 - index)
