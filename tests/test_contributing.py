@@ -25,9 +25,8 @@ def write(result, path, *, video=None):
 SERVICE = """
 import json, sys
 from pathlib import Path
-from escounts.serve.app import create_app
+from escounts.serve.app import create_app, limits
 from escounts.serve.settings import Settings
-from escounts.serve.video_api import limits
 app = create_app(Settings(data=Path(sys.argv[1]), model="spectral", devices=("cpu",)))
 download = app.openapi()["paths"]["/api/jobs/{job_id}/download/{format}"]["get"]
 shown = limits(app.state.service)

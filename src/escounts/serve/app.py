@@ -10,34 +10,35 @@ import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from html import escape
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, Body, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
 from fastapi.staticfiles import StaticFiles
+from pydantic import BaseModel, Field
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from escounts.errors import EscountsError, OutputError, one_line
+from escounts.output import FORMATS
 from escounts.serve import job_api, label_api, live_api, training_api, video_api
 from escounts.serve.data_folder import DISK_RESERVE, DataFolder
-from escounts.serve.database import Database
 from escounts.serve.jobs import JobRunner
 from escounts.serve.label_api import write_labels_csv
 from escounts.serve.limits import RequestLimits
 from escounts.serve.live_api import LiveSessions
-from escounts.serve.schemas import Health, Job, Training, Video
-from escounts.serve.security import Guard, GuessLimit
+from escounts.serve.schemas import GUARDED, PROBLEMS, Job, Services, Training, Video
+from escounts.serve.security import COOKIE, Guard, GuessLimit, client_address, session_value
 from escounts.serve.settings import MEBIBYTE, Settings, hide_paths
 from escounts.serve.trainings import Trainings
 
 log = logging.getLogger(__name__)
 HEARTBEAT_SECONDS = 15.0
+_STATES = {"queued", "running", "done", "failed", "cancelled"}
 BACKLOG = 256
 """Events that a listener may be behind."""
 Event = Job | Training
@@ -47,6 +48,13 @@ DESCRIPTION = (
     "Requests that change something carry the header `X-Escounts: 1`; with a token, also "
     "`Authorization: Bearer TOKEN`."
 )
+
+
+class Health(BaseModel):
+    status: Literal["ok", "starting", "failing"]
+    error: str | None = Field(default=None, description="What is wrong: why the queue stands still, or a full disk.")
+    disk_free: int = Field(description="Bytes that are free where the data folder is.")
+    workers: list[dict[str, Any]]
 
 
 class EventHub:
@@ -104,36 +112,26 @@ def _offer(queue: asyncio.Queue[Event | None], event: Event | None) -> None:
     queue.put_nowait(event)
 
 
-@dataclass
 class Service:
-    """Everything the handlers need; `request.app.state.service`."""
+    """Everything the handlers need; `request.app.state.service`.
 
-    settings: Settings
-    database: Database
-    hub: EventHub
-    runner: JobRunner
-    trainings: Trainings
-    live: LiveSessions
-    folder: DataFolder
-    guesses: GuessLimit
-    unknown_files: list[str]
-    """Files in videos/ that this service did not make, or has no row of; left alone."""
-    _backed_up: int = -1
+    unknown_files: in videos/, which this service did not make, or has no row of; left alone.
+    """
 
-    @classmethod
-    def build(cls, settings: Settings) -> Service:
-        folder = DataFolder(settings)
-        folder.check()
-        folder.prepare()
-        database = folder.open_database()
-        folder.set_torn_files_aside()
-        hub = EventHub()
-        runner = JobRunner(settings, database, hub.publish, maintain=lambda: service.maintain())
-        guesses = GuessLimit(settings.max_guesses)
-        unknown = folder.unknown_files(database.videos(limit=-1))
-        trainings = Trainings(database, hub.publish, settings)
-        service = cls(settings, database, hub, runner, trainings, LiveSessions(settings), folder, guesses, unknown)
-        return service
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.folder = DataFolder(settings)
+        self.folder.check()
+        self.folder.prepare()
+        self.database = self.folder.open_database()
+        self.folder.set_torn_files_aside()
+        self.unknown_files = self.folder.unknown_files(self.database.videos(limit=-1))
+        self.hub = EventHub()
+        self.runner = JobRunner(settings, self.database, self.hub.publish, maintain=self.maintain)
+        self.trainings = Trainings(self.database, self.hub.publish, settings)
+        self.live = LiveSessions(settings)
+        self.guesses = GuessLimit(settings.max_guesses)
+        self._backed_up = -1
 
     def delete(self, video: Video) -> None:
         """Delete a video with its jobs, results and labels: files first, which makes room for the other changes."""
@@ -177,9 +175,84 @@ class Service:
         return Health(status=status, error=error, disk_free=free, workers=workers)
 
 
+router = APIRouter(tags=["service"])
+
+
+@router.post("/api/session", status_code=204, dependencies=GUARDED)
+def open_session(
+    service: Services,
+    request: Request,
+    token: Annotated[str, Body(embed=True, max_length=500)],
+    response: Response,
+) -> None:
+    """Trade the token for a cookie, so that the page's video element and event stream are let in too."""
+    right = service.settings.token
+    if right is None:
+        return
+    refusal = "that is not the token; it was printed when the server started"
+    service.guesses.admit(client_address(request), [(token, right)], refusal=refusal)
+    response.set_cookie(COOKIE, session_value(right), httponly=True, samesite="strict", path="/")
+
+
+class Limits(BaseModel):
+    """What this server takes, for the page to say before it is asked."""
+
+    model: str
+    max_upload: int
+    max_duration: float
+    keep_days: float
+    media_root: bool
+    formats: list[str]
+    titles: dict[str, str] = Field(description="What a person reads for each format.")
+    version: str
+
+
+@router.get("/api/limits")
+def limits(service: Services) -> Limits:
+    """What this server takes and which model counts."""
+    settings = service.settings
+    return Limits(
+        model=next((worker["model"] for worker in service.runner.workers() if worker["model"]), settings.model),
+        max_upload=settings.max_upload,
+        max_duration=settings.max_duration,
+        keep_days=settings.keep_days,
+        media_root=settings.media_root is not None,
+        formats=list(FORMATS),
+        titles={name: kind.title for name, kind in FORMATS.items()},
+        version=version("escounts"),
+    )
+
+
+@router.get("/healthz")
+def healthz(service: Services) -> Health:
+    """Whether counting works: the state of every worker."""
+    return service.health()
+
+
+@router.get("/metrics", response_class=PlainTextResponse)
+def metrics(service: Services) -> PlainTextResponse:
+    """Numbers in the Prometheus text format."""
+    states = service.database.totals()
+    lines = [f'escounts_jobs{{state="{state}"}} {states.get(state, 0)}' for state in sorted(_STATES | set(states))]
+    values = {
+        **{f"escounts_{name}_total": round(value, 3) for name, value in service.runner.tally.items()},
+        "escounts_workers_ready": sum(worker["ready"] for worker in service.runner.workers()),
+        "escounts_live_counts": service.live.running,
+        "escounts_listeners": service.hub.listeners,
+    }
+    text = "\n".join([*lines, *(f"{name} {value}" for name, value in values.items())]) + "\n"
+    return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
+
+
+@router.get("/docs", include_in_schema=False)
+def docs(request: Request) -> HTMLResponse:
+    """The API to read, from its own description; FastAPI's page would load its scripts from elsewhere."""
+    return HTMLResponse(api_page(request.app.openapi()))
+
+
 def create_app(settings: Settings) -> FastAPI:
     """The service. Workers start and stop with the application's lifespan."""
-    service = Service.build(settings)
+    service = Service(settings)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -197,6 +270,7 @@ def create_app(settings: Settings) -> FastAPI:
         version=version("escounts"),
         description=DESCRIPTION,
         lifespan=lifespan,
+        responses=PROBLEMS,
         openapi_url="/api/openapi.json",
         docs_url=None,
         redoc_url=None,
@@ -208,26 +282,12 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_exception_handler(EscountsError, _unacceptable)
     app.add_exception_handler(sqlite3.Error, _unwritable)
     app.add_exception_handler(ClientDisconnect, _gone)
+    app.include_router(router)
     app.include_router(video_api.router)
     app.include_router(job_api.router)
     app.include_router(label_api.router)
     app.include_router(training_api.router)
     app.include_router(live_api.router)
-
-    @app.get("/healthz", tags=["service"], response_model=Health)
-    def healthz() -> Health:
-        """Whether counting works: the state of every worker."""
-        return service.health()
-
-    @app.get("/metrics", tags=["service"], response_class=PlainTextResponse)
-    def metrics() -> PlainTextResponse:
-        """Numbers in the Prometheus text format."""
-        return PlainTextResponse(_metrics(service), media_type="text/plain; version=0.0.4")
-
-    @app.get("/docs", include_in_schema=False)
-    def docs() -> HTMLResponse:
-        """The API to read, from its own description; FastAPI's page would load its scripts from elsewhere."""
-        return HTMLResponse(api_page(app.openapi()))
 
     app.mount("/", StaticFiles(directory=STATIC, html=True), name="page")
     return app
@@ -252,21 +312,6 @@ def api_page(document: dict[str, Any]) -> str:
         f"<p>{escape(document['info'].get('description', ''))}</p>"
         f'<p>For programs: <a href="/api/openapi.json">openapi.json</a>.</p>{entries}</main></body></html>'
     )
-
-
-def _metrics(service: Service) -> str:
-    states = service.database.totals()
-    lines = [f'escounts_jobs{{state="{state}"}} {states.get(state, 0)}' for state in sorted(_STATES | set(states))]
-    values = {
-        **{f"escounts_{name}_total": round(value, 3) for name, value in service.runner.tally.items()},
-        "escounts_workers_ready": sum(worker["ready"] for worker in service.runner.workers()),
-        "escounts_live_counts": service.live.running,
-        "escounts_listeners": service.hub.listeners,
-    }
-    return "\n".join([*lines, *(f"{name} {value}" for name, value in values.items())]) + "\n"
-
-
-_STATES = {"queued", "running", "done", "failed", "cancelled"}
 
 
 def _invalid(request: Request, error: Exception) -> JSONResponse:

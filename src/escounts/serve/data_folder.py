@@ -3,7 +3,7 @@ and how its database is made anew.
 
 A file is removed only when this service made it: uploads are named by an id, nothing else is touched. What is
 removed goes to `trash/` first and stays there for some days, or until the disk needs the room. A rebuilt database is
-made from what can still be read of the old one, its last copy, and the uploads themselves.
+the old one where it is sound, else its last copy; and knows of every upload.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -232,14 +232,10 @@ def _check_sound(path: Path) -> None:
 
 
 def _query(path: Path, statement: str) -> list[tuple[Any, ...]]:
-    connection = sqlite3.connect(path, timeout=5.0)
-    try:
+    with closing(sqlite3.connect(path, timeout=5.0)) as connection:
         return connection.execute(statement).fetchall()
-    finally:
-        connection.close()
 
 
-TABLES = ("videos", "jobs", "results", "labels", "trainings")
 BESIDE = ("", "-wal", "-shm")
 REMEMBERED = ("videos", "jobs", "labels")
 
@@ -271,43 +267,30 @@ def rebuild(folder: DataFolder) -> dict[str, int]:
 
 
 def _made_anew(fresh: Path, old: Path, folder: DataFolder) -> dict[str, int]:
-    """Write a new database there, from what can be read of the old one, its last copy and the uploads."""
+    """Write a new database there: the old one if it is sound, else its last copy, with a row for every upload."""
+    source = next((path for path in (old, folder.settings.backup) if _has_videos(path)), None)
+    if source is not None:
+        with closing(sqlite3.connect(source)) as kept, closing(sqlite3.connect(fresh)) as made:
+            kept.backup(made)
     database = Database(fresh)
     try:
-        for source in (old, folder.settings.backup):
-            if source.exists():
-                _take_rows(source, database, folder)
+        uploads = folder.uploads()
+        for video in database.videos(limit=-1):
+            if video.source != "media" and video.file not in uploads:
+                database.delete_video(video.id)
         nameless = _take_files(database, folder)
         return {table: database.number(table) for table in REMEMBERED} | {"nameless": nameless}
     finally:
         database.close()
 
 
-def _take_rows(source: Path, database: Database, folder: DataFolder) -> None:
-    """Copy every row that can be read and is not there yet; videos only where their file is there."""
-    uploads = folder.uploads()
-    for table in TABLES:
-        columns = database.columns(table)
-        rows = _readable_rows(source, table, columns)
-        if table == "videos":
-            rows = [row for row in rows if row["source"] == "media" or row["file"] in uploads]
-        database.restore(table, columns, [tuple(row[name] for name in columns) for row in rows])
-
-
-def _readable_rows(source: Path, table: str, columns: Sequence[str]) -> list[dict[str, Any]]:
-    """The rows of a table up to the first damaged page from the front, and from the back."""
-    found: dict[Any, dict[str, Any]] = {}
-    connection = sqlite3.connect(source)
-    connection.row_factory = sqlite3.Row
+def _has_videos(path: Path) -> bool:
+    """Whether this is a database that can be used and knows of a video."""
     try:
-        for order in ("ASC", "DESC"):
-            with suppress(sqlite3.Error):
-                for row in connection.execute(f"SELECT * FROM {table} ORDER BY rowid {order}"):
-                    values = dict(row)
-                    found.setdefault(values[columns[0]], {name: values.get(name) for name in columns})
-    finally:
-        connection.close()
-    return list(found.values())
+        _check_sound(path)
+        return path.exists() and bool(_query(path, "SELECT id FROM videos LIMIT 1"))
+    except sqlite3.Error:
+        return False
 
 
 def _take_files(database: Database, folder: DataFolder) -> int:

@@ -7,7 +7,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -83,26 +83,17 @@ class Database:
 
     def back_up(self, target: Path) -> None:
         """Copy the whole database to another file, put in its place once it is whole."""
-        with atomic_file(target) as partial:
-            source, copy = self._connect(), sqlite3.connect(partial)
-            try:
-                source.backup(copy)
-            finally:
-                copy.close()
-                source.close()
+        with (
+            atomic_file(target) as partial,
+            closing(self._connect()) as source,
+            closing(sqlite3.connect(partial)) as copy,
+        ):
+            source.backup(copy)
 
     @property
     def changes(self) -> int:
         """Grows with every change; the same number twice means that there was none."""
         return self._connection.total_changes
-
-    def restore(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Insert rows as they were; one that is there already, or that belongs to nothing, is left out."""
-        marks = ", ".join("?" * len(columns))
-        statement = f"INSERT OR IGNORE INTO {table} ({', '.join(columns)}) VALUES ({marks})"
-        for row in rows:
-            with suppress(sqlite3.Error), self._transaction() as connection:
-                connection.execute(statement, row)
 
     def number(self, table: str) -> int:
         """How many rows a table has."""

@@ -24,8 +24,6 @@ from escounts.output import FORMATS
 from escounts.output.json import from_dict, to_dict
 from escounts.serve.schemas import (
     GUARDED,
-    PROBLEMS,
-    USUAL_PROBLEMS,
     CountRequest,
     Identifier,
     Job,
@@ -42,7 +40,7 @@ from escounts.serve.schemas import (
 from escounts.serve.training_api import other_model, present_training
 from escounts.serve.worker import RenderTask
 
-router = APIRouter(prefix="/api", responses=USUAL_PROBLEMS)
+router = APIRouter(prefix="/api", tags=["jobs"])
 
 
 def _known(format: str) -> str:
@@ -52,7 +50,9 @@ def _known(format: str) -> str:
 
 
 Format = Annotated[str, AfterValidator(_known), PathParameter(json_schema_extra={"enum": [*FORMATS]})]
+CountedUnit = Annotated[Unit | None, Query(description="The model's count by cycles, or by sides of them.")]
 AT = "Seconds: a repetition begins or ends here, and all others at the same point of the motion."
+BorderSecond = Annotated[float | None, Query(ge=0, le=1e6, description=AT)]
 EVENT = {
     "type": "object",
     "required": ["event", "data"],
@@ -69,7 +69,6 @@ STREAM: dict[int | str, dict[str, Any]] = {200: {"content": {"text/event-stream"
 @router.post(
     "/jobs",
     status_code=202,
-    tags=["jobs"],
     dependencies=GUARDED,
     responses={200: {"model": Job}},
 )
@@ -101,7 +100,7 @@ def _unit_before(service: Services, video: str) -> Unit | None:
     return next((job.unit for job in done if not job.exemplars), None)
 
 
-@router.get("/jobs", tags=["jobs"])
+@router.get("/jobs")
 def jobs(
     service: Services,
     video: Annotated[Identifier | None, Query(description="Only the jobs of this video.")] = None,
@@ -110,12 +109,12 @@ def jobs(
     return [present_job(service, row) for row in service.database.jobs(video)]
 
 
-@router.get("/jobs/{job_id}", tags=["jobs"])
+@router.get("/jobs/{job_id}")
 def job(
     service: Services,
     job_id: JobId,
-    unit: Annotated[Unit | None, Query(description="Count cycles, or sides of them.")] = None,
-    at: Annotated[float | None, Query(ge=0, le=1e6, description=AT)] = None,
+    unit: CountedUnit = None,
+    at: BorderSecond = None,
 ) -> Job:
     """One job, with its result when it is done: what the model counted, whatever was corrected since."""
     shown = present_job(service, need_job(service, job_id), whole=True)
@@ -128,7 +127,7 @@ def job(
     )
 
 
-@router.put("/jobs/{job_id}/unit", tags=["jobs"], dependencies=GUARDED, responses={409: PROBLEMS[409]})
+@router.put("/jobs/{job_id}/unit", dependencies=GUARDED)
 def choose_unit(service: Services, job_id: JobId, unit: Annotated[Unit | None, Body(embed=True)]) -> Job:
     """Say what one repetition is: the job, its files and later recounts without exemplars are in that unit.
 
@@ -142,7 +141,7 @@ def choose_unit(service: Services, job_id: JobId, unit: Annotated[Unit | None, B
     return present_job(service, need_job(service, job_id), whole=True)
 
 
-@router.post("/jobs/{job_id}/cancel", status_code=202, tags=["jobs"], dependencies=GUARDED)
+@router.post("/jobs/{job_id}/cancel", status_code=202, dependencies=GUARDED)
 def cancel(service: Services, job_id: JobId) -> Job:
     """Stop a job that waits or runs. One that has ended stays as it is."""
     need_job(service, job_id)
@@ -150,7 +149,7 @@ def cancel(service: Services, job_id: JobId) -> Job:
     return present_job(service, need_job(service, job_id))
 
 
-@router.delete("/jobs/{job_id}", status_code=204, tags=["jobs"], dependencies=GUARDED)
+@router.delete("/jobs/{job_id}", status_code=204, dependencies=GUARDED)
 def delete_job(service: Services, job_id: JobId) -> None:
     """Forget one count; the video and its other counts stay."""
     need_job(service, job_id)
@@ -158,7 +157,7 @@ def delete_job(service: Services, job_id: JobId) -> None:
     service.database.delete_job(job_id)
 
 
-@router.get("/events", tags=["jobs"], response_class=StreamingResponse, responses=STREAM)
+@router.get("/events", response_class=StreamingResponse, responses=STREAM)
 async def events(service: Services) -> StreamingResponse:
     """Every change of every job and training as server-sent events, without end, each named for what it carries."""
 
@@ -174,7 +173,7 @@ async def events(service: Services) -> StreamingResponse:
     return _stream(stream())
 
 
-@router.get("/jobs/{job_id}/events", tags=["jobs"], response_class=StreamingResponse, responses=STREAM)
+@router.get("/jobs/{job_id}/events", response_class=StreamingResponse, responses=STREAM)
 async def job_events(service: Services, job_id: JobId) -> StreamingResponse:
     """One job's changes as server-sent events; the stream ends with the job."""
     need_job(service, job_id)
@@ -200,16 +199,15 @@ def _stream(text: AsyncIterator[str]) -> StreamingResponse:
 
 @router.get(
     "/jobs/{job_id}/download/{format}",
-    tags=["jobs"],
     response_class=Response,
-    responses={200: {"content": {kind.media_type: {} for kind in FORMATS.values()}}, 409: PROBLEMS[409]},
+    responses={200: {"content": {kind.media_type: {} for kind in FORMATS.values()}}},
 )
 async def download(
     service: Services,
     job_id: JobId,
     format: Format,
-    unit: Annotated[Unit | None, Query(description="The model's count by cycles, or by sides of them.")] = None,
-    at: Annotated[float | None, Query(ge=0, le=1e6, description=AT)] = None,
+    unit: CountedUnit = None,
+    at: BorderSecond = None,
     corrected: Annotated[bool, Query(description="False: the model's count of a corrected video, too.")] = True,
 ) -> Response:
     """The result as a file. Of a video with labels it says what they say, marked as corrected, unless `unit`, `at` or

@@ -31,8 +31,6 @@ from escounts.research.datasets.annotation_formats.timelines import read_tasks, 
 from escounts.serve.data_folder import LABELS_FILE
 from escounts.serve.schemas import (
     GUARDED,
-    PROBLEMS,
-    USUAL_PROBLEMS,
     ImportedLabels,
     LabelImport,
     Labels,
@@ -44,12 +42,7 @@ from escounts.serve.schemas import (
     video_or_404,
 )
 
-router = APIRouter(
-    prefix="/api",
-    tags=["labels"],
-    responses=USUAL_PROBLEMS,
-)
-KEPT: dict[int | str, dict[str, Any]] = {status: PROBLEMS[status] for status in (409, 507)}
+router = APIRouter(prefix="/api", tags=["labels"])
 ZIP: dict[int | str, dict[str, Any]] = {200: {"content": {"application/zip": {}}}}
 EXPORT: dict[int | str, dict[str, Any]] = {
     200: {"content": {kind: {} for kind in ("text/csv", "application/json", "application/zip")}}
@@ -57,7 +50,7 @@ EXPORT: dict[int | str, dict[str, Any]] = {
 CSV: dict[int | str, dict[str, Any]] = {200: {"content": {"text/csv": {"schema": {"type": "string"}}}}}
 
 
-@router.put("/videos/{video_id}/labels", dependencies=GUARDED, responses=KEPT)
+@router.put("/videos/{video_id}/labels", dependencies=GUARDED)
 def save_labels(service: Services, video_id: VideoId, labels: Labels) -> SavedLabels:
     """Save repetitions; also in videos/labels.csv of the data folder, for `escounts train folder`."""
     row = video_or_404(service, video_id)
@@ -156,7 +149,7 @@ def _exported(labelled: Sequence[LabelledFile], format: Format, name: str) -> Re
     return _download(packed.getvalue(), "application/zip", f"{name}.zip")
 
 
-@router.post("/labels/import", dependencies=GUARDED, responses=KEPT)
+@router.post("/labels/import", dependencies=GUARDED)
 def import_labels(service: Services, request: LabelImport) -> ImportedLabels:
     """Save the labels in a file of an annotation tool as those of the videos of the same names; all, or on an error
     none. A name that several videos have is not guessed: it is answered as ambiguous. Labels that are there are
@@ -217,7 +210,7 @@ def label_studio(service: Services, video_id: VideoId) -> JSONResponse:
     return JSONResponse([task([labelled_file(row, label, row.name)])], headers={"content-disposition": disposition})
 
 
-@router.post("/videos/{video_id}/label-studio", dependencies=GUARDED, responses=KEPT)
+@router.post("/videos/{video_id}/label-studio", dependencies=GUARDED)
 def import_label_studio(
     service: Services, video_id: VideoId, document: list[dict[str, Any]] | dict[str, Any]
 ) -> SavedLabels:

@@ -20,13 +20,13 @@ from fastapi import APIRouter, HTTPException, Path, Request
 from pydantic import BaseModel, Field
 
 from escounts.serve.live_worker import run
-from escounts.serve.schemas import GUARDED, PROBLEMS, USUAL_PROBLEMS, Services, Span, Strict
+from escounts.serve.schemas import GUARDED, Services, Span, Strict
 from escounts.serve.security import client_address
 from escounts.serve.settings import MEBIBYTE, Settings, WorkerOptions
 from escounts.serve.training_api import other_model
 from escounts.system.processes import Child
 
-router = APIRouter(prefix="/api/live", tags=["live"], responses={**USUAL_PROBLEMS, 409: PROBLEMS[409]})
+router = APIRouter(prefix="/api/live", tags=["live"])
 
 HEAD = struct.Struct("<dI")
 MOST_FRAMES, MOST_BYTES = 120, 4 * MEBIBYTE

@@ -293,13 +293,6 @@ class Training(BaseModel):
     report: Annotated[Report | None, BeforeValidator(_parsed)] = None
 
 
-class Health(BaseModel):
-    status: Literal["ok", "starting", "failing"]
-    error: str | None = Field(default=None, description="What is wrong: why the queue stands still, or a full disk.")
-    disk_free: int = Field(description="Bytes that are free where the data folder is.")
-    workers: list[dict[str, Any]]
-
-
 class Problem(BaseModel):
     detail: str
 
@@ -322,9 +315,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
         507: "The disk is full.",
     }.items()
 }
-USUAL_PROBLEMS: dict[int | str, dict[str, Any]] = {
-    status: PROBLEMS[status] for status in (400, 401, 403, 404, 408, 413, 421, 422, 429, 503, 507)
-}
+"""What every request may be answered with."""
 
 
 def service_of(request: Request) -> Service:

@@ -16,8 +16,6 @@ from escounts.models import catalogue, store
 from escounts.models.catalogue import is_own_model, own_model_path
 from escounts.serve.schemas import (
     GUARDED,
-    PROBLEMS,
-    USUAL_PROBLEMS,
     Identifier,
     Services,
     Strict,
@@ -28,8 +26,7 @@ from escounts.serve.schemas import (
 from escounts.serve.settings import Settings, WorkerOptions
 from escounts.serve.trainings import TrainingTask
 
-router = APIRouter(prefix="/api", tags=["teaching"], responses=USUAL_PROBLEMS)
-BUSY: dict[int | str, dict[str, Any]] = {409: PROBLEMS[409]}
+router = APIRouter(prefix="/api", tags=["teaching"])
 FEWEST = 3
 """Labelled videos a training needs, as escounts.teach.own_action has it."""
 ModelName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$", examples=["my-squats"])]
@@ -57,7 +54,7 @@ class Model(BaseModel):
     training: str | None
 
 
-@router.post("/trainings", status_code=202, dependencies=GUARDED, responses=BUSY)
+@router.post("/trainings", status_code=202, dependencies=GUARDED)
 def start_training(service: Services, request: TrainingRequest) -> Training:
     """Learn from labelled videos under a name; follow it with GET, or by the events named `training`."""
     chosen = _chosen(service, request)
@@ -121,7 +118,7 @@ def models(service: Services) -> list[Model]:
     ]
 
 
-@router.delete("/models/{name}", status_code=204, dependencies=GUARDED, responses=BUSY)
+@router.delete("/models/{name}", status_code=204, dependencies=GUARDED)
 def delete_model(service: Services, name: Annotated[str, InPath(max_length=80)]) -> None:
     """Delete a model that was taught; all others stay."""
     if name == catalogue.find(service.settings.model).name:

@@ -1,23 +1,19 @@
-"""Videos over HTTP: upload, choose from the media root, list, play, delete, restore; and the session of the page."""
+"""Videos over HTTP: upload, choose from the media root, list, play, delete and restore."""
 
 from __future__ import annotations
 
 import shutil
-from importlib.metadata import version
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Body, HTTPException, Query, Request, Response
+from fastapi import APIRouter, Body, HTTPException, Query, Request
 from fastapi.responses import FileResponse
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
-from escounts.output import FORMATS
 from escounts.serve.job_api import drawn
 from escounts.serve.label_api import write_labels_csv
 from escounts.serve.media import content_type, from_media, media_files, receive
 from escounts.serve.schemas import (
     GUARDED,
-    PROBLEMS,
-    USUAL_PROBLEMS,
     Services,
     Text,
     Video,
@@ -25,9 +21,8 @@ from escounts.serve.schemas import (
     present_video,
     video_or_404,
 )
-from escounts.serve.security import COOKIE, client_address, session_value
 
-router = APIRouter(prefix="/api", responses=USUAL_PROBLEMS)
+router = APIRouter(prefix="/api", tags=["videos"])
 
 UPLOAD_BODY = {
     "requestBody": {
@@ -45,65 +40,18 @@ RANGES: dict[int | str, dict[str, Any]] = {
     400: {"description": "A range that cannot be read."},
     416: {"description": "A range outside the file."},
 }
-PICTURE: dict[int | str, dict[str, Any]] = {200: {"content": {"image/jpeg": {}}}, **RANGES, 503: PROBLEMS[503]}
+PICTURE: dict[int | str, dict[str, Any]] = {200: {"content": {"image/jpeg": {}}}, **RANGES}
 FILE_HEADERS = {
     "content-security-policy": "default-src 'none'; sandbox",
     "cache-control": "private, max-age=3600",
 }
 
 
-@router.post("/session", status_code=204, tags=["service"], dependencies=GUARDED)
-def open_session(
-    service: Services,
-    request: Request,
-    token: Annotated[str, Body(embed=True, max_length=500)],
-    response: Response,
-) -> None:
-    """Trade the token for a cookie, so that the page's video element and event stream are let in too."""
-    right = service.settings.token
-    if right is None:
-        return
-    refusal = "that is not the token; it was printed when the server started"
-    service.guesses.admit(client_address(request), [(token, right)], refusal=refusal)
-    response.set_cookie(COOKIE, session_value(right), httponly=True, samesite="strict", path="/")
-
-
-class Limits(BaseModel):
-    """What this server takes, for the page to say before it is asked."""
-
-    model: str
-    max_upload: int
-    max_duration: float
-    keep_days: float
-    media_root: bool
-    formats: list[str]
-    titles: dict[str, str] = Field(description="What a person reads for each format.")
-    version: str
-
-
-@router.get("/limits", tags=["service"])
-def limits(service: Services) -> Limits:
-    """What this server takes and which model counts."""
-    settings = service.settings
-    return Limits(
-        model=next((worker["model"] for worker in service.runner.workers() if worker["model"]), settings.model),
-        max_upload=settings.max_upload,
-        max_duration=settings.max_duration,
-        keep_days=settings.keep_days,
-        media_root=settings.media_root is not None,
-        formats=list(FORMATS),
-        titles={name: kind.title for name, kind in FORMATS.items()},
-        version=version("escounts"),
-    )
-
-
 @router.post(
     "/videos",
     status_code=201,
-    tags=["videos"],
     dependencies=GUARDED,
     openapi_extra=UPLOAD_BODY,
-    responses={415: PROBLEMS[415]},
 )
 async def upload(
     service: Services,
@@ -121,13 +69,13 @@ async def upload(
     return present_video(service, row)
 
 
-@router.get("/videos", tags=["videos"])
+@router.get("/videos")
 def videos(service: Services) -> list[Video]:
     """All videos, the newest first, each with its newest job."""
     return [present_video(service, row) for row in service.database.videos()]
 
 
-@router.get("/videos/{video_id}", tags=["videos"])
+@router.get("/videos/{video_id}")
 def video(service: Services, video_id: VideoId) -> Video:
     """One video with its newest job."""
     return present_video(service, video_or_404(service, video_id))
@@ -135,7 +83,6 @@ def video(service: Services, video_id: VideoId) -> Video:
 
 @router.get(
     "/videos/{video_id}/file",
-    tags=["videos"],
     response_class=FileResponse,
     responses={200: {"content": {"video/*": {}, "application/octet-stream": {}}}, **RANGES},
 )
@@ -152,7 +99,6 @@ def video_file(service: Services, video_id: VideoId) -> FileResponse:
 
 @router.get(
     "/videos/{video_id}/preview",
-    tags=["videos"],
     response_class=FileResponse,
     responses={200: {"content": {"video/mp4": {}}}, **RANGES},
 )
@@ -161,13 +107,13 @@ async def preview(service: Services, video_id: VideoId) -> FileResponse:
     return await _drawn(service, video_id, "preview", ".mp4")
 
 
-@router.get("/videos/{video_id}/thumbnail", tags=["videos"], response_class=FileResponse, responses=PICTURE)
+@router.get("/videos/{video_id}/thumbnail", response_class=FileResponse, responses=PICTURE)
 async def thumbnail(service: Services, video_id: VideoId) -> FileResponse:
     """A small JPEG from the middle of the video; a worker makes it the first time."""
     return await _drawn(service, video_id, "thumbnail", ".jpg")
 
 
-@router.get("/videos/{video_id}/filmstrip", tags=["videos"], response_class=FileResponse, responses=PICTURE)
+@router.get("/videos/{video_id}/filmstrip", response_class=FileResponse, responses=PICTURE)
 async def filmstrip(service: Services, video_id: VideoId) -> FileResponse:
     """60 small pictures side by side in one JPEG, evenly spread over the video."""
     return await _drawn(service, video_id, "filmstrip", ".jpg")
@@ -182,20 +128,20 @@ async def _drawn(service: Services, video_id: str, format: str, suffix: str) -> 
     return FileResponse(target, headers=FILE_HEADERS)
 
 
-@router.delete("/videos/{video_id}", status_code=204, tags=["videos"], dependencies=GUARDED)
+@router.delete("/videos/{video_id}", status_code=204, dependencies=GUARDED)
 def delete_video(service: Services, video_id: VideoId) -> None:
     """Delete a video with its jobs, results and labels. A file under the media root stays on the disk."""
     service.delete(video_or_404(service, video_id))
 
 
-@router.get("/media", tags=["videos"])
+@router.get("/media")
 def media(service: Services) -> list[str]:
     """The videos under the media root, if the server has one."""
     root = service.settings.media_root
     return [] if root is None else media_files(root)
 
 
-@router.post("/media", status_code=201, tags=["videos"], dependencies=GUARDED)
+@router.post("/media", status_code=201, dependencies=GUARDED)
 def choose_media(service: Services, file: Annotated[Text, Body(embed=True, max_length=1000)]) -> Video:
     """Take a file under the media root, as GET /api/media lists it, as a video; it is not copied."""
     return present_video(service, from_media(service, file))
@@ -210,7 +156,7 @@ class DeletedVideo(BaseModel):
     labelled_count: int | None
 
 
-@router.get("/trash", tags=["videos"])
+@router.get("/trash")
 def deleted_videos(service: Services) -> list[DeletedVideo]:
     """The videos that can be restored, the last deleted first."""
     return [
@@ -227,9 +173,7 @@ def deleted_videos(service: Services) -> list[DeletedVideo]:
 @router.post(
     "/trash/{video_id}/restore",
     status_code=201,
-    tags=["videos"],
     dependencies=GUARDED,
-    responses={409: PROBLEMS[409]},
 )
 def restore(service: Services, video_id: VideoId) -> Video:
     """Take a video and its labels out of the trash. Its counts are gone: POST /api/jobs counts it again."""
