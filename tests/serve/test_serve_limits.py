@@ -280,7 +280,7 @@ def test_no_address_writes_a_line_of_its_own_into_the_log(caplog: pytest.LogCapt
 def test_an_upload_of_unknown_length_leaves_the_reserve(
     known: Client, small: tuple[str, Service], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("escounts.serve.media.CHECK_BYTES", 1000)
+    monkeypatch.setattr("escounts.serve.video_api.CHECK_BYTES", 1000)
     real = small[1].folder.free_bytes()
     room = iter([real, real, *([DISK_RESERVE + 500] * 1000)])  # less than the next piece above what is kept free
     monkeypatch.setattr(DataFolder, "free_bytes", lambda self: next(room))

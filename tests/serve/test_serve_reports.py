@@ -8,7 +8,6 @@ import pickle
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -20,17 +19,16 @@ import escounts.models.store
 from escounts.errors import EscountsError
 from escounts.output.json import to_dict
 from escounts.results import CountResult, DensityMap
-from escounts.serve import live_api, trainings, worker_pool
+from escounts.serve import live_api, worker_pool
 from escounts.serve.app import Service
 from escounts.serve.live_api import LiveCount, LiveSession
 from escounts.serve.schemas import Training
 from escounts.serve.settings import Source, WorkerOptions
-from escounts.serve.trainings import TrainingTask
 from escounts.serve.worker import LANES, RenderTask
-from escounts.system import processes
+from escounts.system import processes, task_processes
 from escounts.system.processes import HEAD, Child, Line
 
-TASK = TrainingTask((), "", WorkerOptions("lite", "cpu", 2**32, 0, 0, max_duration=60.0, max_pixels=10**6, threads=1))
+OPTIONS = WorkerOptions("lite", "cpu", 2**32, 0, 0, max_duration=60.0, max_pixels=10**6, threads=1)
 
 
 class _Command:
@@ -56,9 +54,16 @@ def taken_over(line: Line, options: WorkerOptions, *_: object) -> None:
         _stay(line, Path(tempfile.gettempdir()) / "ran")  # of a confined process the one folder that it writes to
 
 
-def taken_over_training(line: Line, task: TrainingTask) -> None:
+def asked(line: Line) -> Path:
+    """In place of a process that learns: the file that it is to write."""
+    line.report("ready", None)
+    _, target = line.receive()
+    return Path(target)
+
+
+def taken_over_training(line: Line, *_: object) -> None:
     with contextlib.suppress(OSError):
-        _stay(line, Path(task.target).with_name("ran"))
+        _stay(line, asked(line).with_name("ran"))
 
 
 def test_a_worker_that_sends_a_pickle_is_killed_and_nothing_runs(
@@ -87,15 +92,16 @@ def test_a_live_count_that_sends_a_pickle_has_failed(tmp_path: Path, monkeypatch
 
 
 def test_a_training_that_sends_a_pickle_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trainings, "run", taken_over_training)
+    monkeypatch.setattr(task_processes, "_serve", taken_over_training)
     with service_running(tmp_path, devices=()) as (_, service):
         row = Training(id="0" * 32, name="mine", videos=[], created=time.time())
         target = tmp_path / "weights" / "mine.safetensors"
-        service.trainings.start(row, target, lambda made: replace(TASK, target=str(made)))
+        service.trainings.start(row, (), target, OPTIONS)
         running = service.trainings._running
         assert running is not None
+        process = eventually(lambda: running.process._process)
         eventually(lambda: service.database.trainings(row.id)[0].state == "failed", 60)
-        eventually(lambda: not running.process.is_alive())
+        eventually(lambda: not process.is_alive())
         assert not list(running.made.parent.parent.rglob("ran"))
 
 
@@ -156,7 +162,7 @@ def test_nobody_waits_for_a_worker_that_does_not_listen(
     assert client.ended(client.start_count(video)["id"], 60)["count"] == 3
 
 
-def half_a_report(line: Line, task: object) -> None:
+def half_a_report(line: Line, *_: object) -> None:
     os.write(line._reports.fileno(), HEAD.pack(1000) + b"[")
     time.sleep(600)
 
@@ -193,23 +199,24 @@ def test_a_live_count_whose_state_is_none_has_failed(tmp_path: Path, monkeypatch
         assert (shown.status_code, shown.json()["state"], shown.json()["count"]) == (200, "failed", 0)
 
 
-def no_report(line: Line, task: TrainingTask) -> None:
+def no_report(line: Line, *_: object) -> None:
     """It says that it helped, in words that no page can show."""
-    Path(task.target).write_bytes(b"x")
+    asked(line).write_bytes(b"x")
     line.report("done", {"helped": True, "videos": [{"name": 5}]})
 
 
-def nonsense(line: Line, task: TrainingTask) -> None:
-    line.report("progress", ["dancing", {}])
+def nonsense(line: Line, *_: object) -> None:
+    asked(line)
+    line.report("told", ["dancing", {}])
     time.sleep(600)
 
 
 SCORE = {"right": 3, "within_one": 3, "error": 0.0}
 
 
-def a_link(line: Line, task: TrainingTask) -> None:
+def a_link(line: Line, *_: object) -> None:
     """What it calls its model is a file of somebody else's."""
-    Path(task.target).symlink_to(escounts.models.store.__file__)
+    asked(line).symlink_to(escounts.models.store.__file__)
     line.report("done", {"helped": True, "message": "", "before": SCORE, "after": SCORE, "videos": []})
 
 
@@ -217,12 +224,12 @@ def a_link(line: Line, task: TrainingTask) -> None:
 def test_a_training_whose_report_or_model_is_none_has_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, process: Callable[..., None], caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(trainings, "run", process)
+    monkeypatch.setattr(task_processes, "_serve", process)
     monkeypatch.setattr(processes, "UNFINISHED_SECONDS", 1.0)
     with service_running(tmp_path / "data", devices=()) as (address, service), Client(address) as client:
         row = Training(id="0" * 32, name="mine", videos=[], created=time.time())
         target = tmp_path / "weights" / "mine.safetensors"
-        service.trainings.start(row, target, lambda made: replace(TASK, target=str(made)))
+        service.trainings.start(row, (), target, OPTIONS)
         eventually(lambda: service.database.trainings(row.id)[0].state == "failed", 60)
         (shown,) = client.get("/api/trainings").json()
         why = "what it wrote is not a model" if process is a_link else "sent what is not a report"

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from serving import Client, get, post, service_running
 
-from escounts.serve.media import content_type, safe_suffix, shown_name
 from escounts.serve.settings import Settings
+from escounts.serve.video_api import content_type, safe_suffix, shown_name
 
 ZERO = "0" * 32
 

@@ -6,28 +6,26 @@ import json
 import os
 import signal
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fastapi import HTTPException
-from lines import line
 from serving import Client, Command, eventually, service_running
 
-from escounts.errors import VideoError
+from escounts.errors import EscountsError
 from escounts.models import store
 from escounts.serve import trainings
 from escounts.serve.app import EventHub, Service
 from escounts.serve.database import Database
 from escounts.serve.schemas import Training
 from escounts.serve.settings import Settings, Source, WorkerOptions
-from escounts.serve.trainings import Trainings, TrainingTask
+from escounts.serve.trainings import Trainings
 from escounts.system import processes
-from escounts.system.processes import Line
 from escounts.system.sandbox import missing_protections
+from escounts.teach import own_action
 
 BOUNCE = 0.8
 """Seconds of a repetition in the clips."""
@@ -117,8 +115,12 @@ def test_what_is_ended_leaves_nothing_behind(
     if end == "cancel":
         assert client.post(f"/api/trainings/{training}/cancel").status_code == 202
     else:
-        assert service.trainings._running is not None
-        os.kill(service.trainings._running.process.pid or 0, signal.SIGKILL)
+        running = service.trainings._running
+        assert running is not None
+        eventually(lambda: running.share > 0)  # one that is killed before it is ready is started again
+        process = running.process._process
+        assert process is not None
+        os.kill(process.pid, signal.SIGKILL)
     after = ended(client, training)
     assert after["state"] == ("cancelled" if end == "cancel" else "failed")
     assert after["error"] == (None if end == "cancel" else "its process died (SIGKILL: out of memory, or killed)")
@@ -155,7 +157,8 @@ def test_a_training_cut_off_by_a_kill_has_failed_at_the_next_start(tmp_path: Pat
     assert row["state"] == "failed" and "start it again" in row["error"]
 
 
-TASK = TrainingTask((), "", WorkerOptions("lite", "cpu", 2**33, 0, 0, max_duration=60.0, max_pixels=10**8, threads=1))
+OPTIONS = WorkerOptions("lite", "cpu", 2**33, 0, 0, max_duration=60.0, max_pixels=10**8, threads=1)
+Learn = Callable[[tuple[trainings.Labelled, str]], dict[str, Any]]
 
 
 def asked(name: str) -> Training:
@@ -170,16 +173,17 @@ def database(tmp_path: Path) -> Iterator[Database]:
     database.close()
 
 
-def done_at_once(line: Line, task: TrainingTask) -> None:
-    """In place of the process that learns: it says that it helped, and has written nothing."""
+def done_at_once(options: WorkerOptions, tell: object) -> Learn:
+    """In place of what learns: it says that it helped, and has written nothing."""
     score = {"right": 0, "within_one": 0, "error": 1.0}
-    line.report("done", {"helped": True, "message": "", "before": score, "after": score, "videos": []})
+    report = {"helped": True, "message": "", "before": score, "after": score, "videos": []}
+    return lambda task: report
 
 
 def test_an_end_that_goes_wrong_does_not_block_the_next_training(
     tmp_path: Path, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trainings, "run", done_at_once)
+    monkeypatch.setattr(trainings, "prepare", done_at_once)
     monkeypatch.setattr(trainings, "RETRY_SECONDS", 0.01)
     write, broken = database.end_training, [sqlite3.OperationalError("disk is full")]
 
@@ -191,7 +195,7 @@ def test_an_end_that_goes_wrong_does_not_block_the_next_training(
     monkeypatch.setattr(database, "end_training", end_training)
     teaching = Trainings(database, EventHub().publish, Settings(tmp_path, job_seconds=60))
     for name in ("a", "b"):
-        teaching.start(asked(name), tmp_path / "w" / "mine.safetensors", lambda partial: TASK)
+        teaching.start(asked(name), (), tmp_path / "w" / "mine.safetensors", OPTIONS)
         eventually(lambda: teaching._running is None, 60)
         eventually(lambda: all(row.state != "running" for row in database.trainings()))
         (row,) = database.trainings(name * 32)
@@ -207,8 +211,8 @@ def test_a_process_that_cannot_be_started_is_a_failed_training(
 
     monkeypatch.setattr(processes, "spawned", start)
     teaching = Trainings(database, EventHub().publish, Settings(tmp_path, job_seconds=60))
-    with pytest.raises(HTTPException, match="Cannot allocate memory"):
-        teaching.start(asked("a"), tmp_path / "w" / "mine.safetensors", lambda partial: TASK)
+    teaching.start(asked("a"), (), tmp_path / "w" / "mine.safetensors", OPTIONS)
+    eventually(lambda: all(row.state != "running" for row in database.trainings()))
     assert [(row.state, row.error) for row in database.trainings()] == [
         ("failed", "no process could be started: Cannot allocate memory")
     ]
@@ -216,45 +220,48 @@ def test_a_process_that_cannot_be_started_is_a_failed_training(
     assert not list(tmp_path.rglob(".*"))
 
 
-def test_an_error_of_the_disk_while_learning_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    def learn(line: Line, task: TrainingTask) -> dict[str, object]:
+def test_an_error_of_the_disk_while_learning_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def learn(*_: object, **options: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(trainings, "_learn", learn)
+    monkeypatch.setattr(own_action, "learn_action", learn)
+    monkeypatch.setattr(trainings, "settle", lambda options: None)
     monkeypatch.setattr(os, "nice", lambda by: 0)
-    ours, theirs = line()
-    trainings.run(theirs, TASK)
-    kind, reason = ours.take(2)
-    assert kind == "failed" and "No space left" in reason
+    with pytest.raises(EscountsError, match=r"could not be learnt: OSError.*No space left"):
+        trainings.prepare(OPTIONS, lambda told: None)(((), str(tmp_path / "mine.safetensors")))
 
 
-def attempting(line: Line, task: TrainingTask) -> None:
-    """A training that was taken over: tells what it may still do."""
-    own = Path(task.target).parent
-    done = []
-    for work in (
-        lambda: (own / "a.txt").write_text("x"),
-        lambda: (own.parent / "a.txt").write_text("x"),
-        lambda: (own.parents[1] / "weights" / "a.txt").write_text("x"),
-        lambda: (own.parents[1] / "escounts.sqlite").read_bytes(),
-        lambda: os.utime(own.parents[1] / "escounts.sqlite"),
-    ):
-        try:
-            work()
-            done.append("done")
-        except PermissionError:
-            done.append("refused")
-    line.report("failed", " ".join(done))
+def attempting(options: WorkerOptions, tell: object) -> Learn:
+    """What learns, taken over: tells what it may still do."""
+
+    def learn(task: tuple[trainings.Labelled, str]) -> dict[str, Any]:
+        own = Path(task[1]).parent
+        done = []
+        for work in (
+            lambda: (own / "a.txt").write_text("x"),
+            lambda: (own.parent / "a.txt").write_text("x"),
+            lambda: (own.parents[1] / "weights" / "a.txt").write_text("x"),
+            lambda: (own.parents[1] / "escounts.sqlite").read_bytes(),
+            lambda: os.utime(own.parents[1] / "escounts.sqlite"),
+        ):
+            try:
+                work()
+                done.append("done")
+            except PermissionError:
+                done.append("refused")
+        raise EscountsError(" ".join(done))
+
+    return learn
 
 
 @pytest.mark.skipif(bool(missing_protections()), reason="this machine cannot confine a process")
 def test_the_process_that_learns_is_confined(
     tmp_path: Path, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trainings, "run", attempting)
+    monkeypatch.setattr(trainings, "prepare", attempting)
     (tmp_path / "weights").mkdir()
     teaching = Trainings(database, EventHub().publish, Settings(tmp_path))
-    teaching.start(asked("a"), tmp_path / "w" / "mine.safetensors", lambda made: replace(TASK, target=str(made)))
+    teaching.start(asked("a"), (), tmp_path / "w" / "mine.safetensors", OPTIONS)
     eventually(lambda: all(row.state != "running" for row in database.trainings()), 60)
     (row,) = database.trainings()
     assert row.error == "done refused refused refused refused"
@@ -268,10 +275,8 @@ def test_videos_past_the_limits_are_not_learnt_from(
     tmp_path: Path, clips: dict[int, Path], limits: dict[str, Any], word: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trainings, "settle", lambda options: None)
+    monkeypatch.setattr(os, "nice", lambda by: 0)
     videos = tuple((Source(str(n), str(path), f"{n}.mp4"), ((0.0, 0.8),)) for n, path in clips.items())
-    options = replace(TASK.options, **limits)
-    task = TrainingTask(videos, str(tmp_path / "mine.safetensors"), options)
-    ours, theirs = line()
-    with pytest.raises(VideoError, match=word):
-        trainings._learn(theirs, task)
-    ours.close()
+    learn = trainings.prepare(replace(OPTIONS, **limits), lambda told: None)
+    with pytest.raises(EscountsError, match=word):
+        learn((videos, str(tmp_path / "mine.safetensors")))

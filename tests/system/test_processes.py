@@ -8,12 +8,14 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from escounts.system import processes
 from escounts.system.processes import Child, Line, are_numbers, parsed_report
+from escounts.system.task_processes import TaskError, TaskProcess
 
 KILLED = """
 import os, signal
@@ -44,6 +46,7 @@ def busy_for_ever(line: Line, marker: Path) -> None:
 BUSY = """
 import os, signal, sys, time
 sys.path.insert(0, sys.argv[1])
+from collections.abc import Callable
 from pathlib import Path
 from test_processes import busy_for_ever
 from escounts.system.processes import Child
@@ -136,3 +139,26 @@ def test_a_report_that_says_it_is_endless_is_not_waited_for() -> None:
     with pytest.raises(ValueError, match="is longer than"):
         child.take(300)
     child.end()
+
+
+def telling(step: int, tell: Callable[[int], None]) -> Callable[[int], int]:
+    """In a process: tells of a task before it answers."""
+
+    def work(task: int) -> int:
+        tell(task)
+        tell(task + step)
+        return task * 10
+
+    return work
+
+
+def test_what_a_process_tells_of_a_task_is_heard_before_its_answer() -> None:
+    heard: list[int] = []
+    with TaskProcess(telling, 3, hear=heard.append) as process:
+        assert process.ask(1) == 10 and heard == [1, 4]
+
+    def refuse(told: int) -> None:
+        raise ValueError("no such number")
+
+    with TaskProcess(telling, 3, hear=refuse) as process, pytest.raises(TaskError, match="not a report"):
+        process.ask(1)

@@ -24,7 +24,6 @@ from escounts.serve.schemas import (
     video_or_404,
 )
 from escounts.serve.settings import Settings, WorkerOptions
-from escounts.serve.trainings import TrainingTask
 
 router = APIRouter(prefix="/api", tags=["teaching"])
 FEWEST = 3
@@ -73,7 +72,7 @@ def start_training(service: Services, request: TrainingRequest) -> Training:
         id=secrets.token_hex(16), name=request.name, videos=[source.id for source, _ in chosen], created=time.time()
     )
     options = WorkerOptions.of(settings, settings.devices[0], model=_initial(settings.model))
-    service.trainings.start(row, target, lambda partial: TrainingTask(tuple(chosen), str(partial), options))
+    service.trainings.start(row, tuple(chosen), target, options)
     return present_training(service, row)
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from fastapi import HTTPException
+from pydantic import ValidationError
 
 from escounts.errors import EscountsError, ModelError
 from escounts.models.catalogue import is_own_model
@@ -34,53 +35,47 @@ from escounts.serve.settings import (
     settle,
 )
 from escounts.system.atomic_files import atomic_file
-from escounts.system.processes import Child, Line, are_numbers
+from escounts.system.processes import are_numbers
+from escounts.system.task_processes import NOT_A_REPORT, TaskProcess
+
+Labelled = tuple[tuple[Source, tuple[tuple[float, float], ...]], ...]
+"""Videos with their repetitions in seconds."""
 
 
-@dataclass(frozen=True)
-class TrainingTask:
-    """Learn from videos with their repetitions in seconds, starting from the options' model; write the new one to
-    target, whose folder is the only one that it may write to."""
-
-    videos: tuple[tuple[Source, tuple[tuple[float, float], ...]], ...]
-    target: str
-    options: WorkerOptions
-
-
-def run(line: Line, task: TrainingTask) -> None:
-    """Entry point of the process: reports ("progress", (stage, share)), then ("done", report) or ("failed", why)."""
-    if hasattr(os, "nice"):
-        os.nice(10)  # the page answers first, then counts are made
-    try:
-        ending: tuple[str, object] = ("done", _learn(line, task))
-    except Exception as error:
-        limit = f"{task.options.memory / 2**30:.1f} GiB"
-        memory = f"learning needs more memory than the {limit} it may use; label shorter videos"
-        sources = [source for source, _ in task.videos]
-        ending = ("failed", explain(error, sources, memory=memory, fault="it could not be learnt: "))
-    line.report(*ending)
-
-
-def _learn(line: Line, task: TrainingTask) -> dict[str, object]:
+def prepare(
+    options: WorkerOptions, tell: Callable[[tuple[str, float]], None]
+) -> Callable[[tuple[Labelled, str]], dict[str, Any]]:
+    """In the process: what learns from videos, starting from the options' model, and writes the new one to a file,
+    whose folder is the only one that it may write to. tell: stage and share of it that is done."""
     from escounts.teach.own_action import LabelledVideo, learn_action  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the parent process needs none of this
 
-    options = task.options
+    if hasattr(os, "nice"):
+        os.nice(10)  # the page answers first, then counts are made
     settle(options)
-    videos = [LabelledVideo(source.id, Path(source.path), len(spans), spans) for source, spans in task.videos]
-    sources = {Path(source.path): source for source, _ in task.videos}
-    learnt = learn_action(
-        videos,
-        Path(task.target),
-        initial=options.model,
-        device=options.device,
-        open_video=lambda path: open_video(sources[path], options),
-        progress=lambda stage, share: line.report("progress", (stage, share)),
-    )
-    return learnt.to_dict()
+
+    def learn(task: tuple[Labelled, str]) -> dict[str, Any]:
+        labelled, target = task
+        sources = {Path(source.path): source for source, _ in labelled}
+        try:
+            learnt = learn_action(
+                [LabelledVideo(source.id, Path(source.path), len(spans), spans) for source, spans in labelled],
+                Path(target),
+                initial=options.model,
+                device=options.device,
+                open_video=lambda path: open_video(sources[path], options),
+                progress=lambda stage, share: tell((stage, share)),
+            )
+        except Exception as error:
+            limit = f"{options.memory / 2**30:.1f} GiB"
+            memory = f"learning needs more memory than the {limit} it may use; label shorter videos"
+            text = explain(error, sources.values(), memory=memory, fault="it could not be learnt: ")
+            raise EscountsError(text) from error
+        return learnt.to_dict()
+
+    return learn
 
 
 STAGES = ("encoding", "checking", "training")
-NOT_A_REPORT = "its process sent what is not a report"
 CUT_OFF = "the server was stopped while this was being learnt; start it again"
 RETRY_SECONDS = 0.5
 """Between tries to write down how a training ended, while the database cannot take it."""
@@ -91,19 +86,17 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class _Running:
-    """The training in hand. made: the file that its process writes, in a folder of its own, the only one that it may
-    write to; target: where the model goes. stage and share: what the process reported last."""
+    """The training in hand. made: the file that its process writes, in a folder of its own; target: where the model
+    goes. stage and share: what the process told last. ending: state and reason of an end that was asked for."""
 
     row: Training
-    process: Child
+    process: TaskProcess[tuple[Labelled, str], dict[str, Any]]
     made: Path
     target: Path
     began: float
     stage: str = "encoding"
     share: float = 0.0
-    cancelled: bool = False
-    killed_for: str | None = None
-    """Why this server killed the process, when it did."""
+    ending: tuple[str, str | None] | None = None
     follower: threading.Thread | None = None
 
 
@@ -122,9 +115,8 @@ class Trainings:
             if row.state == "running":
                 self._database.end_training(row.id, "failed", error=CUT_OFF)
 
-    def start(self, row: Training, target: Path, make: Callable[[Path], TrainingTask]) -> None:
-        """Begin; the new model is put at target only once it is whole. make: from the file that the process is to
-        write to its task."""
+    def start(self, row: Training, labelled: Labelled, target: Path, options: WorkerOptions) -> None:
+        """Begin to learn from labelled videos; the new model is put at target only once it is whole."""
         with self._lock:
             if self._running is not None:
                 raise HTTPException(409, f"{self._running.row.name} is being learnt; wait for it, or cancel it")
@@ -132,18 +124,11 @@ class Trainings:
             for folder in (target.parent, made.parent):
                 folder.mkdir(parents=True, exist_ok=True)
             self._database.add_training(row)
-            try:
-                task = make(made)
-                paths = [source.path for source, _ in task.videos]
-                sandbox = self._settings.confined(made.parent, paths, task.options.model)
-                process = Child(run, task, sandbox=sandbox)
-            except OSError as error:
-                shutil.rmtree(made.parent, ignore_errors=True)
-                reason = f"no process could be started: {error.strerror or error}"
-                self._database.end_training(row.id, "failed", error=reason)
-                raise HTTPException(409, reason) from error
+            sandbox = self._settings.confined(made.parent, [source.path for source, _ in labelled], options.model)
+            limit = self._settings.job_seconds
+            process = TaskProcess(prepare, options, limit=limit, attempts=1, hear=self._hear, sandbox=sandbox)
             self._running = running = _Running(row, process, made, target, time.monotonic())
-            running.follower = threading.Thread(target=self._follow, args=(running,), name="training", daemon=True)
+            running.follower = threading.Thread(target=self._follow, args=(running, labelled), daemon=True)
             running.follower.start()
         self._announce(row.id)
 
@@ -152,8 +137,8 @@ class Trainings:
         with self._lock:
             running = self._running
             if running is not None and running.row.id == training_id:
-                running.cancelled = True
-                running.process.kill()
+                running.ending = "cancelled", None
+                running.process.stop()
 
     def stop(self) -> None:
         """The server stops: what is being learnt is lost, and its row says so."""
@@ -161,8 +146,8 @@ class Trainings:
         with self._lock:
             running = self._running
             if running is not None:
-                running.killed_for = CUT_OFF
-                running.process.kill()
+                running.ending = "failed", CUT_OFF
+                running.process.stop()
         if running is not None and running.follower is not None:
             running.follower.join(5)
 
@@ -178,71 +163,36 @@ class Trainings:
             update={"stage": running.stage, "progress": round(running.share, 4), "remaining_s": remaining}
         )
 
-    def _follow(self, running: _Running) -> None:
-        """Read what the process reports until it ends, then write down how."""
-        kind, value = "died", None
-        try:
-            while kind not in ("done", "failed"):
-                if time.monotonic() - running.began > self._settings.job_seconds:
-                    running.killed_for = f"took longer than the {self._settings.job_seconds:.0f} s it may take"
-                    break
-                report = running.process.take(1.0)
-                if report is None:
-                    continue
-                kind, value = report
-                if kind == "progress":
-                    if not (
-                        isinstance(value, list) and len(value) == 2 and value[0] in STAGES and are_numbers(value[1:])
-                    ):
-                        raise ValueError("a report of its progress is none")
-                    running.stage, running.share = value
-                    self._announce(running.row.id)
-        except (EOFError, OSError):
-            pass  # it is gone
-        except ValueError as error:  # forged: the process is no longer ours
-            log.warning("training %s is ended: %s", running.row.id, error)
-            kind, value = "failed", NOT_A_REPORT
-            running.process.kill()
-        if running.killed_for is not None:
-            running.process.kill()
-        death = running.process.death()
-        self._end(running, kind, death if kind not in ("done", "failed") else value)
+    def _hear(self, told: Any) -> None:
+        """What the process tells of its progress; ValueError where it is none."""
+        running = self._running
+        if not (isinstance(told, list) and len(told) == 2 and told[0] in STAGES and are_numbers(told[1:])):
+            raise ValueError("a report of its progress is none")
+        if running is not None:
+            running.stage, running.share = told
+            self._announce(running.row.id)
 
-    def _end(self, running: _Running, kind: str, value: Any) -> None:
-        """Whatever goes wrong here, the next training may begin."""
+    def _follow(self, running: _Running, labelled: Labelled) -> None:
+        """Have the process learn, then write down how it ended. Whatever goes wrong, the next training may begin."""
+        report, reason = None, None
+        try:
+            report = running.process.ask((labelled, str(running.made)))
+        except Exception as error:  # of the task, of its process, or of a database that nobody can be told from
+            reason = hide_paths(str(error))
+        running.process.stop()
         with self._lock:
-            try:
-                state, end = self._outcome(running, kind, value)
-            except ValueError as error:
-                log.warning("training %s: %s", running.row.id, " ".join(str(error).split()))
-                state, end = "failed", {"error": NOT_A_REPORT}
-            except EscountsError as error:
-                log.warning("training %s: %s", running.row.id, error)
-                state, end = "failed", {"error": hide_paths(f"its model could not be kept: {error}")}
-            except Exception as error:
-                log.exception("the end of training %s", running.row.id)
-                state, end = "failed", {"error": hide_paths(f"its model could not be kept: {error}")}
-            finally:
-                self._running = None
-            shutil.rmtree(running.made.parent, ignore_errors=True)
-            running.process.end()
-        self._write_end(running.row.id, state, end)
+            if running.ending is None and reason is None:
+                reason = _unkept(running, report)
+            state, reason = running.ending or ("done" if reason is None else "failed", reason)
+            self._running = None
+        shutil.rmtree(running.made.parent, ignore_errors=True)
+        if state == "failed":
+            log.warning("training %s: %s", running.row.id, reason)
+        done = json.dumps(report) if state == "done" else None
+        self._write_end(running.row.id, state, error=reason, report=done)
         self._announce(running.row.id)
 
-    @staticmethod
-    def _outcome(running: _Running, kind: str, value: Any) -> tuple[str, dict[str, Any]]:
-        """How a training ended; a model that helps is put in its place."""
-        if running.cancelled:
-            return "cancelled", {}
-        if running.killed_for is not None:
-            return "failed", {"error": running.killed_for}
-        if kind == "done":
-            if Report.model_validate(value).helped:
-                _keep(running.made, running.target)
-            return "done", {"report": json.dumps(value)}
-        return "failed", {"error": str(value)}
-
-    def _write_end(self, training_id: str, state: str, end: dict[str, Any]) -> None:
+    def _write_end(self, training_id: str, state: str, **end: str | None) -> None:
         """Into the database, as soon as it takes it; if the server stops first, its next start marks it as failed."""
         while True:
             try:
@@ -258,9 +208,17 @@ class Trainings:
             self._publish(self.with_progress(row))
 
 
-def _keep(made: Path, target: Path) -> None:
-    """Copy the model out of the folder of a process that has ended, if it is one: it had opened strangers' videos."""
-    if not stat.S_ISREG(made.lstat().st_mode) or not is_own_model(made):
-        raise ModelError("what it wrote is not a model that was taught")
-    with atomic_file(target) as partial:
-        shutil.copyfile(made, partial)
+def _unkept(running: _Running, report: Any) -> str | None:
+    """Put a model that helps in its place; why that could not be done. Its process had opened strangers' videos, so
+    what it wrote is copied once that has ended, if it is a model."""
+    try:
+        if Report.model_validate(report).helped:
+            if not stat.S_ISREG(running.made.lstat().st_mode) or not is_own_model(running.made):
+                raise ModelError("what it wrote is not a model that was taught")
+            with atomic_file(running.target) as partial:
+                shutil.copyfile(running.made, partial)
+    except ValidationError:
+        return NOT_A_REPORT
+    except Exception as error:
+        return hide_paths(f"its model could not be kept: {error}")
+    return None

@@ -6,6 +6,7 @@ prepared once; a process that dies or takes too long is replaced for the next ta
 
 from __future__ import annotations
 
+import math
 import os
 import queue
 import sys
@@ -13,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from escounts.errors import EscountsError, explained
@@ -62,6 +64,8 @@ class TaskProcess(Generic[T, A]):
         limit: seconds a task may take, None for ever.
         threads: cores that torch may use there; all when None.
         attempts: times that a task is tried whose process dies.
+        hear: called with what the process tells of a task before it is done; prepare gets a function to tell by, as
+            its last argument. ValueError: the process has no reason to tell this.
         sandbox: what it is confined to; None: nothing is held back from it.
 
     >>> with TaskProcess(open_model, "lite", "cpu") as process:
@@ -75,9 +79,10 @@ class TaskProcess(Generic[T, A]):
         limit: float | None = None,
         threads: int | None = None,
         attempts: int = ATTEMPTS,
+        hear: Callable[[Any], None] | None = None,
         sandbox: Sandbox | None = None,
     ) -> None:
-        self._prepare, self._arguments = prepare, arguments
+        self._prepare, self._arguments, self._hear = prepare, arguments, hear
         self._limit, self._threads, self._attempts, self._sandbox = limit, threads, attempts, sandbox
         self._process: Child | None = None
         self._closed = False
@@ -113,11 +118,16 @@ class TaskProcess(Generic[T, A]):
     def _answer(self, process: Child, task: T) -> A:
         """What the process says; raises EOFError or OSError where it dies over it."""
         process.send(task)
-        report = _report(process, self._limit)
-        if report is None:
-            self._end(process)
-            raise TaskError(f"not done within {self._limit:g} s; raise the limit to wait longer")
-        kind, answer = report
+        end = math.inf if self._limit is None else time.monotonic() + self._limit
+        while True:
+            report = _report(process, None if self._limit is None else end - time.monotonic())
+            if report is None:
+                self._end(process)
+                raise TaskError(f"not done within {self._limit:g} s; raise the limit to wait longer")
+            kind, answer = report
+            if kind != "told" or self._hear is None:
+                break
+            self._hear(answer)
         if kind != "done":
             raise TaskError(str(answer))
         return answer  # type: ignore[no-any-return]
@@ -157,7 +167,8 @@ class TaskProcess(Generic[T, A]):
             if self._closed:
                 raise TaskError(STOPPED)
             try:
-                self._process = Child(_serve, self._prepare, self._arguments, self._threads, sandbox=self._sandbox)
+                about = (self._prepare, self._arguments, self._threads, self._hear is not None)
+                self._process = Child(_serve, *about, sandbox=self._sandbox)
             except OSError as error:  # no memory or no room for another one: no task can have an answer
                 raise EscountsError(f"no process could be started: {error.strerror or error}") from error
             return self._process
@@ -185,11 +196,13 @@ def _report(process: Child, seconds: float | None) -> list[Any] | None:
             return report
 
 
-def _serve(line: Line, prepare: Prepare[Any, Any], arguments: tuple[Any, ...], threads: int | None) -> None:
+def _serve(
+    line: Line, prepare: Prepare[Any, Any], arguments: tuple[Any, ...], threads: int | None, telling: bool
+) -> None:
     """The process: prepares, answers each task; ends with the one who asks."""
     receive = line.listen()
     try:
-        work = prepare(*arguments)
+        work = prepare(*arguments, partial(line.report, "told")) if telling else prepare(*arguments)
     except EscountsError as error:
         line.report("refused", str(error))
         return
