@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Hidden = Annotated[SkipJsonSchema[T], Field(exclude=True)]
+"""In the database, and not in an answer or its description."""
 Identifier = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$", examples=["0" * 32])]
 Unit = Literal["cycle", "side"]
 Second = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
