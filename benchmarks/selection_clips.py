@@ -15,7 +15,7 @@ from labelled import Span, read_sets
 
 from escounts.counting.views import BASE_RATE
 from escounts.synthetic import GeneratorConfig, MotionBank
-from escounts.synthetic.composition import STILL_CAMERA, Composer, draw_action
+from escounts.synthetic.composition import STILL_CAMERA, Composer
 from escounts.synthetic.render import render
 from escounts.system.arrays import Image
 
@@ -63,7 +63,7 @@ def drawn(number: int, config: GeneratorConfig, motion: MotionBank | None) -> It
     while number:
         rng, index = np.random.default_rng(index), index + 1
         source = "motion" if motion is not None and index % 2 else "procedural"
-        one, other = (draw_action(rng, config, None, motion, length // 2, source=source) for _ in range(2))
+        one, other = (composer.draw_action(rng, length // 2, source) for _ in range(2))
         if one.name.split(":")[1] == other.name.split(":")[1]:
             continue
         plan = composer.perform(rng, one, length, second=other)
