@@ -9,18 +9,19 @@ what others on the machine disturb least. On a GPU the count is warm: loading is
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import statistics
-from pathlib import Path
+from dataclasses import asdict
 
 from footage import (
     FAST_REPETITIONS_A_SEGMENT,
     REPETITIONS_A_SEGMENT,
     Cost,
-    answer,
+    cost_of,
     counting,
     decode,
-    measured,
+    in_child,
     minute,
     processor_name,
 )
@@ -47,10 +48,8 @@ def main() -> None:
         model, _, setting = what.partition(", ")
         if setting.endswith(FLOAT32):
             os.environ[PRECISION_VARIABLE] = "float32"
-        if what == "decode":
-            answer(lambda: decode(video))
-        else:
-            answer(counting(video, model, options.device))
+        work = (lambda: decode(video)) if what == "decode" else counting(video, model, options.device)
+        print(json.dumps(asdict(cost_of(work))))
         return
     from escounts.models import catalogue
     from escounts.nn.device import cpu_has_bf16
@@ -66,7 +65,7 @@ def main() -> None:
     costs: dict[str, list[Cost]] = {job: [] for job in jobs}
     for _ in range(options.rounds):
         for job, footage in jobs.items():
-            costs[job].append(measured(Path(__file__), job, footage, "--device", options.device))
+            costs[job].append(Cost(**in_child(__file__, job, footage, "--device", options.device)))
     text = table(costs, options.device)
     print(text)
     replace_section("count" if options.device == "cpu" else f"count {options.device}", text)

@@ -14,7 +14,6 @@ import importlib.util
 import json
 import math
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -27,7 +26,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from footage import decode, looped, peak_megabytes, processor_name, segment, timed
+from footage import decode, in_child, looped, peak_megabytes, processor_name, segment, timed
 from report import arguments
 from report import markdown as table
 from torch import nn
@@ -267,7 +266,7 @@ def bench(
             for index, engine in enumerate(engines):
                 done = f"{turn * len(engines) + index}/{rounds * len(engines)}"
                 print(f"{done}  {engine.model}, {engine.runs}", file=sys.stderr)
-                turns[engine].append(in_child(engine, brief if engine.model in RIVALS else long))
+                turns[engine].append(alone(engine, brief if engine.model in RIVALS else long))
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
     versions = f"escounts {version('escounts')}, PyTorch {torch.__version__}"
     return Bench(processor_name(), gpu, versions, rounds, tuple(median(speeds) for speeds in turns.values()))
@@ -318,15 +317,12 @@ def exported(folder: Path) -> str | None:
     return str(folder / "onnx")
 
 
-def in_child(engine: Engine, video: Path) -> Speed:
+def alone(engine: Engine, video: Path) -> Speed:
     """One engine's Speed, measured in a process of its own."""
-    command = [sys.executable, __file__, "--child", json.dumps(asdict(engine)), str(video)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        return Speed(engine, float("nan"), error=last)
-    values = json.loads(done.stdout.splitlines()[-1])
-    return Speed(**{**values, "engine": engine})
+    try:
+        return Speed(**{**in_child(__file__, json.dumps(asdict(engine)), video), "engine": engine})
+    except RuntimeError as error:
+        return Speed(engine, float("nan"), error=str(error))
 
 
 def median(speeds: Sequence[Speed]) -> Speed:

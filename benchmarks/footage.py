@@ -13,10 +13,10 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import av
 import numpy as np
@@ -135,17 +135,20 @@ class Cost:
     answer: float
 
 
-def measured(script: Path, *arguments: object) -> Cost:
-    """Run this script again as a child: `python script --child arguments`; it answers with `answer()`."""
-    command = [sys.executable, str(script), "--child", *map(str, arguments)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=dict(os.environ))
-    return Cost(**json.loads(done.stdout.splitlines()[-1]))
+def in_child(script: str, *arguments: object) -> Any:
+    """What a script says, run again as `python script --child arguments`: the JSON values of its last line. Raises
+    RuntimeError with the last line of its complaint."""
+    command = [sys.executable, script, "--child", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError((done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1])
+    return json.loads(done.stdout.splitlines()[-1])
 
 
-def answer(work: Callable[[], float]) -> None:
-    """In the child: do the work, print its cost."""
+def cost_of(work: Callable[[], float]) -> Cost:
+    """Do the work, in a child: what it took."""
     value, wall, cpu = timed(lambda: float(work()))
-    print(json.dumps(asdict(Cost(wall, cpu, peak_megabytes(), value))))
+    return Cost(wall, cpu, peak_megabytes(), value)
 
 
 def counting(path: str, model: str, device: str) -> Callable[[], float]:

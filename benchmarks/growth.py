@@ -14,14 +14,12 @@ import json
 import os
 import resource
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-from footage import FOLDER, looped, peak_megabytes, segment
+from footage import FOLDER, in_child, looped, peak_megabytes, segment
 from report import RESULTS, arguments, markdown, replace_section, write_json
 
 RESULT = RESULTS / "growth.json"
@@ -43,9 +41,7 @@ def main() -> None:
     for kind, amount in jobs:
         key = f"{options.model} {kind} {amount}"
         if key not in known:
-            command = [sys.executable, __file__, "--child", options.model, kind, str(amount)]
-            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-            known[key] = json.loads(done.stdout.splitlines()[-1])
+            known[key] = in_child(__file__, options.model, kind, amount)
             write_json(RESULT, known)
     text = table(known)
     print(text)

@@ -94,7 +94,7 @@ def test_a_bench_uses_no_folder_that_others_know_and_leaves_none(
     (tmp_path / "escounts-benchmarks").write_text("another user's")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(engines, "segment", lambda path, **options: Path(shutil.copy(video, path)))
-    monkeypatch.setattr(engines, "in_child", lambda engine, video: Speed(engine, float(video.stat().st_size)))
+    monkeypatch.setattr(engines, "alone", lambda engine, video: Speed(engine, float(video.stat().st_size)))
     assert all(speed.seconds > 0 for speed in engines.bench(device="cpu", quick=True).speeds)
     assert [path.name for path in tmp_path.iterdir()] == ["escounts-benchmarks"]
 
