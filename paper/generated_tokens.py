@@ -27,9 +27,9 @@ from escounts.research.datasets.generated import MADE, SEEDS, SyntheticSet
 from escounts.research.datasets.stores import load_labels, save_labels
 from escounts.research.datasets.tokens import TokenLayout, TokenWriter, VideoTokens
 from escounts.synthetic import Plan
-from escounts.synthetic.curves import seeded
 from escounts.synthetic.generator import class_of
 from escounts.synthetic.render import render
+from escounts.synthetic.timeline import seeded
 from escounts.system.atomic_files import write_bytes, write_text
 
 THUMBNAILS = "thumbnails.safetensors"

@@ -10,7 +10,6 @@ import pytest
 from escounts.synthetic import MotionBank
 from escounts.synthetic.actions import Action
 from escounts.synthetic.config import GeneratorConfig
-from escounts.synthetic.curves import seeded
 from escounts.synthetic.exercises import (
     CYCLES,
     FOREARM,
@@ -32,7 +31,7 @@ from escounts.synthetic.motion import (
     one_sidedness,
     settled,
 )
-from escounts.synthetic.timeline import Timeline, clock_of, frame_times
+from escounts.synthetic.timeline import Timeline, clock_of, frame_times, seeded
 
 ALONG = np.linspace(0, 1, 21)
 EVERY = [*THERE_AND_BACK, *CYCLES]

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from escounts.synthetic.config import GeneratorConfig
-from escounts.synthetic.curves import seeded, there_and_back, warp_phase
 from escounts.synthetic.timeline import (
     AFTER,
     BEFORE,
@@ -20,6 +19,9 @@ from escounts.synthetic.timeline import (
     draw_period,
     draw_timeline,
     frame_times,
+    seeded,
+    there_and_back,
+    warp_phase,
 )
 
 CONFIG = GeneratorConfig()

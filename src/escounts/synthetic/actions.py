@@ -17,8 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from escounts.synthetic.config import GeneratorConfig
-from escounts.synthetic.curves import Floats, chance, seeded, smooth_noise, there_and_back, warp_phase
-from escounts.synthetic.timeline import Clock
+from escounts.synthetic.timeline import Clock, Floats, chance, seeded, smooth_noise, there_and_back, warp_phase
 
 Rows = npt.NDArray[np.int64]
 Distances = npt.NDArray[np.float32]
@@ -192,9 +191,9 @@ class Action:
         return f"{self.name}:reversed"
 
 
-def draw_pace(rng: np.random.Generator, config: GeneratorConfig) -> tuple[float, float, tuple[float, float]]:
+def draw_pace(rng: np.random.Generator) -> tuple[float, float, tuple[float, float]]:
     """turn, ease and warp of an action."""
-    first = rng.uniform(*config.phase_warp)
+    first = rng.uniform(-0.6, 0.6)
     return rng.uniform(0.25, 0.75), rng.random(), (first, rng.uniform(-1, 1) * (0.95 - abs(first)))
 
 
@@ -216,17 +215,16 @@ def pick_segment(rng: np.random.Generator, rows: Rows, natural: float) -> Row:
     return int(best[0]), int(best[1]), int(best[2])
 
 
-def choose_way(rng: np.random.Generator, config: GeneratorConfig, segments: Segments) -> str:
-    """back, cycle or loop, as far as the recordings allow."""
+def choose_way(rng: np.random.Generator, segments: Segments) -> str:
+    """back, cycle or loop (with a hard or a cross-faded seam), as far as the recordings allow."""
     draw = rng.random()
-    if draw < config.there_and_back or not len(segments.cycle):
+    if draw < 0.5 or not len(segments.cycle):
         return "back"
-    return "cycle" if draw < config.there_and_back + config.natural_cycle else "loop"
+    return "cycle" if draw < 0.8 else "loop"
 
 
 def recorded_action(
     rng: np.random.Generator,
-    config: GeneratorConfig,
     segments: Segments,
     *,
     source: str,
@@ -235,13 +233,13 @@ def recorded_action(
     way: str | None = None,
 ) -> Action:
     """An action from a stretch of a recording whose own tempo is not too far from the period."""
-    way = way or choose_way(rng, config, segments)
+    way = way or choose_way(rng, segments)
     if alternating:
         way = "back"
     unit = period / 2 if alternating else period
     rows = segments.cycle if way == "cycle" else segments.back
     segment = pick_segment(rng, rows, unit / 2 if way == "back" else unit)
-    turn, ease, warp = draw_pace(rng, config)
+    turn, ease, warp = draw_pace(rng)
     name = f"{source}:{way}:{segment[0]}:{segment[1]}:{segment[2]}" + (":alternating" if alternating else "")
     return Action(source, name, way, period, int(rng.integers(2**31)), alternating, turn, ease, warp, segment)
 

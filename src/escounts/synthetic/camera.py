@@ -13,9 +13,9 @@ from torch import Tensor
 
 from escounts.synthetic.coded import squeeze_frames
 from escounts.synthetic.config import GeneratorConfig
-from escounts.synthetic.curves import Floats, Ints, chance, log_uniform, smooth_noise
 from escounts.synthetic.plan import Array, Finish, Numbers
 from escounts.synthetic.strokes import send
+from escounts.synthetic.timeline import Floats, Ints, chance, log_uniform, smooth_noise
 
 
 def place(scale: Floats | float, angle: Floats | float, x: Floats | float, y: Floats | float, count: int) -> Floats:
@@ -72,7 +72,7 @@ def draw_camera(
     if chance(rng, config.zoom):
         track[0] += np.linspace(-1, 1, count) * rng.normal() * 0.35
     if chance(rng, config.shake):
-        shake = smooth_noise(rng, times, 3, rng.uniform(1.2, 4.0)) * rng.uniform(*config.shake_size)
+        shake = smooth_noise(rng, times, 3, rng.uniform(1.2, 4.0)) * rng.uniform(0.003, 0.045)
         track[1:] += shake * np.array([0.6, 1.0, 1.0])[:, None]
     if chance(rng, config.pan) if pan is None else pan:
         way = rng.uniform(0, 2 * np.pi)
@@ -83,7 +83,7 @@ def draw_camera(
         after = times > rng.uniform(0.2, 0.8) * length
         track += after * rng.normal(size=(4, 1)) * np.array([0.25, 0.08, 0.2, 0.15])[:, None]
     base = [np.log(rng.uniform(0.85, 1.35)), 0.08 * rng.normal() if chance(rng, 0.5) else 0.0]
-    follow = rng.uniform(*config.parallax) if not calm else 1.0
+    follow = rng.uniform(0.15, 1.0) if not calm else 1.0  # parallax: what is nearer the camera
     front = track * follow
     front[2:] = 0.5 * np.tanh(front[2:] / 0.5)  # the performer stays in sight
     flip = -1.0 if chance(rng, 0.5) else 1.0
@@ -130,17 +130,17 @@ def draw_finish(
         light += (size * smooth_noise(rng, times, 1, log_uniform(rng, 1.0, length))[0]).astype(np.float32)
     if coded:
         light *= 0
-    boxes = [_letterbox(rng)] if chance(rng, config.letterbox) else []
-    if chance(rng, config.overlay):
+    boxes = [_letterbox(rng)] if chance(rng, 0.1) else []
+    if chance(rng, 0.2):
         boxes.append(_caption(rng))
     return Finish(
         gain=(float(gain[0]), float(gain[1]), float(gain[2])),
         contrast=float(contrast),
         offset=float(offset),
-        grey=chance(rng, config.grey),
-        blur=chance(rng, config.blur_finish),
-        soft=float(rng.uniform(0.35, 0.8)) if chance(rng, config.soft) else 1.0,
-        noise=float(rng.uniform(*config.noise_size))
+        grey=chance(rng, 0.12),
+        blur=chance(rng, 0.2),
+        soft=float(rng.uniform(0.35, 0.8)) if chance(rng, 0.3) else 1.0,
+        noise=float(rng.uniform(1.0, 12.0))
         if chance(rng, 0.05 if coded else 0.8 if grain else config.noise)
         else 0.0,
         flicker=light,
@@ -178,7 +178,7 @@ def draw_flash(
 
 def _held(rng: np.random.Generator, config: GeneratorConfig, length: int, period: float) -> Numbers:
     """Which frame is shown when, for a source of fewer frames per second; empty where every frame is new."""
-    rate = rng.uniform(*config.hold_rate)
+    rate = rng.uniform(0.3, 0.95)  # new frames per frame shown
     if not chance(rng, config.hold) or rate * period < HOLD_LEAST:
         return np.zeros(0, np.int64)
     begun = np.floor(np.arange(length) * rate + rng.random())

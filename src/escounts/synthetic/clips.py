@@ -1,4 +1,5 @@
-"""A bank of real clips: small frames in one array, and the stretches of them that can be repeated."""
+"""A bank of real clips: small frames in one array, the stretches of them that can be repeated, and which of its
+frames are shown when."""
 
 from __future__ import annotations
 
@@ -15,16 +16,25 @@ import torch
 from torch import Tensor
 
 from escounts.errors import DataError
-from escounts.synthetic.actions import Mining, Segments, by_processes, mine
+from escounts.synthetic.actions import (
+    Action,
+    Mining,
+    Segments,
+    by_processes,
+    mine,
+    pick_segment,
+    progress,
+    reaches,
+)
 from escounts.synthetic.coded import coded_still, draw_recipe
-from escounts.synthetic.curves import seeded
+from escounts.synthetic.config import GeneratorConfig
 from escounts.synthetic.labelled import LabelledClip, read_labels
+from escounts.synthetic.timeline import AFTER, BEFORE, LEAD_STILL, Clock, Floats, chance, seeded
 
 Frames = npt.NDArray[np.uint8]
 PERMISSIVE = ("Apache", "MIT", "BSD", "Attribution 4.0", "CC0", "Unlicense")
 """What a licence must mention for a clip to be used in shipped weights."""
 LABEL_COLUMNS = ("file", "split", "motion", "count", "rep_times", "alternates", "sure")
-CLIP_MINING = Mining()
 ONCE_LONGEST = 120
 """Frames of a stretch of a clip that does not repeat."""
 
@@ -216,7 +226,7 @@ class ClipBank:
 
         def one(clip: int) -> Segments:
             first, last = bounds[clip]
-            return mine(clip, appearance(self.frames[first:last]), CLIP_MINING)
+            return mine(clip, appearance(self.frames[first:last]), Mining())
 
         return Segments.joined(by_processes(one, len(bounds), workers))
 
@@ -260,3 +270,103 @@ def _decode(path: str | Path, size: int, rate: float) -> Frames:
     except (av.error.FFmpegError, OSError, IndexError):
         return np.zeros((0, size, size, 3), np.uint8)
     return np.stack(frames) if frames else np.zeros((0, size, size, 3), np.uint8)
+
+
+Track = tuple[Floats, Floats, Floats]
+"""Position in the bank, the position faded to, and how much: each (F,)."""
+CODED_STEPS = (1, 3, 6)
+"""Frames of a coded still from one drawn moment to the next."""
+
+
+def action_track(
+    rng: np.random.Generator, config: GeneratorConfig, bank: ClipBank, action: Action, clock: Clock
+) -> Track:
+    """The bank's frames that show the action, driven by the clock."""
+    clip, start, length = action.segment
+    low, high = float(bank.offsets[clip]), float(bank.offsets[clip + 1] - 1)
+    begin = low + start
+    along = progress(action, clock)
+    if action.way == "filmed" and clock.position is None:
+        at = low + _filmed_frames(bank, action, clock)
+        return at, at.copy(), np.zeros(len(at))
+    if action.way == "back":
+        along = along * reaches(rng, config, clock)
+    at = begin + length * along
+    fade = np.zeros(len(at))
+    other = at.copy()
+    if action.way != "back" and clock.position is None:
+        # The seam: hard for half of the loops, else faded into the frames before the segment.
+        overlap = 0.0 if action.way == "loop" and action.recipe % 2 else 0.08 + 0.17 * (action.recipe % 97) / 97
+        closing = (clock.rep >= 0) & (clock.phase > 1 - overlap)
+        fade = np.where(closing, (clock.phase - (1 - overlap)) / max(overlap, 1e-6), 0.0)
+        other = np.where(closing, np.clip(at - length, low, high), at)
+    return np.clip(at, low, high), other, fade
+
+
+def _filmed_frames(bank: ClipBank, action: Action, clock: Clock) -> Floats:
+    """(F,) frames of the clip: repetition after repetition from the action's own on, each in the time that the clock
+    gives it; after the last one (before the first) the film runs the other way, so that it has no seam."""
+    rows = bank.segments.filmed
+    rows = rows[rows[:, 0] == action.segment[0]]
+    borders = np.append(rows[:, 1], rows[-1, 1] + rows[-1, 2]).astype(np.float64)
+    first = int(np.searchsorted(rows[:, 1], action.segment[1]))
+    # At rest: where the last repetition ended, or the first one begins.
+    begun = np.maximum.accumulate(np.where(clock.rep >= 0, clock.rep, -1))
+    done = np.where(clock.rep >= 0, clock.rep + clock.phase, begun + 1.0)
+    turn = 2.0 * len(rows)
+    unrolled = (first + done) % turn
+    return np.interp(np.minimum(unrolled, turn - unrolled), np.arange(len(borders)), borders)
+
+
+def passing_track(rng: np.random.Generator, bank: ClipBank, count: int, *, moving: bool = False) -> Floats:
+    """(count,) frames of something that does not repeat: a still, a slow pass, or a scene played once.
+
+    moving: never a still.
+    """
+    quiet, once = (0.1, 0.7) if moving else (0.3, 0.6)
+    draw = rng.random()
+    rows = bank.segments.quiet if draw < quiet else bank.segments.once if draw < once else bank.segments.back
+    rows = rows if len(rows) else bank.segments.back
+    clip, start, length = pick_segment(rng, rows, count)
+    begin = float(bank.offsets[clip] + start)
+    if chance(rng, 0.35) and not moving:
+        return np.full(count, begin + rng.uniform(0, length))
+    part = np.linspace(0, 1, count) ** rng.uniform(0.5, 2.0)
+    played: Floats = begin + length * (part if chance(rng, 0.5) else 1 - part)
+    return played
+
+
+def with_surroundings(rng: np.random.Generator, bank: ClipBank, action: Action, clock: Clock, track: Track) -> Track:
+    """Put something before the first and after the last repetition: a still, the same clip, another clip."""
+    at, other, fade = (values.copy() for values in track)
+    low = float(bank.offsets[action.segment[0]])
+    high = float(bank.offsets[action.segment[0] + 1] - 1)
+    rest = low + action.segment[1]
+    for stage in (BEFORE, AFTER):
+        where = np.flatnonzero(clock.stage == stage)
+        draw = rng.random()
+        if len(where) < 2 or chance(rng, LEAD_STILL):
+            continue
+        fade[where] = 0
+        if draw < 0.5 and action.way != "filmed":  # the clip as it goes on before (after) the rest pose
+            away = (
+                (clock.times[where[-1]] - clock.times[where])
+                if stage == BEFORE
+                else (clock.times[where] - clock.times[where[0]])
+            )
+            sign = -1.0 if stage == BEFORE else 1.0
+            at[where] = np.clip(rest + sign * away * rng.uniform(0.15, 1.2), low, high)
+        else:
+            at[where] = passing_track(rng, bank, len(where))
+        other[where] = at[where]
+    return at, other, fade
+
+
+def coded_track(rng: np.random.Generator, bank: ClipBank, count: int) -> Floats:
+    """(count,) frames of a coded still, as a view at 30, 10 or 5 frames per second sees it."""
+    clip, _, length = bank.segments.coded[int(rng.integers(len(bank.segments.coded)))]
+    every = int(rng.choice([step for step in CODED_STEPS if step * count <= length] or [1]))
+    begin = int(rng.integers(max(1, length - every * count)))
+    at = np.minimum(begin + every * np.arange(count), length - 1)
+    played: Floats = (bank.offsets[clip] + at).astype(np.float64)
+    return played

@@ -22,8 +22,8 @@ import torch
 from torch import Tensor
 
 from escounts.synthetic.config import GeneratorConfig
-from escounts.synthetic.curves import chance, log_uniform, seeded
 from escounts.synthetic.strokes import send
+from escounts.synthetic.timeline import chance, log_uniform, seeded
 
 Frames = npt.NDArray[np.uint8]
 Picture = npt.NDArray[np.float32]
@@ -171,7 +171,7 @@ DEAD_ZONE = 0.35
 
 def draw_squeeze(rng: np.random.Generator, config: GeneratorConfig) -> float:
     """The step of the quantiser for one video, in levels of 255; 0 for most."""
-    return log_uniform(rng, *config.squeeze_step) if chance(rng, config.squeeze) else 0.0
+    return log_uniform(rng, 12.0, 70.0) if chance(rng, config.squeeze) else 0.0
 
 
 def squeeze_frames(frames_BTCHW: Tensor, step_B: Tensor, *, seeds: Sequence[int]) -> Tensor:

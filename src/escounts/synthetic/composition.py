@@ -8,12 +8,10 @@ import numpy as np
 
 from escounts.synthetic.actions import Action, draw_pace, may, pick_segment, recorded_action
 from escounts.synthetic.camera import draw_camera, draw_finish, draw_flash
-from escounts.synthetic.clips import ClipBank
+from escounts.synthetic.clips import ClipBank, coded_track, passing_track
 from escounts.synthetic.coded import draw_squeeze
 from escounts.synthetic.config import GeneratorConfig
-from escounts.synthetic.curves import chance, log_uniform, seeded
 from escounts.synthetic.exercises import CYCLES, ONE_SIDED, THERE_AND_BACK, TWO_SIDED
-from escounts.synthetic.footage import coded_track, passing_track
 from escounts.synthetic.layers import (
     Act,
     Front,
@@ -25,31 +23,37 @@ from escounts.synthetic.layers import (
 )
 from escounts.synthetic.mechanisms import MECHANISMS, RIPPLE
 from escounts.synthetic.motion import MotionBank, is_two_sided, one_sidedness
-from escounts.synthetic.plan import Backdrop, Footage, Numbers, Plan, Ripple, Shapes
-from escounts.synthetic.scenery import draw_backdrop
+from escounts.synthetic.plan import Backdrop, Footage, Numbers, Plan, Ripple, Shapes, draw_backdrop
 from escounts.synthetic.timeline import (
     Timeline,
+    chance,
     clock_of,
     clock_without_repetitions,
     draw_period,
     draw_timeline,
     frame_times,
     halves,
+    log_uniform,
+    seeded,
 )
 
 SOURCES = ("clips", "motion", "procedural")
+ONE_SIDED_ENOUGH = 0.9
+"""Motion capture alternates only where it differs this much from its mirror image (0 none, 2 opposite)."""
+BLUR_BELOW = 9.0
+"""Frames a repetition takes, below which a video may be drawn with sub-frames."""
 
 
 def _motion_action(rng: np.random.Generator, config: GeneratorConfig, motion: MotionBank, length: int) -> Action:
     """A stretch of motion capture; to either side in turn only if the sides can be told apart."""
     alternating = chance(rng, config.alternate_figures)
     period = draw_period(rng, config, length, alternating=alternating)
-    way = "cycle" if chance(rng, config.figure_cycle) else "back"
+    way = "cycle" if chance(rng, 0.5) else "back"
     for _ in range(8 if alternating else 0):
-        action = recorded_action(rng, config, motion.segments, source="motion", period=period, alternating=True)
-        if one_sidedness(motion, action.segment) > config.one_sided:
+        action = recorded_action(rng, motion.segments, source="motion", period=period, alternating=True)
+        if one_sidedness(motion, action.segment) > ONE_SIDED_ENOUGH:
             return action
-    return recorded_action(rng, config, motion.segments, source="motion", period=period, alternating=False, way=way)
+    return recorded_action(rng, motion.segments, source="motion", period=period, alternating=False, way=way)
 
 
 def _clip_action(rng: np.random.Generator, config: GeneratorConfig, clips: ClipBank, length: int) -> Action:
@@ -63,11 +67,11 @@ def _clip_action(rng: np.random.Generator, config: GeneratorConfig, clips: ClipB
         name = f"clips:filmed:{segment[0]}"
         return Action("clips", name, "filmed", period, int(rng.integers(2**31)), False, 0.5, 0.5, (0.0, 0.0), segment)
     if not sprite:
-        return recorded_action(rng, config, clips.segments, source="clips", period=period, alternating=alternating)
+        return recorded_action(rng, clips.segments, source="clips", period=period, alternating=alternating)
     # Only one frame of the clip is needed: the path makes the cycle, not the footage.
     first = int(rng.integers(clips.filmed))
     clip = int(np.searchsorted(clips.offsets, first, side="right")) - 1
-    turn, ease, warp = draw_pace(rng, config)
+    turn, ease, warp = draw_pace(rng)
     recipe = int(rng.integers(2**31))
     name = f"sprite:{first}:{recipe}" + (":alternating" if alternating else "")
     segment = (clip, first - int(clips.offsets[clip]), 1)
@@ -75,7 +79,7 @@ def _clip_action(rng: np.random.Generator, config: GeneratorConfig, clips: ClipB
 
 
 def _procedural_action(rng: np.random.Generator, config: GeneratorConfig, length: int) -> Action:
-    turn, ease, warp = draw_pace(rng, config)
+    turn, ease, warp = draw_pace(rng)
     recipe = int(rng.integers(2**31))
     if chance(rng, config.exercise):
         others = [*THERE_AND_BACK, *(name for name in CYCLES if name not in TWO_SIDED)]
@@ -157,8 +161,8 @@ class Composer:
             timelines, starts = [self._timeline(rng, action, cut, whole=True), later], [0.0, float(cut)]
             kind += ":two"
         period = min(timeline.period for timeline in timelines)
-        subframes = config.subframes if period < config.blur_below and chance(rng, config.blur) else 1
-        times = frame_times(length, subframes, rng.uniform(*config.shutter))
+        subframes = config.subframes if period < BLUR_BELOW and chance(rng, config.blur) else 1
+        times = frame_times(length, subframes, rng.uniform(0.3, 1.0))
         actions = (action, second) if second is not None else (action,)
         acts = tuple(
             Act(done, clock_of(timeline, times), start)
@@ -217,7 +221,7 @@ class Composer:
         config, action = self.config, acts[0].action
         full = action.source == "clips" and (not chance(rng, config.composite) or negative == "coded")
         # The bank's frames are squashed already: full-screen footage is bent only a little more.
-        aspect = float(np.exp(rng.uniform(-0.3, 0.3))) if full else log_uniform(rng, *config.aspect)
+        aspect = float(np.exp(rng.uniform(-0.3, 0.3))) if full else log_uniform(rng, 9 / 16, 16 / 9)
         pan = True if negative == "pan" else None
         held = negative == "coded" and chance(rng, 0.85)
         lens = STILL_CAMERA if held else config
@@ -269,7 +273,7 @@ class Composer:
 
     def _pulse(self, rng: np.random.Generator, length: int, negative: str) -> Numbers | None:
         """Frames of a coded still whose pulse is laid over the video; a frozen one often has it."""
-        share = 0.5 if negative == "frozen" else self.config.pulse
+        share = 0.5 if negative == "frozen" else 0.2
         if not chance(rng, share) or negative == "coded" or self.clips is None or not len(self.clips.segments.coded):
             return None
         return coded_track(rng, self.clips, length).astype(np.int64)
@@ -279,10 +283,10 @@ class Composer:
         if source == "clips" and self.clips is not None:
             return clip_layers(rng, self.config, self.clips, scene, composite=not full)
         if source == "sprite" and self.clips is not None:
-            return sprite_layers(rng, self.config, self.clips, scene)
+            return sprite_layers(rng, self.clips, scene)
         if source in ("motion", "exercise"):
             return figure_layers(rng, self.config, self.motion, scene)
-        return mechanism_layers(rng, self.config, scene)
+        return mechanism_layers(rng, scene)
 
     def _backdrop(self, rng: np.random.Generator, scene: Scene, front: Front) -> Backdrop:
         lens, count = scene.back, len(scene.times)
@@ -292,6 +296,6 @@ class Composer:
         if self.clips is None or hidden or not filmed:
             return Backdrop(lens, image=draw_backdrop(rng), ripple=ripple)
         frames = passing_track(rng, self.clips, count)
-        if chance(rng, self.config.background_still):
+        if chance(rng, 0.5):
             frames = np.full(count, frames[0])
         return Backdrop(lens, frames=np.round(frames).astype(np.int64), ripple=ripple)

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from escounts.synthetic.curves import Floats, ring
 from escounts.synthetic.motion import Joints
+from escounts.synthetic.timeline import Floats, ring
 
 THIGH, SHIN, UPPER_ARM, FOREARM = 0.245, 0.245, 0.165, 0.155
 SHOULDER, HIP = 0.105, 0.055

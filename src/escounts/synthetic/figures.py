@@ -1,4 +1,4 @@
-"""Drawing a person: random body, clothes, props and viewpoint, from twenty joints."""
+"""Drawing a person: random body, clothes and viewpoint, from twenty joints; and what it holds, rides or swings."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from itertools import pairwise
 import numpy as np
 
 from escounts.synthetic.config import GeneratorConfig
-from escounts.synthetic.curves import Floats, chance, log_uniform
 from escounts.synthetic.motion import Joints
 from escounts.synthetic.plan import Canvas, Colour, draw_colour, draw_texture
+from escounts.synthetic.timeline import Floats, chance, log_uniform
 
 VISIBLE = 0.22
 """How far across the screen (2 wide) a motion should go to be worth counting."""
@@ -72,7 +72,7 @@ def draw_body(rng: np.random.Generator, config: GeneratorConfig) -> Body:
         textures=textures,
         hair=draw_colour(rng, vivid=0.5) if chance(rng, 0.3) else (0.1, 0.07, 0.05),
         long_hair=chance(rng, 0.4),
-        far_shade=rng.uniform(*config.far_shade),
+        far_shade=rng.uniform(0.05, 0.6),
         odd={int(rng.choice(SIDES[int(rng.integers(2))])): draw_colour(rng)} if chance(rng, config.odd_limb) else {},
     )
 
@@ -138,7 +138,7 @@ def _try_view(
         bottom = top + 0.55 * (bottom - top)
     half = np.sqrt(aspect), 1 / np.sqrt(aspect)
     fit = min(2 * half[0] / max(right - left, 0.3), 2 * half[1] / max(bottom - top, 0.3))
-    size = log_uniform(rng, *config.figure_size) * fit
+    size = log_uniform(rng, 0.3, 0.95) * fit
     slack = [max(0.0, half[0] - 0.5 * size * (right - left)), max(0.0, half[1] - 0.5 * size * (bottom - top))]
     azimuth = start + turn * (times - times.mean()) / (np.ptp(times) + 1)
     view = View(
@@ -252,3 +252,79 @@ def _prop(rng: np.random.Generator, canvas: Canvas, joints: Joints, view: View) 
         canvas.stroke(
             (bx[:, 0], by[:, 0]), (bx[:, 1], by[:, 1]), 0.05 * size, colour=colour, flat=True, depth=bd.mean(1)
         )
+
+
+BIKED = "pedal"
+"""The exercise that is done on a bike."""
+
+
+def draw_bike(rng: np.random.Generator, canvas: Canvas, joints: Joints, view: View) -> None:
+    """Add the bike, or only its cranks: a trainer seen close has little else."""
+    count = len(joints)
+    hub = 0.5 * (joints[:, 3] + joints[:, 7]).mean(0)
+    colour, thin = draw_colour(rng, vivid=0.9), rng.uniform(0.008, 0.016) * view.size
+
+    def line(first: Floats, last: Floats) -> None:
+        ends = np.broadcast_to(np.stack([first, last], -2), (count, 2, 3))
+        x, y, depth = project(view, ends)
+        canvas.stroke((x[:, 0], y[:, 0]), (x[:, 1], y[:, 1]), thin, colour=colour, depth=depth.mean(1))
+
+    for side, foot in ((0.04, 3), (-0.04, 7)):
+        axle = np.broadcast_to(hub + np.array([side, 0.0, 0.0]), (count, 3))
+        line(axle, joints[:, foot] + np.array([0.0, -0.03, 0.03]))
+    if chance(rng, 0.3):
+        return
+    saddle, bar = joints[:, 0].mean(0) + np.array([0, -0.09, 0]), joints[:, (16, 19)].mean((0, 1))
+    head = np.array([0.0, 0.62 * bar[1] + 0.38 * hub[1], bar[2] - 0.03])
+    for first, last in ((hub, saddle), (hub, head), (saddle, head), (head, bar)):
+        line(first, last)
+    if chance(rng, 0.7):
+        radius = rng.uniform(0.13, 0.18)
+        for far in (-0.28, 0.38):
+            centre = np.array([0.0, hub[1] - 0.02, hub[2] + far])
+            rim = np.linspace(0, 2 * np.pi, 9)
+            points = centre + radius * np.stack([0 * rim, np.sin(rim), np.cos(rim)], -1)
+            for first, last in pairwise(points):
+                line(first, last)
+
+
+ROPED = ("rope-jump", "battle-rope")
+"""Exercises that are done with a rope."""
+
+
+def draw_rope(
+    rng: np.random.Generator, canvas: Canvas, exercise: str, joints: Joints, view: View, phase: Floats
+) -> None:
+    """Add the rope of an exercise in ROPED. phase (F,): that of the exercise, 0..1."""
+    colour, thick = draw_colour(rng, vivid=0.8), rng.uniform(0.008, 0.022) * view.size
+    if exercise == "rope-jump":
+        strands = [_turning(joints, phase)]
+    else:
+        strands = [_waving(joints[:, 16], phase), _waving(joints[:, 19], phase + 0.5)]
+    for points in strands:
+        x, y, depth = project(view, points)
+        for first in range(points.shape[1] - 1):
+            canvas.stroke(
+                (x[:, first], y[:, first]), (x[:, first + 1], y[:, first + 1]), thick, colour=colour,
+                depth=depth[:, first : first + 2].mean(1),
+            )  # fmt: skip
+
+
+def _turning(joints: Joints, phase: Floats, knots: int = 9) -> Joints:
+    """(F, knots, 3) from hand to hand; under the feet at phase 0.5, when they are off the floor."""
+    part = np.linspace(0, 1, knots)[None, :, None]
+    line = joints[:, 16:17] * (1 - part) + joints[:, 19:20] * part
+    turn = 2 * np.pi * phase
+    way = np.stack([np.zeros_like(turn), np.cos(turn), np.sin(turn)], -1)[:, None]
+    bow: Joints = line + 0.52 * np.sin(np.pi * part) ** 0.6 * way
+    return bow
+
+
+def _waving(hand: Floats, phase: Floats, knots: int = 8) -> Joints:
+    """(F, knots, 3) from a hand to an anchor on the floor, with a wave that fades on its way."""
+    part = np.linspace(0, 1, knots)[None, :]
+    anchor = np.array([0.0, 0.03, 1.4])
+    line = hand[:, None] * (1 - part[..., None]) + anchor * part[..., None]
+    line[..., 1] += 0.13 * np.sin(np.pi * part) * np.sin(2 * np.pi * (phase[:, None] - 1.5 * part))
+    line[..., 1] -= 0.12 * np.sin(np.pi * part)
+    return line

@@ -19,15 +19,13 @@ from escounts.synthetic.camera import stretch
 from escounts.synthetic.clips import ClipBank
 from escounts.synthetic.composition import Composer
 from escounts.synthetic.config import GeneratorConfig
-from escounts.synthetic.curves import Floats, chance, seeded, smooth_noise, there_and_back
 from escounts.synthetic.exercises import exercise_poses
 from escounts.synthetic.figures import View, draw_body, draw_figure
 from escounts.synthetic.labelled import draw_clip, labelled_plan, siblings_of
 from escounts.synthetic.motion import MotionBank
-from escounts.synthetic.plan import Backdrop, Canvas, Finish, Plan
+from escounts.synthetic.plan import Backdrop, Canvas, Finish, Plan, draw_backdrop
 from escounts.synthetic.render import GeneratedBatch, render
-from escounts.synthetic.scenery import draw_backdrop
-from escounts.synthetic.timeline import Span
+from escounts.synthetic.timeline import Floats, Span, chance, seeded, smooth_noise, there_and_back
 
 ACTION, LOOK, PAIRS, LABELLED = 1, 2, 3, 4
 """Independent streams of random numbers: what is done, how it is shown, who is whose sibling; labelled clips."""

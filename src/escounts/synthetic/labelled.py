@@ -18,10 +18,8 @@ from escounts.errors import DataError
 from escounts.synthetic.camera import compose, draw_camera, draw_finish, place
 from escounts.synthetic.coded import draw_squeeze
 from escounts.synthetic.config import GeneratorConfig
-from escounts.synthetic.curves import Floats, Ints, chance, log_uniform, smooth_noise
-from escounts.synthetic.plan import Backdrop, Footage, Plan
-from escounts.synthetic.scenery import draw_backdrop
-from escounts.synthetic.timeline import Span, halves
+from escounts.synthetic.plan import Backdrop, Footage, Plan, draw_backdrop
+from escounts.synthetic.timeline import Floats, Ints, Span, chance, halves, log_uniform, smooth_noise
 
 if TYPE_CHECKING:
     from escounts.synthetic.clips import ClipBank

@@ -8,25 +8,26 @@ import numpy as np
 
 from escounts.synthetic.actions import Action, may, pick_segment, progress, reaches
 from escounts.synthetic.camera import compose, mirror, place
-from escounts.synthetic.clips import ClipBank
+from escounts.synthetic.clips import ClipBank, Track, action_track, coded_track, passing_track, with_surroundings
 from escounts.synthetic.config import GeneratorConfig
-from escounts.synthetic.curves import Floats, chance, eased, log_uniform, seeded, smooth_noise
 from escounts.synthetic.exercises import exercise_poses
-from escounts.synthetic.figures import draw_body, draw_figure, draw_view
-from escounts.synthetic.footage import (
-    Track,
-    action_track,
-    coded_track,
-    cut_track,
-    passing_track,
-    place_footage,
-    with_surroundings,
-)
+from escounts.synthetic.figures import BIKED, ROPED, draw_bike, draw_body, draw_figure, draw_rope, draw_view
 from escounts.synthetic.mechanisms import MECHANISMS, RIPPLE, sprite_path
 from escounts.synthetic.motion import Joints, MotionBank, action_poses, alternate, lead_poses, passing_poses, sway
 from escounts.synthetic.plan import Array, Canvas, Footage, Ripple, Shapes
-from escounts.synthetic.scenery import BIKED, ROPED, draw_bike, draw_rope
-from escounts.synthetic.timeline import AFTER, BEFORE, DURING, Clock
+from escounts.synthetic.timeline import (
+    AFTER,
+    BEFORE,
+    DURING,
+    LEAD_STILL,
+    Clock,
+    Floats,
+    chance,
+    eased,
+    log_uniform,
+    seeded,
+    smooth_noise,
+)
 
 
 @dataclass(frozen=True)
@@ -88,21 +89,68 @@ def clip_layers(
             at, other, fade = (np.where(on, new, old) for new, old in zip(later, track, strict=True))
             track = at, other, fade
     clock = scene.acts[0].clock
-    return place_footage(rng, config, track, scene.front, clock, composite=composite, period=scene.period)
+    return place_footage(rng, track, scene.front, clock, composite=composite, period=scene.period)
 
 
 def _track(rng: np.random.Generator, config: GeneratorConfig, clips: ClipBank, act: Act) -> Track:
     track = action_track(rng, config, clips, act.action, act.clock)
     if act.clock.position is not None:
         return track
-    return with_surroundings(rng, config, clips, act.action, act.clock, track)
+    return with_surroundings(rng, clips, act.action, act.clock, track)
 
 
-def sprite_layers(rng: np.random.Generator, config: GeneratorConfig, clips: ClipBank, scene: Scene) -> Front:
+def cut_track(rng: np.random.Generator, bank: ClipBank, times: Floats) -> Track:
+    """One shot after another, none of them repeating."""
+    cuts = np.sort(rng.uniform(times.min(), times.max(), int(rng.integers(1, 6))))
+    shot = np.searchsorted(cuts, times)
+    at = np.zeros(len(times))
+    for number in range(len(cuts) + 1):
+        where = np.flatnonzero(shot == number)
+        if len(where):
+            at[where] = passing_track(rng, bank, len(where))
+    return at, at.copy(), np.zeros(len(at))
+
+
+def place_footage(
+    rng: np.random.Generator,
+    track: Track,
+    front: Array,
+    clock: Clock,
+    *,
+    composite: bool,
+    period: float,
+) -> Footage:
+    """The layer that shows a track: the whole screen, or small before a background. front: see `draw_camera`."""
+    at, other, fade = track
+    count = len(at)
+    smooth = chance(rng, 0.5)
+    first = np.floor(at) if smooth else np.round(at)
+    part = at - first if smooth else np.zeros(count)
+    lens = front.astype(np.float64)
+    mask = 0
+    if composite:
+        mask = int(rng.integers(1, 3))
+        scale = log_uniform(rng, 0.2, 0.8)
+        sway = smooth_noise(rng, clock.times, 4, max(period, 6.0)) * rng.choice([0.0, 0.01, 0.04])
+        x, y = rng.uniform(-1, 1, 2) * (1 - scale) * 0.9
+        lens = compose(place(scale * np.exp(sway[0]), sway[1], x + sway[2], y + sway[3], count), lens)
+    if clock.side.any():
+        lens = compose(mirror(clock.side), lens)
+    return Footage(
+        lens=lens.astype(np.float32),
+        first=first.astype(np.int64),
+        part=part.astype(np.float32),
+        other=np.round(np.where(fade > 0, other, first)).astype(np.int64),
+        fade=fade.astype(np.float32),
+        mask=mask,
+    )
+
+
+def sprite_layers(rng: np.random.Generator, clips: ClipBank, scene: Scene) -> Front:
     """A piece of one clip frame on a periodic path, to either side in turn where sides alternate."""
     action, clock = scene.action, scene.acts[0].clock
     count = len(clock.times)
-    phase = _approach(rng, config, clock, progress(action, clock))
+    phase = _approach(rng, clock, progress(action, clock))
     x, y, angle, grow = sprite_path(phase, seeded(action.recipe))
     flip = np.where(clock.side == 1, -1.0, 1.0)
     home = sprite_path(np.zeros(1), seeded(action.recipe))[0]
@@ -140,9 +188,7 @@ def figure_layers(
     # Who passes by in a negative has neither rope nor bike.
     exercise = action.name.split(":")[1] if action.source == "exercise" and not scene.negative else ""
     roped = exercise in ROPED
-    draw_figure(
-        rng, canvas, draw_body(rng, config), poses, view, prop=may(rng, config.prop, not roped and exercise != BIKED)
-    )
+    draw_figure(rng, canvas, draw_body(rng, config), poses, view, prop=may(rng, 0.3, not roped and exercise != BIKED))
     if roped:
         draw_rope(rng, canvas, exercise, poses, view, progress(action, clock))
     elif exercise == BIKED:
@@ -155,7 +201,7 @@ def _poses(rng: np.random.Generator, config: GeneratorConfig, motion: MotionBank
     if action.source == "motion":
         assert motion is not None
         poses = action_poses(rng, config, motion, action, clock)
-        return poses if clock.position is not None else lead_poses(rng, config, motion, action, clock, poses)
+        return poses if clock.position is not None else lead_poses(rng, motion, action, clock, poses)
     poses = exercise_track(rng, config, action, clock)
     if clock.position is not None:
         return poses
@@ -163,8 +209,8 @@ def _poses(rng: np.random.Generator, config: GeneratorConfig, motion: MotionBank
         # Before and after an exercise somebody moves as people do.
         segment = pick_segment(rng, motion.segments.back, 20.0)
         stand_in = Action("motion", "", "back", 20.0, 0, False, 0.5, 0.5, (0.0, 0.0), segment)
-        return lead_poses(rng, config, motion, stand_in, clock, poses)
-    return walked_in(rng, config, clock, poses)
+        return lead_poses(rng, motion, stand_in, clock, poses)
+    return walked_in(rng, clock, poses)
 
 
 def exercise_track(rng: np.random.Generator, config: GeneratorConfig, action: Action, clock: Clock) -> Joints:
@@ -180,11 +226,11 @@ def exercise_track(rng: np.random.Generator, config: GeneratorConfig, action: Ac
     return poses
 
 
-def walked_in(rng: np.random.Generator, config: GeneratorConfig, clock: Clock, poses: Joints) -> Joints:
+def walked_in(rng: np.random.Generator, clock: Clock, poses: Joints) -> Joints:
     """Before the first repetition the performer may run up, after the last one off."""
     for stage in (BEFORE, AFTER):
         where = clock.stage == stage
-        if where.sum() < 4 or chance(rng, config.lead_still):
+        if where.sum() < 4 or chance(rng, LEAD_STILL):
             continue
         away = clock.away(stage) * where
         steps = exercise_poses("run", (away / rng.uniform(9, 16)) % 1.0)
@@ -196,12 +242,12 @@ def walked_in(rng: np.random.Generator, config: GeneratorConfig, clock: Clock, p
     return poses
 
 
-def mechanism_layers(rng: np.random.Generator, config: GeneratorConfig, scene: Scene) -> Front:
+def mechanism_layers(rng: np.random.Generator, scene: Scene) -> Front:
     """A mechanism, or a ripple in the background, driven by the clock."""
     action, clock = scene.action, scene.acts[0].clock
     look = seeded(action.recipe)
     name = action.name.split(":")[1]
-    phase = _approach(rng, config, clock, progress(action, clock))
+    phase = _approach(rng, clock, progress(action, clock))
     if name == RIPPLE:
         return _ripple(look, phase)
     canvas = Canvas(len(phase))
@@ -221,14 +267,14 @@ def _ripple(look: np.random.Generator, phase: Floats) -> Ripple:
     )
 
 
-def _approach(rng: np.random.Generator, config: GeneratorConfig, clock: Clock, phase: Floats) -> Floats:
+def _approach(rng: np.random.Generator, clock: Clock, phase: Floats) -> Floats:
     """Before and after the repetitions a thing stands still, or moves by less than a whole cycle."""
     if clock.position is not None:
         return phase
     phase = phase.copy()
     for stage, sign in ((BEFORE, -1.0), (AFTER, 1.0)):
         where = np.flatnonzero(clock.stage == stage)
-        if len(where) < 3 or not chance(rng, config.approach):
+        if len(where) < 3 or not chance(rng, 0.4):
             continue
         part = np.linspace(1, 0, len(where)) if stage == BEFORE else np.linspace(0, 1, len(where))
         phase[where] = (sign * rng.uniform(0.05, 0.45) * part ** rng.uniform(0.7, 2.0)) % 1.0

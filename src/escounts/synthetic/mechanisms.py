@@ -11,8 +11,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from escounts.synthetic.curves import Floats, chance, ring
 from escounts.synthetic.plan import Canvas, draw_colour, draw_texture
+from escounts.synthetic.timeline import Floats, chance, ring
 
 Mechanism = Callable[[Canvas, Floats, np.random.Generator], None]
 

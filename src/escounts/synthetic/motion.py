@@ -24,8 +24,7 @@ from escounts.synthetic.actions import (
     reaches,
 )
 from escounts.synthetic.config import GeneratorConfig
-from escounts.synthetic.curves import Floats, chance, eased, smooth_noise
-from escounts.synthetic.timeline import AFTER, BEFORE, Clock
+from escounts.synthetic.timeline import AFTER, BEFORE, LEAD_STILL, Clock, Floats, chance, eased, smooth_noise
 
 JOINTS = (
     "Hips", "LeftUpLeg", "LeftLeg", "LeftFoot", "LeftToeBase", "RightUpLeg", "RightLeg", "RightFoot",
@@ -205,9 +204,7 @@ def action_poses(
     return poses
 
 
-def lead_poses(
-    rng: np.random.Generator, config: GeneratorConfig, bank: MotionBank, action: Action, clock: Clock, poses: Joints
-) -> Joints:
+def lead_poses(rng: np.random.Generator, bank: MotionBank, action: Action, clock: Clock, poses: Joints) -> Joints:
     """Other motion before the first and after the last repetition, blended in over a few frames."""
     trial, start, _ = action.segment
     low, high = float(bank.offsets[trial]), float(bank.offsets[trial + 1] - 1)
@@ -215,7 +212,7 @@ def lead_poses(
     for stage in (BEFORE, AFTER):
         where = clock.stage == stage
         draw = rng.random()
-        if where.sum() < 3 or chance(rng, config.lead_still):
+        if where.sum() < 3 or chance(rng, LEAD_STILL):
             continue
         away = clock.away(stage)
         sign = -1.0 if stage == BEFORE else 1.0

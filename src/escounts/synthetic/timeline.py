@@ -1,4 +1,4 @@
-"""When repetitions happen: the schedule of a video, and the clock that drives a motion by it.
+"""Time: smooth curves over it, the schedule of a video's repetitions, and the clock that drives a motion by it.
 
 Times are in frames; frame i covers the time from i to i + 1 and is drawn at i + 0.5.
 """
@@ -9,13 +9,89 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from escounts.synthetic.config import GeneratorConfig
-from escounts.synthetic.curves import Floats, Ints, chance, log_uniform, smooth_noise, wander
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+def seeded(*key: int) -> np.random.Generator:
+    """A generator that is a pure function of the key."""
+    return np.random.default_rng(np.random.SeedSequence([part & 0xFFFFFFFF for part in key]))
+
+
+def chance(rng: np.random.Generator, share: float) -> bool:
+    """True with probability share."""
+    return bool(rng.random() < share)
+
+
+def log_uniform(rng: np.random.Generator, low: float, high: float) -> float:
+    """A number between low and high, all ratios equally likely."""
+    return float(np.exp(rng.uniform(np.log(low), np.log(high))))
+
+
+def eased(part: Floats) -> Floats:
+    """0..1 onto 0..1 without a jolt at either end."""
+    smooth: Floats = part * part * (3 - 2 * part)
+    return smooth
+
+
+def ring(phase: Floats, shift: float = 0.0) -> tuple[Floats, Floats]:
+    """Where a point on the unit circle is at a phase: cosine and sine."""
+    turn = 2 * np.pi * (phase + shift)
+    return np.cos(turn), np.sin(turn)
+
+
+def smooth_noise(rng: np.random.Generator, times: Floats, count: int, spacing: float) -> Floats:
+    """(count, F) smooth curves of about unit spread; spacing: frames from one knot to the next."""
+    spacing = max(spacing, 1e-3)
+    start = float(times.min())
+    knots = int((float(times.max()) - start) / spacing) + 3
+    values = rng.normal(size=(count, knots))
+    at = (times - start) / spacing
+    left = at.astype(np.int64)
+    part = eased(at - left)
+    smooth: Floats = values[:, left] * (1 - part) + values[:, left + 1] * part
+    return smooth
+
+
+def wander(rng: np.random.Generator, times: Floats, pace: float) -> Floats:
+    """(F,) a walk within 0..1 that goes back and forth without a rhythm; pace: frames per leg, roughly."""
+    legs: list[float] = [float(times.min()) - 1.0]
+    while legs[-1] < times.max() + 1:
+        legs.append(legs[-1] + pace * log_uniform(rng, 0.3, 3.5))
+    heights = rng.random(len(legs))
+    for _ in range(2):  # two passes of pushing neighbours apart make every leg worth seeing
+        near = np.abs(np.diff(heights)) < 0.15
+        heights[1:][near] = rng.random(int(near.sum()))
+    at = np.interp(times, legs, np.arange(len(legs)))
+    left = np.minimum(at.astype(np.int64), len(legs) - 2)
+    part = eased(at - left)
+    walk: Floats = heights[left] * (1 - part) + heights[left + 1] * part
+    return walk
+
+
+def warp_phase(phase: Floats, first: float, second: float) -> Floats:
+    """Bend phase 0..1 onto 0..1, monotonically for |first| + |second| < 1."""
+    turn = 2 * np.pi * phase
+    bent: Floats = phase + 0.9 * (first * np.sin(turn) + 0.5 * second * np.sin(2 * turn)) / (2 * np.pi)
+    return bent
+
+
+def there_and_back(phase: Floats, turn: float, ease: float) -> Floats:
+    """Phase 0..1 to 0 → 1 → 0, turning at phase `turn`; ease 0 is linear, 1 is a cosine."""
+    rise = np.where(phase < turn, phase / turn, (1 - phase) / (1 - turn))
+    along: Floats = (1 - ease) * rise + ease * (0.5 - 0.5 * np.cos(np.pi * rise))
+    return along
+
 
 Span = tuple[float, float]
 
 BEFORE, DURING, AFTER = 0, 1, 2
+LEAD_STILL = 0.3
+"""Share of leads and tails in which the performer stands still; in the others something else happens."""
 SHORTEST = 2.2
 """Frames; a shorter repetition cannot be seen at the video's frame rate."""
 
@@ -86,8 +162,8 @@ def draw_timeline(
     high = config.period[1]
     if single:
         period = log_uniform(rng, 0.08 * length, 0.6 * length)
-    lead = _margin(rng, config, config.lead, length)
-    tail = _margin(rng, config, config.tail, length)
+    lead = _margin(rng, config.lead, length)
+    tail = _margin(rng, config.tail, length)
     if single:
         lead = rng.uniform(0, max(length - period, 0.0))
         tail = 0.0
@@ -95,8 +171,8 @@ def draw_timeline(
         lead = tail = 0.0
     most = int(rng.integers(1, config.few_most + 1)) if chance(rng, config.few) else 10**6
     most = 1 if single else most
-    jitter = rng.uniform(*(config.irregular_jitter if chance(rng, config.irregular) else config.jitter))
-    drift = rng.normal() * config.drift_size if chance(rng, config.drift) else 0.0
+    jitter = rng.uniform(*((0.22, 0.5) if chance(rng, config.irregular) else config.jitter))
+    drift = rng.normal() * 0.25 if chance(rng, config.drift) else 0.0
     pausing = chance(rng, config.pause)
     start = lead
     if lead == 0 and not single and chance(rng, config.cut_inside):
@@ -115,7 +191,7 @@ def draw_timeline(
             spans.append((start, start + lasts))
         start += lasts
         if pausing and chance(rng, 0.7):
-            start += rng.uniform(*config.pause_length) * period
+            start += rng.uniform(0.05, 1.0) * period
     sides: list[Span] = []
     if alternating:
         for begin, end in spans:
@@ -137,8 +213,8 @@ def draw_period(rng: np.random.Generator, config: GeneratorConfig, length: int, 
     return log_uniform(rng, low, max(low * 1.05, min(high, 0.8 * length)))
 
 
-def _margin(rng: np.random.Generator, config: GeneratorConfig, share: float, length: int) -> float:
-    return rng.uniform(*config.lead_length) * length if chance(rng, share) else 0.0
+def _margin(rng: np.random.Generator, share: float, length: int) -> float:
+    return rng.uniform(0.03, 0.4) * length if chance(rng, share) else 0.0
 
 
 def frame_times(length: int, subframes: int, shutter: float) -> Floats:
