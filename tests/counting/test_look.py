@@ -34,13 +34,18 @@ def everywhere(what: Looks) -> Array:
     return np.ones(len(what.values_TD))
 
 
+def paused(what: Looks) -> Array32:
+    """A view's density: repetitions pause for a second at each of the parts' ends."""
+    return (np.arange(len(what.values_TD)) % 50 >= RATE)[None].astype(np.float32)
+
+
 def mark(what: Looks, start: float) -> Mark:
     return Mark(what.of(start, start + 2.0), start + 1.0)
 
 
 def test_scenes_that_look_alike_are_one_motion() -> None:
     film = looks(0.0, FAR, 0.5, 2 * FAR)
-    motions = film.motions(everywhere(film), 2.0, [mark(film, 104.0)])
+    motions = film.motions(everywhere(film), paused(film), 2.0, [mark(film, 104.0)])
     assert list(motions.motion) == [0, 1, 0, 2]
     assert motions.borders.tolist() == [100.0, 110.0, 120.0, 130.0, 140.0]
     times = np.array([99.0, 105.0, 115.0, 125.0, 135.0, 150.0])
@@ -55,24 +60,36 @@ def test_scenes_that_look_alike_are_one_motion() -> None:
 
 def test_the_marked_motion_is_number_nought_wherever_it_lies() -> None:
     film = looks(0.0, FAR)
-    assert list(film.motions(everywhere(film), 2.0, [mark(film, 114.0)]).motion) == [1, 0]
-    assert list(film.motions(everywhere(film), 2.0).motion) == [0, 1]
-    assert [one.motion for one in film.motions(everywhere(film), 2.0).stretches] == [0, 1]
+    assert list(film.motions(everywhere(film), paused(film), 2.0, [mark(film, 114.0)]).motion) == [1, 0]
+    assert list(film.motions(everywhere(film), paused(film), 2.0).motion) == [0, 1]
+    assert [one.motion for one in film.motions(everywhere(film), paused(film), 2.0).stretches] == [0, 1]
 
 
 def test_two_marks_are_one_motion() -> None:
     film = looks(0.0, FAR, 2 * FAR)
     marks = [mark(film, 104.0), mark(film, 124.0)]
-    assert list(film.motions(everywhere(film), 2.0, marks).motion) == [0, 1, 0]
+    assert list(film.motions(everywhere(film), paused(film), 2.0, marks).motion) == [0, 1, 0]
 
 
 def test_within_a_scene_a_sudden_change_parts_and_a_slow_one_does_not() -> None:
     sudden = looks(0.0, FAR, scenes=[0])
-    motions = sudden.motions(everywhere(sudden), 2.0, [mark(sudden, 104.0)])
+    motions = sudden.motions(everywhere(sudden), paused(sudden), 2.0, [mark(sudden, 104.0)])
     assert list(motions.motion) == [0, 1]
     assert motions.borders[1] == pytest.approx(110.0, abs=0.4)
     slow = Looks(np.linspace([0, 0], [FAR, 0], 300, dtype=np.float32), coloured(0, cells=300), [0], 0.0, RATE)
-    assert list(slow.motions(everywhere(slow), 2.0, [mark(slow, 4.0)]).motion) == [0]
+    assert list(slow.motions(everywhere(slow), paused(slow), 2.0, [mark(slow, 4.0)]).motion) == [0]
+
+
+def test_where_repetitions_go_on_at_one_pace_a_change_is_the_cameras() -> None:
+    panned = looks(0.0, FAR, scenes=[0])
+    even = np.ones((1, 100), np.float32)
+    views = np.concatenate([paused(panned), even])
+    for density, motion in ((paused(panned), [0, 1]), (even, [0]), (views, [0])):
+        assert list(panned.motions(everywhere(panned), density, 2.0, [mark(panned, 104.0)]).motion) == motion
+    faster = np.repeat(np.array([[1.0, 1.3]], np.float32), 50, 1)
+    assert list(panned.motions(everywhere(panned), faster, 2.0, [mark(panned, 104.0)]).motion) == [0, 1]
+    cut = looks(0.0, FAR)
+    assert list(cut.motions(everywhere(cut), even, 2.0, [mark(cut, 104.0)]).motion) == [0, 1]
 
 
 def test_a_part_looks_as_it_does_where_it_repeats() -> None:
@@ -80,13 +97,13 @@ def test_a_part_looks_as_it_does_where_it_repeats() -> None:
     level = np.concatenate([film.values_TD, film.values_TD[:50]]).clip(max=RULES.look_same)
     calm = Looks(level, coloured(0, cells=150), [0, 100], 100.0, RATE)
     weight = np.repeat([1.0, 0.0, 1.0], 50)
-    assert list(calm.motions(weight, 2.0, [mark(calm, 104.0)]).motion) == [0, 0]
+    assert list(calm.motions(weight, paused(calm), 2.0, [mark(calm, 104.0)]).motion) == [0, 0]
 
 
 def test_a_mark_of_another_video_may_be_like_nothing() -> None:
     film = looks(0.0, FAR)
     far = Mark(np.array([-FAR, 0.0], np.float32), None)
-    motions = film.motions(everywhere(film), 2.0, [far])
+    motions = film.motions(everywhere(film), paused(film), 2.0, [far])
     assert 0 not in motions.motion and motions.distance.min() > RULES.look_same
 
 
@@ -107,7 +124,7 @@ def test_a_short_shot_in_the_same_colours_is_the_same_motion_with_a_doubt(
     values = np.repeat(np.array([[0.0, 0.0], [distance, 0.0]], np.float32), [50, cells], 0)
     pictures = np.concatenate([coloured(0, cells=50), coloured(grey, cells=cells)])
     film = Looks(values, pictures, [0, 50], 0.0, RATE)
-    motions = film.motions(everywhere(film), 2.0, [mark(film, 4.0)])
+    motions = film.motions(everywhere(film), paused(film), 2.0, [mark(film, 4.0)])
     assert list(motions.motion) == [0, 1]
     times, density = np.array([5.0, 10.0 + cells / 10]), np.array([5, repetitions], np.float32)
     shown, unclear = motions.marked(times, density)
@@ -118,11 +135,11 @@ def test_a_change_that_lasts_parts_where_a_short_one_of_its_size_does_not() -> N
     size = 10.0
     assert RULES.look_borders[0][1] > size > RULES.look_borders[1][1]
     lasting = looks(0.0, size, scenes=[0])
-    assert list(lasting.motions(everywhere(lasting), 2.0, [mark(lasting, 104.0)]).motion) == [0, 1]
+    assert list(lasting.motions(everywhere(lasting), paused(lasting), 2.0, [mark(lasting, 104.0)]).motion) == [0, 1]
     values = lasting.values_TD.copy()
     values[65:, 0] = 0.0
     short = Looks(values, lasting.pictures_TP, [0], 100.0, RATE)
-    assert list(short.motions(everywhere(short), 2.0, [mark(short, 104.0)]).motion) == [0]
+    assert list(short.motions(everywhere(short), paused(short), 2.0, [mark(short, 104.0)]).motion) == [0]
 
 
 def test_a_small_picture_has_the_mean_colours_of_its_squares() -> None:

@@ -106,12 +106,18 @@ class Looks:
         return look
 
     def motions(
-        self, weight_T: Array, seconds: float, marks: Sequence[Mark] = (), rules: CountingRules = RULES
+        self,
+        weight_T: Array,
+        density_VT: Array32,
+        seconds: float,
+        marks: Sequence[Mark] = (),
+        rules: CountingRules = RULES,
     ) -> Motions:
         """The parts that differ, and which of them show one motion.
 
         Args:
             weight_T: how much repeats at each cell; a part's look is what it looks like where it repeats.
+            density_VT: what each view counts there. Where repetitions go on at one pace no other motion begins.
             seconds: how long a repetition lasts.
             marks: of one motion, which becomes number 0.
             rules: the constants.
@@ -120,7 +126,8 @@ class Looks:
         borders = sorted({0, *self.scenes, len(values)})
         for context, least in rules.look_borders:
             length = round(max(seconds, context) * self.rate)
-            borders = _more_borders(values, borders, length, least, apart=rules.look_border_apart * length)
+            change = np.where(_even(density_VT, length) < rules.look_even, _change(values, borders, length), 0.0)
+            borders = _more_borders(change, borders, least, apart=rules.look_border_apart * length)
         weight = weight_T[:, None] + 1e-6  # a part without repetitions has a look, too
         parts = [
             (values[a:b] * weight[a:b]).sum(0, dtype=np.float64) / weight[a:b].sum(dtype=np.float64)
@@ -173,9 +180,9 @@ def small_picture(image: Image) -> bytes:
     return small.tobytes()
 
 
-def _more_borders(looks_TD: Array32, known: Sequence[int], length: int, least: float, *, apart: float) -> list[int]:
-    """Cells that parts begin with, and the end: the known ones, and where the `length` cells that come after differ
-    by `least` from those that came before, not nearer than `apart` to another."""
+def _change(looks_TD: Array32, known: Sequence[int], length: int) -> Array:
+    """By how much the `length` cells from each cell on differ from those before it, (T,); known: the cells that parts
+    begin with, and the end, over which none reaches."""
     cells = len(looks_TD)
     sums = np.concatenate([np.zeros((1, looks_TD.shape[1])), np.cumsum(looks_TD, 0, dtype=np.float64)])
     at = np.arange(1, cells)
@@ -186,12 +193,25 @@ def _more_borders(looks_TD: Array32, known: Sequence[int], length: int, least: f
     after = (sums[high] - sums[at]) / (high - at)[:, None]
     # Less than a repetition shows its phase, not a motion: near a part's end a change counts for less.
     share = np.minimum(at - low, high - at) / length
-    change = np.linalg.norm(after - before, axis=1) * np.sqrt(share)
+    return np.concatenate([[0.0], np.linalg.norm(after - before, axis=1) * np.sqrt(share)])
+
+
+def _even(density_VT: Array32, length: int) -> Array:
+    """How evenly repetitions go on from `length` cells before each cell to as many after it, 0..1, (T,): the least
+    density there as a share of the largest, of the view where that is most."""
+    around = np.pad(density_VT, ((0, 0), (length, length - 1)), mode="edge")
+    windows = np.lib.stride_tricks.sliding_window_view(around, 2 * length, axis=1)
+    even: Array = (windows.min(2) / np.maximum(windows.max(2), 1e-6)).max(0).astype(np.float64)
+    return even
+
+
+def _more_borders(change_T: Array, known: Sequence[int], least: float, *, apart: float) -> list[int]:
+    """The known borders, and cells at which the look changes by `least`, not nearer than `apart` to another."""
     found = list(known)
-    candidates = np.flatnonzero(change >= least)
-    for place in candidates[np.argsort(-change[candidates], kind="stable")]:
-        if min(abs(int(at[place]) - border) for border in found) >= apart:
-            found.append(int(at[place]))
+    candidates = np.flatnonzero(change_T >= least)
+    for place in candidates[np.argsort(-change_T[candidates], kind="stable")]:
+        if min(abs(int(place) - border) for border in found) >= apart:
+            found.append(int(place))
     return sorted(found)
 
 

@@ -242,8 +242,10 @@ class MultiRateEncoding:
         marks = [Mark(one.look, at) for one, at in zip(marked, middles, strict=True) if one.look is not None]
         if looks is None or len(marks) < len(marked):
             return None
-        gate = np.mean([view.gate for view in self.evidence()], 0)[:: self.model.views[0].divisor]
-        return looks.motions(gate, max([seconds, *(one.seconds for one in marked)]), marks)
+        views, every = self.evidence(), self.model.views[0].divisor
+        gate = np.mean([view.gate for view in views], 0)[::every]
+        density = np.stack([view.density for view in views])[:, ::every]
+        return looks.motions(gate, density, max([seconds, *(one.seconds for one in marked)]), marks)
 
     def cells_of(self, view: View, window: Window, start: float, end: float) -> IntArray:
         """The cells of a window that stand for a repetition between two times."""

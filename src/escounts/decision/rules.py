@@ -76,7 +76,10 @@ class CountingRules:
     """Another motion may begin within a scene where the seconds that come after look so different from as many before
     (or, where that is longer, a repetition after and one before) …"""
     look_border_apart: float = 0.75
-    """… at least so many repetitions from another such place."""
+    """… at least so many repetitions from another such place, …"""
+    look_even: float = 0.8
+    """… unless repetitions go on all that time at one pace: a view's least density is this share of its largest. On
+    labelled clips it is 0.86 or more where one motion goes on before a moving camera, 0.72 or less at a change."""
     look_same: float = 5.7
     """Parts of a video whose looks are nearer than this show one motion. Repetitions of one set differ by about 1 in
     each direction; chosen on sets.csv and the labelled pool's validation clips, with the look of `lite`."""
