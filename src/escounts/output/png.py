@@ -11,13 +11,24 @@ from fractions import Fraction
 from html import escape
 from pathlib import Path
 from string import Template
+from textwrap import shorten
 from typing import Any
 
 import av
 import numpy as np
 
 from escounts.errors import OutputError, one_line
-from escounts.output.text import clock, confidence, doubt, headline, other_unit, places, set_rows, shown_reasons
+from escounts.output.text import (
+    clock,
+    confidence,
+    doubt,
+    headline,
+    in_places,
+    other_unit,
+    places,
+    set_rows,
+    shown_reasons,
+)
 from escounts.results import CountResult, Repetition
 from escounts.system.arrays import Image
 from escounts.system.atomic_files import atomic_file, printable, write_text
@@ -27,6 +38,8 @@ from escounts.video.files import Video
 TREAD = 0.02
 """The last tread of the stair, as a share of the counted range: without it a count at the very end is not seen."""
 INK, BLUE, ORANGE, GREY = "#1d2733", "#2f6fb5", "#d9772b", "#8a94a0"
+_LETTERS = 100
+"""That one line of the picture holds."""
 _WIDTH, _HEIGHT = 1000, 220
 _TOP = 0.92 * _HEIGHT
 """How high, in the report's curve, the highest of the density and the last tread of the running count reach."""
@@ -125,12 +138,14 @@ def draw(figure: Any, result: CountResult, video: Path | None) -> Any:
         _strip(figure, axes, result, times, images, top)
     noun = "repetition" if result.count == 1 else "repetitions"
     figure.text(0.06, 0.93, f"{result.count} {noun}", fontsize=17, weight="bold", color=INK)
-    figure.text(0.06, 0.885, other_unit(result).strip(), fontsize=9.5, color=GREY)
+    beside = (other_unit(result) + in_places(result)).strip()
+    figure.text(0.06, 0.885, beside, fontsize=9.5, color=GREY)
     where = result.region and f"region {result.region}"
     sure = " · ".join(filter(None, (confidence(result), doubt(result), where)))
     about = one_line(f"{printable(Path(result.video).name)} · model {result.model} · {sure}")
     if reasons := shown_reasons(result):
-        figure.text(0.94, 0.885, one_line("; ".join(reasons)), fontsize=9.5, color=GREY, ha="right")
+        said = shorten(one_line("; ".join(reasons)), _LETTERS - len(beside), placeholder=" …")
+        figure.text(0.94, 0.885, said, fontsize=9.5, color=GREY, ha="right")
     figure.text(0.94, 0.935, about, fontsize=9.5, color=GREY, ha="right", parse_math=False)  # "$" is a "$" in a name
     return figure
 
@@ -184,7 +199,7 @@ def _strip(figure: Any, axes: Any, result: CountResult, times: list[float], imag
     first, last = result.range
     pitch = 0.88 / len(images)
     shape = figure.get_size_inches()
-    height = 0.24
+    height = 0.2  # a portrait reaches no higher than the words
     aspect = images[0].shape[1] / images[0].shape[0]
     width = min(height * shape[1] / shape[0] * aspect, pitch * 0.96)
     height = width * shape[0] / shape[1] / aspect
@@ -214,7 +229,7 @@ def write_html(result: CountResult, path: Path, *, video: Path | None = None) ->
             title=escape(f"{printable(Path(result.video).name)}: {result.count} {noun}"),
             name=escape(printable(Path(result.video).name)),
             count=result.count,
-            noun=noun + other_unit(result),
+            noun=noun + other_unit(result) + in_places(result),
             confidence=confidence(result),
             note=escape(note),
             note_class="" if note else "hidden",
@@ -334,6 +349,7 @@ def _facts(result: CountResult) -> str:
         "Counted": f"{clock(first)} – {clock(last)} of {clock(result.duration)}",
         **({"Region": f"{result.region} (x, y, width, height in pixels)"} if result.region else {}),
         "Exemplars": exemplars or "none",
+        **({"Places": "; ".join(line.strip() for line in places(result))} if len(result.tracks) > 1 else {}),
         **({"Not sure because": "; ".join(reasons)} if (reasons := shown_reasons(result)) else {}),
         "Before rounding": f"{result.raw_count:.2f}",
         "Time taken": f"{result.timings.get('total', 0.0):.2f} s",

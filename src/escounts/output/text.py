@@ -54,8 +54,7 @@ def headline(result: CountResult) -> str:
     """`squats.mp4: 8 repetitions, confidence 0.93 (model lite, 1.2 s)`."""
     noun = "repetition" if result.count == 1 else "repetitions"
     what = f"{result.count} {noun}{other_unit(result)}" if result.count else nothing(result)
-    if len(result.tracks) > 1:
-        what += f" in {len(result.tracks)} places ({' + '.join(str(track.count) for track in result.tracks)})"
+    what += in_places(result)
     unsure = f", {doubt(result)}" if doubt(result) else ""
     if unsure and (result.confidence_kind == "probability" or not result.count):
         unsure += f": {_advice(result)}"
@@ -65,6 +64,13 @@ def headline(result: CountResult) -> str:
     name = one_line(printable(Path(result.video).name))
     where = f", region {result.region}" if result.region else ""
     return f"{name}: {what}, {confidence(result)}{unsure} (model {result.model}{where}{took})"
+
+
+def in_places(result: CountResult) -> str:
+    """` in 2 places (5 + 8)`; empty where there is one."""
+    if len(result.tracks) < 2:
+        return ""
+    return f" in {len(result.tracks)} places ({' + '.join(str(track.count) for track in result.tracks)})"
 
 
 def places(result: CountResult) -> list[str]:
