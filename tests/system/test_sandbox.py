@@ -29,7 +29,12 @@ UNPRIVILEGED = ("process_vm_readv", "unshare", "setns", "mount", "perf_event_ope
 BY_NUMBER = ("shmget", "semget", "msgget", "keyctl", "add_key", "request_key", "mq_open", "userfaultfd", "chroot")
 PARENTS = ("setpriority", "ioprio_set", "sched_setscheduler", "sched_setaffinity", "sched_setattr")
 """Calls whose first or second argument names a process."""
-TIOCSTI, FS_IOC_GETFLAGS, FS_IOC_SETFLAGS, FIOSETOWN = 0x5412, 0x80086601, 0x40086602, 0x8901
+TIOCSTI, FIOSETOWN = 0x5412, 0x8901
+FILE_REQUESTS = {
+    "set flags": 0x40086602, "set attributes": 0x401C5820, "set version": 0x40087602, "seal for good": 0x40806685,
+    "freeze the disk": 0xC0045877, "trim the disk": 0xC0185879, "shut the disk down": 0x8004587D,
+}  # fmt: skip
+"""ioctl of an open file; tried of none at all, which the kernel says itself where nothing was refused."""
 
 
 def system_call(name: str, *arguments: object) -> None:
@@ -92,8 +97,8 @@ def attempts(scratch: Path, elsewhere: Path, video: Path) -> Iterator[tuple[str,
         "lsetxattr": (other, b"user.mark", b"x", 1, 0),
     }.items():
         yield name, partial(system_call, name, *arguments)
-    flags = array.array("L", [0])
-    yield "flags of what is open", lambda: fcntl.ioctl(shown, FS_IOC_SETFLAGS, flags)
+    for name, request in FILE_REQUESTS.items():
+        yield name, partial(system_call, "ioctl", -1, request, None)
 
     yield "network", lambda: socket.create_connection(("127.0.0.1", 9), timeout=1)
     yield "name lookup", lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

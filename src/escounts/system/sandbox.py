@@ -62,13 +62,14 @@ SCHEDULING = {
     **dict.fromkeys(("sched_setscheduler", "sched_setparam", "sched_setattr", "sched_setaffinity", "prlimit64"), 0),
 }
 """Of a process → the argument that names it: 0 for oneself, and nobody else."""
-REQUESTS = {
-    "ioctl": (0x40086602, 0x401C5820, 0x40087602, 0x5412, 0x541C, 0x8901, 0x8902),
-    "fcntl": (8, 10, 15),
-}
-"""Requests that change attributes of a file that is only read (FS_IOC_SETFLAGS, FSSETXATTR, SETVERSION), type into a
-terminal (TIOCSTI, TIOCLINUX), or have the kernel send a signal to somebody (SETOWN and SETSIG)."""
+REQUESTS = {"ioctl": (0x5412, 0x541C, 0x8901, 0x8902), "fcntl": (8, 10, 15)}
+"""Requests that type into a terminal (TIOCSTI, TIOCLINUX), or have the kernel send a signal to somebody (SETOWN and
+SETSIG)."""
 REQUEST_BITS = 0xFFFFFFFF
+FILE_SYSTEMS = "fXv"
+"""Kinds of ioctl that need no more than an open file: they change its attributes (FS_IOC_SETFLAGS, FSSETXATTR,
+SETVERSION), seal it (ENABLE_VERITY), and, of root, freeze and shut down the disk that it lies on (FIFREEZE)."""
+KIND_BITS = 0xFF00
 MODES = {"open": 2, "openat": 3, "creat": 1, "mknod": 1, "mknodat": 2}
 """Calls that make a file → the argument that is its mode: what others run with set-user-id runs as this account."""
 NEW_CALLS = {"fchmodat2": 452, "setxattrat": 463, "removexattrat": 466, "file_setattr": 469, "quotactl_fd": 443}
@@ -226,6 +227,8 @@ def _confine_calls(*, network: bool) -> None:
     for call, requests in REQUESTS.items():
         for request in requests:
             refuse(call, argument(1, pyseccomp.MASKED_EQ, REQUEST_BITS, request))
+    for kind in FILE_SYSTEMS:
+        refuse("ioctl", argument(1, pyseccomp.MASKED_EQ, KIND_BITS, ord(kind) << 8))
     for call, place in MODES.items():
         for bit in (stat.S_ISUID, stat.S_ISGID):
             refuse(call, argument(place, pyseccomp.MASKED_EQ, bit, bit))
