@@ -109,7 +109,11 @@ def test_small_manners(
         done = command(*words, "-h")
         assert done.code == 0 and done.out.startswith("Usage: ")
     done = command("count", "https://example.org/v.mp4", "--model", "spectral")
-    assert done.code == 1 and "an address; `escounts watch ADDRESS`" in done.err and len(done.err.splitlines()) == 1
+    assert (
+        done.code == 1
+        and "https://example.org/v.mp4: an address; `escounts watch ADDRESS`" in done.err
+        and len(done.err.splitlines()) == 1
+    )
     done = command("count", result.video, "--model", "spectral", "-q")
     assert len(done.out.splitlines()) == 1 and done.err == ""
 

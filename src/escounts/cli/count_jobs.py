@@ -158,9 +158,10 @@ def videos_among(inputs: Sequence[Path]) -> list[tuple[Path, str]]:
     for given in inputs:
         try:
             if ADDRESS.match(str(given)) and not given.exists():
+                address = str(given).replace(":/", "://", 1)
                 raise VideoError(
-                    f"{given}: an address; `escounts watch ADDRESS` counts what it sends, and a file is counted once "
-                    "it is downloaded"
+                    f"{address}: an address; `escounts watch ADDRESS` counts what it sends, and a file is counted "
+                    "once it is downloaded"
                 )
             if not given.is_dir():
                 inside = [given]
