@@ -46,7 +46,7 @@ def photographs(folder: Path, count: int, *, fresh: bool = False) -> list[tuple[
     """Frames of `count` different clips of the pool, fresh ones of footage without a licence: (name, (H, W, 3)).
 
     Thresholds were chosen with the pool's in view. Clips without a licence are never trained on; those of twenty were
-    counted once (18 of them in mpeg4, which led to START of counting/stillness.py), so others are taken here.
+    counted once (18 of them in mpeg4, which led to START of counting/changes.py), so others are taken here.
     """
     found = []
     rows = [

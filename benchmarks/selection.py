@@ -34,7 +34,7 @@ from selection_clips import (
 
 import escounts
 from escounts.counter import Counter, EncodedVideo
-from escounts.counting.scenes import by_scenes
+from escounts.counting.changes import by_scenes
 from escounts.counting.views import BASE_RATE
 from escounts.results import CountResult
 from escounts.synthetic import MotionBank

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from escounts.counting.density import density_map, rate_map
+from escounts.counting.maps import density_map, rate_map
 from escounts.decision.spans import find_peaks
 from escounts.errors import OutputError
 from escounts.output.mp4 import write_movie

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from escounts.counting.density import bump, mirrored
+from escounts.counting.maps import bump, mirrored
 from escounts.errors import DataError
 from escounts.research.datasets.annotations import VideoAnnotation
 from escounts.research.datasets.tokens import VideoTokens

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from escounts.decision.sets import Stretch, into_sets, regrouped, typical
+from escounts.decision.repetitions import Stretch, into_sets, regrouped, typical
 from escounts.output.json import from_dict, to_dict
 from escounts.output.text import headline, in_words, set_lines
 from escounts.results import CountResult, DensityMap, Repetition

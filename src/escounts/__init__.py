@@ -15,7 +15,7 @@ from escounts.errors import EscountsError
 if TYPE_CHECKING:
     from escounts.batching.batch import batch
     from escounts.counter import Counter, EncodedVideo, count, load
-    from escounts.decision.sets import RepetitionSet
+    from escounts.decision.repetitions import RepetitionSet
     from escounts.live import watch
     from escounts.results import CountResult, DensityMap, ExemplarSpan, Hypothesis, Repetition
     from escounts.video.files import Video
@@ -41,7 +41,7 @@ __all__ = [
 # Loaded when first asked for, so that training needs no video library and `escounts --help` neither torch nor numpy.
 _LATER = {
     **dict.fromkeys(("CountResult", "DensityMap", "ExemplarSpan", "Hypothesis", "Repetition"), "escounts.results"),
-    "RepetitionSet": "escounts.decision.sets",
+    "RepetitionSet": "escounts.decision.repetitions",
     "batch": "escounts.batching.batch",
     "Counter": "escounts.counter",
     "EncodedVideo": "escounts.counter",

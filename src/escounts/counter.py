@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import escounts
 from escounts.counting.protocols import CountingModel, EncodedExemplar, Encoding, Progress
 from escounts.decision.decide import Decision, assuming
+from escounts.decision.repetitions import into_sets, typical
 from escounts.decision.rules import RULES
-from escounts.decision.sets import into_sets, typical
 from escounts.errors import EscountsError, ExemplarError, VideoError
 from escounts.exemplars import check_exemplar, exemplar_list, parse_exemplar
 from escounts.models import catalogue

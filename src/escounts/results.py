@@ -15,9 +15,8 @@ from escounts.decision.decide import is_unsure
 from escounts.decision.repetitions import DensityKind as DensityKind
 from escounts.decision.repetitions import DensityMap as DensityMap
 from escounts.decision.repetitions import Repetition as Repetition
-from escounts.decision.repetitions import halves, pairs, scored_as, with_border_at
+from escounts.decision.repetitions import RepetitionSet, halves, pairs, regrouped, scored_as, with_border_at
 from escounts.decision.rules import RULES
-from escounts.decision.sets import RepetitionSet, regrouped
 from escounts.decision.units import Hypothesis as Hypothesis
 from escounts.decision.units import Unit as Unit
 from escounts.decision.units import factor, in_other_unit, without_unit_doubt

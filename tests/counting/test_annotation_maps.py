@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from escounts.counting.density import density_map, rate_map
+from escounts.counting.maps import density_map, rate_map
 
 FRAMES_PER_CELL = 8.0
 ROWS = 10_727

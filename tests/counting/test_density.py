@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from escounts.counting.density import density_map, period_map, pseudo_spans, rate_map
+from escounts.counting.maps import density_map, period_map, pseudo_spans, rate_map
 from escounts.decision.spans import find_peaks
 from escounts.results import DensityMap
 

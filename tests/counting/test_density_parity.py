@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from escounts.counting.windows import Stitcher
+from escounts.counting.maps import Stitcher
 from escounts.nn.heads import HeadOutput
 from escounts.research import metrics
 from escounts.research.training.objective import RELEASED_OBJECTIVE, Target, loss_terms

@@ -14,9 +14,9 @@ import pytest
 import torch
 
 from escounts.counter import Counter
+from escounts.counting.maps import stretches
 from escounts.counting.paper_windows import PAPER_WINDOWS, RELEASED_WINDOWS, PaperWindowModel, ramp
 from escounts.counting.views import TokenFile
-from escounts.counting.windows import stretches
 from escounts.errors import ExemplarError, ModelError
 from escounts.nn.decoder import DecoderConfig
 from escounts.nn.encoders.interface import EncoderSpec

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from escounts.counting.changes import GRID, SHORTEST, by_scenes
 from escounts.counting.multi_rate import MultiRateModel
-from escounts.counting.scenes import GRID, SHORTEST, by_scenes
 from escounts.counting.views import View, best_window
 from escounts.nn.network import LITE_TINY, Network
 from escounts.results import EXEMPLAR_CUT

@@ -7,8 +7,8 @@ import av
 import numpy as np
 import pytest
 
-from escounts.counting import stillness
-from escounts.counting.stillness import MotionMeter, has_moved
+from escounts.counting import changes
+from escounts.counting.changes import MotionMeter, has_moved
 from escounts.counting.views import BASE_RATE
 from escounts.synthetic.coded import StillRecipe, coded_still
 from escounts.system.arrays import Image
@@ -116,7 +116,7 @@ def test_the_same_picture_costs_nothing() -> None:
 def test_the_contrast_is_between_percentiles(size: int) -> None:
     levels = np.random.default_rng(size).integers(0, 256, size).astype(np.int16)
     low, high = np.percentile(levels, (1, 99))
-    assert stillness._contrast(levels) == pytest.approx(high - low, abs=1e-9)
+    assert changes._contrast(levels) == pytest.approx(high - low, abs=1e-9)
 
 
 @pytest.mark.parametrize("noise", [0, 1])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from escounts.counting.windows import Stitcher, filled, shift_starts, triangle, windows
+from escounts.counting.maps import Stitcher, filled, shift_starts, triangle, windows
 
 
 def test_paper_windows() -> None:

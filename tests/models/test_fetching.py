@@ -17,7 +17,7 @@ import public_files
 import pytest
 from command import run
 
-from escounts.models import conversion, numpy_pickle, store
+from escounts.models import checkpoint, conversion, store
 from escounts.nn.encoders.registry import ENCODERS
 
 (I3D,) = ENCODERS["i3d"].files
@@ -124,5 +124,5 @@ def test_nothing_in_a_pickle_is_run(tmp_path: Path, escounts: Escounts) -> None:
 @pytest.mark.parametrize("content", [b"\x80\x04", b"\x80\x04N.", b"\x80\x04}."])
 def test_pickles_without_arrays_are_refused(content: bytes, tmp_path: Path, escounts: Escounts) -> None:
     (tmp_path / "i3d.ckpt").write_bytes(content)
-    assert numpy_pickle.is_pickle(content)
+    assert checkpoint.is_pickle(content)
     assert "i3d.ckpt" in escounts("weights", "add", str(tmp_path / "i3d.ckpt"))

@@ -17,10 +17,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from escounts.counting.changes import SLOWEST
 from escounts.counting.multi_rate import MultiRateModel
 from escounts.counting.multi_rate_encoding import MultiRateEncoding
 from escounts.counting.pool import InferencePool
-from escounts.counting.stillness import SLOWEST
 from escounts.counting.views import BASE_RATE, Features, MultiRateExemplar, View, ViewEncoder, Window, WindowStore
 from escounts.decision.decide import Decision, assuming
 from escounts.decision.evidence import wants_faster

@@ -17,8 +17,8 @@ from itertools import groupby, pairwise
 import numpy as np
 
 from escounts.counting.views import Window, WindowStore
+from escounts.decision.repetitions import Stretch
 from escounts.decision.rules import RULES, CountingRules
-from escounts.decision.sets import Stretch
 from escounts.system.arrays import Array, Array32, BoolArray, Image, IntArray
 
 SIDE = 8

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from escounts.counting.changes import MotionMeter, by_scenes, cuts_within, encode_scenes
 from escounts.counting.look import Looks, Mark, Motions, read_looks, small_picture
+from escounts.counting.maps import Stitcher, triangle
 from escounts.counting.pool import InferencePool
 from escounts.counting.protocols import Progress
 from escounts.counting.repetition_scores import scored
-from escounts.counting.scenes import SceneEncoder, by_scenes, cuts_within
-from escounts.counting.stillness import MotionMeter
 from escounts.counting.views import (
     BASE_RATE,
     MultiRateExemplar,
@@ -30,7 +30,6 @@ from escounts.counting.views import (
     best_window,
     on_base_frames,
 )
-from escounts.counting.windows import Stitcher, triangle
 from escounts.decision.decide import Asked, Decision, decide
 from escounts.decision.doubts import Footage
 from escounts.decision.evidence import Evidence
@@ -116,21 +115,27 @@ class MultiRateEncoding:
         kept = self.store.cells
         meter = self.meter if self.frames else MotionMeter()  # once, however often it is read
         pictures = self._pictures if self.frames else bytearray()
+
+        def watched() -> Iterator[Image]:
+            for frame, image in enumerate(self._read(progress)):
+                if not self.frames:
+                    meter.push(image)
+                    if frame % model.views[0].divisor == 0:
+                        pictures.extend(small_picture(image))
+                yield image
+
         try:
             with InferencePool(model.device, model.precision) as cores:
-                scenes = SceneEncoder(views, lambda view: ViewEncoder(model.network, view, self.store, cores))
-                for image, begins in by_scenes(self._read(progress), known=self._scenes):
-                    if not self.frames:
-                        meter.push(image)
-                        if scenes.frames % model.views[0].divisor == 0:
-                            pictures += small_picture(image)
-                    scenes.push(image, begins=begins)
-                windows = scenes.finish()
+                windows, scenes, frames = encode_scenes(
+                    by_scenes(watched(), known=self._scenes),
+                    views,
+                    lambda view: ViewEncoder(model.network, view, self.store, cores),
+                )
         except BaseException:
             self.store.forget_after(kept)  # cancelled, or the video broke: nobody will ask for these windows
             raise
-        self.frames, self.end, self.meter = scenes.frames, self.start + scenes.frames / BASE_RATE, meter
-        self._scenes, self._pictures = scenes.begins, pictures
+        self.frames, self.end, self.meter = frames, self.start + frames / BASE_RATE, meter
+        self._scenes, self._pictures = scenes, pictures
         self.windows = self.windows | windows
 
     @torch.inference_mode()

@@ -20,9 +20,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from escounts.counting.maps import Stitcher, filled, shift_starts, stretches, windows
 from escounts.counting.protocols import Progress
 from escounts.counting.views import TokenFile
-from escounts.counting.windows import Stitcher, filled, shift_starts, stretches, windows
 from escounts.decision.decide import Decision, decide_by_map
 from escounts.decision.repetitions import DensityKind, DensityMap
 from escounts.errors import ExemplarError, VideoError

@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from escounts.counting.windows import triangle
+from escounts.counting.maps import triangle
 from escounts.decision.spans import parabola_vertex
 from escounts.system.arrays import Array, Array32, BoolArray
 

@@ -29,9 +29,8 @@ from escounts.decision.evidence import (
     main_view,
     repeats_features,
 )
-from escounts.decision.repetitions import DensityMap, Repetition
+from escounts.decision.repetitions import DensityMap, Repetition, Stretch
 from escounts.decision.rules import BASE_RATE, FEATURES, RULES, Calibration
-from escounts.decision.sets import Stretch
 from escounts.decision.units import (
     UNIT_GIVEN,
     Hypothesis,

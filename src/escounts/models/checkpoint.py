@@ -1,7 +1,7 @@
 """Weights on disk: read without running code, load strictly, save atomically.
 
-Our own files are safetensors with three entries in their metadata: `format`, `config` (JSON) and `sha256`
-(of all tensors). Public files are read as they come: safetensors, or what torch.save wrote, tensors only.
+Our own files are safetensors with three entries in their metadata: `format`, `config` (JSON) and `sha256` (of all
+tensors). Public files are read as they come: safetensors, what torch.save wrote, or pickled numpy arrays.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from escounts.errors import ModelError
-from escounts.models.numpy_pickle import is_pickle, read_numpy_pickle
 from escounts.models.store import DAMAGE, encoder_of, kind_of
 from escounts.nn.decoder import Decoder, DecoderConfig
 from escounts.nn.encoders.interface import Encoder
@@ -305,8 +305,7 @@ def _opening_bytes(path: Path) -> bytes:
 def _read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     try:
         with safe_open(str(path), framework="pt") as file:
-            names = list(file.keys())
-            return {name: file.get_tensor(name) for name in names}, dict(file.metadata() or {})
+            return {name: file.get_tensor(name) for name in list(file.keys())}, dict(file.metadata() or {})
     except (SafetensorError, *DAMAGE) as error:
         raise ModelError(f"{path} is not a whole safetensors file ({error}); fetch it again") from error
 
@@ -348,3 +347,54 @@ def _some(names: Sequence[str]) -> str:
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())[:120]
+
+
+_TORCH_MAGIC = b"\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
+"""The number that a pickle of torch.save before 1.6 begins with."""
+_ALLOWED: dict[tuple[str, str], Any] = {
+    **{(f"numpy.{core}.multiarray", "_reconstruct"): np.empty(0).__reduce__()[0] for core in ("core", "_core")},
+    ("numpy", "ndarray"): np.ndarray,
+    ("numpy", "dtype"): np.dtype,
+}
+
+
+def is_pickle(opening: bytes) -> bool:
+    """Does a file begin as a plain pickle does, and not as one of torch's?"""
+    return opening[:1] == b"\x80" and not opening[2:].startswith(_TORCH_MAGIC)
+
+
+def read_numpy_pickle(path: Path) -> dict[str, Tensor]:
+    """The arrays of nested dicts by their keys joined with "/"; anything besides arrays and dicts is a ModelError."""
+    try:
+        with open(path, "rb") as file:
+            content = _NumpyUnpickler(file).load()
+    except ModelError:
+        raise
+    except Exception as error:  # a malformed pickle may raise anything; nothing of it was called but numpy's own
+        raise ModelError(f"{path} is not weights, or damaged ({type(error).__name__}); fetch it again") from error
+    tensors = dict(_tensors(path, content, ()))
+    if not tensors:
+        raise ModelError(f"{path} holds no arrays; weights are dicts of numpy arrays, or tensors")
+    return tensors
+
+
+class _NumpyUnpickler(pickle.Unpickler):
+    """Makes numpy arrays and what Python's literals are made of; refuses every other name."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in _ALLOWED:
+            raise ModelError(
+                f"the weights file is refused: besides arrays it holds {module}.{name}, "
+                "and reading Python objects can run code"
+            )
+        return _ALLOWED[module, name]
+
+
+def _tensors(path: Path, content: object, keys: tuple[str, ...]) -> Iterator[tuple[str, Tensor]]:
+    if isinstance(content, Mapping):
+        for key, value in content.items():
+            yield from _tensors(path, value, (*keys, str(key)))
+    elif isinstance(content, np.ndarray) and content.dtype.kind in "fiub":
+        yield "/".join(keys), torch.from_numpy(np.array(content))
+    else:
+        raise ModelError(f"{path} has no weights: {'/'.join(keys) or 'it'} is {type(content).__name__}, not an array")

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from escounts.decision.sets import RepetitionSet, into_sets
+from escounts.decision.repetitions import RepetitionSet, into_sets
 from escounts.errors import OutputError
 from escounts.results import CountResult, DensityMap, ExemplarSpan, Hypothesis, MachineCount, Repetition, Track
 from escounts.system.atomic_files import printable, write_text

@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from escounts.decision.repetitions import RepetitionSet
 from escounts.decision.rules import RULES
-from escounts.decision.sets import RepetitionSet
 from escounts.errors import OutputError, one_line
 from escounts.results import EXEMPLAR_CUT, CountResult, Repetition, two_digits
 from escounts.system.atomic_files import printable, write_text

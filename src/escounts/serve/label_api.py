@@ -15,7 +15,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, HTTPException
 from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 
-from escounts.counting.density import pseudo_spans
+from escounts.counting.maps import pseudo_spans
 from escounts.errors import OutputError
 from escounts.research.datasets.annotation_formats import (
     FORMATS,

@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from escounts.counting.density import pseudo_spans
+from escounts.counting.maps import pseudo_spans
 from escounts.errors import DataError
 from escounts.research.datasets.annotations import (
     LISTS,

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import escounts
-from escounts.counting.windows import filled, shift_starts, windows
+from escounts.counting.maps import filled, shift_starts, windows
 from escounts.errors import DataError, OutputError, VideoError
 from escounts.nn.device import precision
 from escounts.nn.encoders.interface import Encoder, EncoderSpec

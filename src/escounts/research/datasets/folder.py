@@ -22,7 +22,7 @@ from pathlib import Path
 from zlib import crc32
 
 import escounts
-from escounts.counting.density import pseudo_spans
+from escounts.counting.maps import pseudo_spans
 from escounts.errors import DataError, VideoError
 from escounts.research.datasets.annotation_formats.tables import class_of, file_of, span_of
 from escounts.research.datasets.annotations import (

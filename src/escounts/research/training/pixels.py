@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from escounts.counting.density import period_map, rate_map
+from escounts.counting.maps import period_map, rate_map
 from escounts.nn.encoders.lite import LiteEncoder
 from escounts.nn.heads import VIDEO_OUTPUTS, HeadOutput, pool_video_logits
 from escounts.nn.network import EXEMPLAR_CELLS, Network, exemplar_cells

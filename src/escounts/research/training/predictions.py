@@ -14,8 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from escounts.counting.density import density_map
-from escounts.counting.windows import Stitcher
+from escounts.counting.maps import Stitcher, density_map
 from escounts.errors import DataError
 from escounts.nn.decoder import Decoder
 from escounts.nn.network import Network

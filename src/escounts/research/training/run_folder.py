@@ -27,7 +27,7 @@ from escounts.system.processes import run_program
 PACKAGE = Path(__file__).resolve().parents[2]
 
 TRAINING = (
-    "counting/density.py",
+    "counting/maps.py",
     "nn",
     "research/training/objective.py",
     "research/training/optimisation.py",

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from escounts.counting.density import KAPPA, density_map, period_map, rate_map
+from escounts.counting.maps import KAPPA, density_map, period_map, rate_map
 from escounts.errors import DataError
 from escounts.nn.device import as_layers_take_it, to_device
 from escounts.nn.heads import HeadOutput

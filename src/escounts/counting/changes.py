@@ -1,4 +1,5 @@
-"""Whether anything in the picture moves by more than a codec makes of a still one, and how often it is a new picture.
+"""What changes from one picture to the next: whether anything moves, how often a picture is a new one, where a film
+was cut.
 
 A codec refreshes a photograph at every key frame, and a network that looks for returning change may take that for a
 rhythm. But compression changes the brightest details of a picture by a few levels only; a motion uncovers something
@@ -6,18 +7,23 @@ else. Measured over half a second on 128 × 128 pixels: what the most changed th
 least is up to 29 levels in 70 photographs through seven codec settings (15 in dark ones), and 61 or more half of the
 time in each of 134 real clips that repeat. The first pictures of a stream are coarser, until the encoder has found
 its rate: mpeg4 changes small photographs by 35 to 51 levels once, half a second after the start.
+
+Nothing repeats across a cut: there everything changes at once, and much more than before and after. A clip that is
+shown a second time, as looped videos are, would else be one long repetition that comes twice, and a set that follows
+another one at another place its continuation.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from escounts.counting.views import BASE_RATE
+from escounts.counting.views import BASE_RATE, View, ViewEncoder, Window
 from escounts.decision.rules import RULES
 from escounts.system.arrays import BoolArray, Image
 
@@ -52,7 +58,7 @@ class MotionMeter:
             self._weighted, self._weight = self._weighted + pictures * moved, self._weight + moved
             self._changes = []
         self._new += self._last is None or not (image is self._last or np.array_equal(image, self._last))
-        self._changes.append(_change(self._last, image))
+        self._changes.append(_change(self._last, image, every=2))
         self._last = image
         if self._seen % EVERY == 0:
             self._looks.append(image)
@@ -99,11 +105,11 @@ class MotionMeter:
         return near
 
 
-def _change(before: Image | None, after: Image) -> float:
-    """Mean difference in levels, of every other pixel."""
+def _change(before: Image | None, after: Image, *, every: int) -> float:
+    """Mean difference in levels, of every second (or n-th) pixel each way; a still costs nothing."""
     if before is None or before is after:
         return 0.0
-    return float(np.abs(after[::2, ::2, 1].astype(np.int16) - before[::2, ::2, 1]).mean())
+    return float(np.abs(after[::every, ::every, 1].astype(np.int16) - before[::every, ::every, 1]).mean())
 
 
 def _different(changes: Sequence[float]) -> tuple[float, float]:
@@ -135,3 +141,95 @@ def _contrast(levels: NDArray[np.int16]) -> float:
         return 0.0
     first, second, last, before = ordered[low], ordered[low + 1], ordered[-1 - low], ordered[-2 - low]
     return float((last - share * (last - before)) - (first + share * (second - first)))
+
+
+GRID = 12
+"""Base frames: a scene begins where a cell of every view does, at most 0.2 s from the cut."""
+SHORTEST = round(RULES.shortest_scene * BASE_RATE)
+"""Frames of a scene."""
+
+
+def by_scenes(images: Iterable[Image], known: Collection[int] = ()) -> Iterator[tuple[Image, bool]]:
+    """Every image, (S, S, 3) RGB at the base rate, and whether a scene begins with it, as one does with the first.
+
+    Images come SHORTEST later than they are read. known: frames that scenes begin with, where they were looked for.
+    """
+    if known:
+        begins = frozenset(known)
+        yield from ((image, frame in begins) for frame, image in enumerate(images))
+        return
+    waiting: deque[Image] = deque()
+    begin, given = 0, 0  # first frame of the present scene, and frames handed out
+    changes: list[float] = []  # of frame `oldest` and those after it
+    oldest = 0
+    for read, image in enumerate(images, 1):
+        changes.append(_change(waiting[-1], image, every=4) if waiting else 0.0)
+        waiting.append(image)
+        at = read - SHORTEST - GRID  # a frame that has more than a scene after it, wherever the grid puts its begin
+        if at > 0 and _is_cut(changes, at - oldest) and on_grid(at) - begin >= SHORTEST:
+            begin = on_grid(at)
+        while given < at - GRID:
+            yield waiting.popleft(), given == begin
+            given += 1
+        del changes[: max(0, at - SHORTEST - oldest)]
+        oldest = max(oldest, at - SHORTEST)
+    for image in waiting:
+        yield image, given == begin
+        given += 1
+
+
+def on_grid(frame: int) -> int:
+    """The frame nearest to this one at which every view has a cell."""
+    return GRID * round(frame / GRID)
+
+
+def cuts_within(begins: Iterable[int], first: int, last: int) -> list[int]:
+    """The begins of scenes between two frames; not one just at either of them, where the grid may have put it."""
+    return [frame for frame in begins if first + GRID / 2 < frame < last - GRID / 2]
+
+
+def _is_cut(changes: list[float], at: int) -> bool:
+    if changes[at] < RULES.cut_levels:
+        return False
+    around = _largest(changes, at, round(RULES.cut_around * BASE_RATE))
+    if around < RULES.cut_still:
+        around = _largest(changes, at, SHORTEST)
+    return changes[at] >= RULES.cut_times * (1 + around)
+
+
+def _largest(changes: list[float], at: int, reach: int) -> float:
+    """The largest change of so many frames before and after one."""
+    return max(changes[max(0, at - reach) : at] + changes[at + 1 : at + 1 + reach], default=0.0)
+
+
+def encode_scenes(
+    images: Iterable[tuple[Image, bool]], views: Sequence[View], encoder: Callable[[View], ViewEncoder]
+) -> tuple[dict[View, list[Window]], list[int], int]:
+    """The views of a video encoded scene by scene, so that no window reaches over a cut: the windows of each by cells
+    of the whole video, the frames that scenes begin with, and how many frames there are.
+
+    images: see `by_scenes`. encoder: makes the encoder of a view, anew for each scene.
+    """
+    assert not any(GRID % view.divisor for view in views), "scenes begin where every view has a cell"
+    windows: dict[View, list[Window]] = {view: [] for view in views}
+    encoders: list[ViewEncoder] = []
+    scenes: list[int] = []
+    frames = 0
+
+    def end_scene() -> None:
+        for each in encoders:
+            each.finish()
+        for each in encoders:
+            before = scenes[-1] // each.view.divisor
+            windows[each.view] += [replace(one, start=one.start + before) for one in each.windows]
+
+    for image, begins in images:
+        if begins:
+            end_scene()
+            scenes.append(frames)
+            encoders = [encoder(view) for view in views]
+        for each in encoders:
+            each.push(image)
+        frames += 1
+    end_scene()
+    return windows, scenes, frames
