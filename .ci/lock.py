@@ -1,4 +1,4 @@
-"""The lock file of CI, .ci/requirements.lock: every package of `.[test]`, its version and the hashes of its files.
+"""The lock files of CI: every package of `.[test]`, its version and the hashes of its files; torch's builds apart.
 
     python .ci/lock.py              write it anew, after a change of pyproject.toml or constraints.txt
     python .ci/lock.py --fits       exit code 0 where this Python and machine are those it was written for
@@ -23,14 +23,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 LOCK = ROOT / ".ci" / "requirements.lock"
+TORCH = ROOT / ".ci" / "torch.lock"
 CONSTRAINTS = ROOT / "constraints.txt"
-WITHOUT = ("torch",)
 HEAD = """\
 # Written by .ci/lock.py for {target}; other Pythons and machines take constraints.txt, without hashes.
 #   pip install --no-deps --require-hashes -r .ci/requirements.lock
-# Not here: escounts itself; setuptools, which pip fetches to build it; torch, of which a machine takes the build that
-# it has at hand (without CUDA: some hundred megabytes) or the public one with its CUDA packages (gigabytes). With the
-# hashes of both here pip would take the public one everywhere. Its version is pinned in constraints.txt.
+# Not here: escounts itself; setuptools, which pip fetches to build it; torch, which has .ci/torch.lock.
+"""
+TORCH_HEAD = """\
+# Written by .ci/lock.py for {target}: the builds of torch. .ci/run installs the first that can be had.
+# The one without CUDA has some hundred megabytes, the public one with its CUDA packages gigabytes. In one line, with
+# the hashes of both, pip would take the public one everywhere.
 """
 
 
@@ -44,7 +47,7 @@ def main() -> int:
     if options.fits:
         return 0 if LOCK.is_file() and f"for {target()};" in LOCK.read_text() else 1
     if options.check:
-        stale = differences(LOCK.read_text(), CONSTRAINTS.read_text())
+        stale = differences(LOCK.read_text() + TORCH.read_text(), CONSTRAINTS.read_text())
         print("\n".join(stale) or "the lock file agrees with constraints.txt")
         return 1 if stale else 0
     reports = [json.loads(path.read_text()) for path in options.reports or []]
@@ -55,8 +58,9 @@ def main() -> int:
                 pins.write("".join(f"{name}=={version}\n" for name, version, _ in packages(reports[0])))
                 pins.flush()
                 reports.append(report("--no-deps", "-r", pins.name, PIP_CONFIG_FILE=os.devnull, PIP_FIND_LINKS=""))
-    LOCK.write_text(locked(reports), encoding="utf-8")
-    print(f"wrote {LOCK.relative_to(ROOT)}")
+    for path in (LOCK, TORCH):
+        path.write_text(locked(reports, torch=path == TORCH), encoding="utf-8")
+        print(f"wrote {path.relative_to(ROOT)}")
     return 0
 
 
@@ -77,27 +81,29 @@ def packages(found: dict) -> Iterable[tuple[str, str, str]]:  # type: ignore[typ
     for one in found["install"]:
         hashes = one["download_info"].get("archive_info", {}).get("hashes", {})
         name = re.sub(r"[-_.]+", "-", one["metadata"]["name"]).lower()
-        if "sha256" in hashes and name not in WITHOUT:
+        if "sha256" in hashes:
             yield name, one["metadata"]["version"], hashes["sha256"]
 
 
-def locked(reports: list[dict]) -> str:  # type: ignore[type-arg]
-    """The text of the lock file."""
+def locked(reports: list[dict], *, torch: bool = False) -> str:  # type: ignore[type-arg]
+    """The text of a lock file: of torch's, its builds without CUDA first, or of the one of everything else."""
     found: dict[tuple[str, str], list[str]] = {}
     for name, version, digest in (one for each in reports for one in packages(each)):
+        if (name == "torch") != torch:
+            continue
         digests = found.setdefault((name, version), [])
         if digest not in digests:
             digests.append(digest)
-    lines = [HEAD.format(target=target())]
-    for (name, version), digests in sorted(found.items()):
+    lines = [(TORCH_HEAD if torch else HEAD).format(target=target())]
+    for (name, version), digests in sorted(found.items(), key=lambda one: (one[0][0], "+" not in one[0][1])):
         hashes = " ".join(f"--hash=sha256:{digest}" for digest in sorted(digests))
         lines.append(f"{name}=={version} {hashes}\n")
     return "".join(lines)
 
 
 def differences(lock: str, constraints: str) -> list[str]:
-    """Packages that constraints.txt pins to another version than the lock file."""
-    versions = dict(re.findall(r"^([a-z0-9-]+)==(\S+)", lock, re.M))
+    """Packages that constraints.txt pins to another version than the lock files, whichever build they name."""
+    versions = dict(re.findall(r"^([a-z0-9-]+)==([^\s+]+)", lock, re.M))
     pinned = re.findall(r"^([A-Za-z0-9_.-]+)==([^\s;]+)", constraints, re.M)
     names = [(re.sub(r"[-_.]+", "-", name).lower(), version) for name, version in pinned]
     return [

@@ -201,8 +201,8 @@ def lock_file(root: Path, limit: float) -> dict[str, Any]:
     """Whether the lock file of CI is of today's constraints."""
     check = [sys.executable, str(root / ".ci" / "lock.py"), "--check"]
     ended = subprocess.run(check, capture_output=True, text=True, timeout=limit)
-    lines = (root / ".ci" / "requirements.lock").read_text().splitlines()
-    locked = [line for line in lines if "--hash=sha256:" in line]
+    texts = [path.read_text() for path in sorted((root / ".ci").glob("*.lock"))]
+    locked = [line for text in texts for line in text.splitlines() if "--hash=sha256:" in line]
     said = "; ".join(ended.stdout.strip().splitlines())
     return {"name": "packages of CI locked by hash", "cases": len(locked), "survived": len(locked), "note": said,
             "failed": ended.returncode != 0}  # fmt: skip

@@ -17,6 +17,7 @@ CI = Path(__file__).resolve().parents[1] / ".ci"
 if not CI.is_dir():
     pytest.skip("needs a checkout: a package has no .ci", allow_module_level=True)
 sys.path.insert(0, str(CI))
+import lock  # type: ignore[import-not-found]  # noqa: E402
 import release_check  # type: ignore[import-not-found]  # noqa: E402
 import release_lanes  # type: ignore[import-not-found]  # noqa: E402
 import release_packages  # type: ignore[import-not-found]  # noqa: E402
@@ -256,3 +257,19 @@ def test_a_package_that_could_not_be_looked_up_is_said_and_is_no_hole() -> None:
     assert "looked up 2, of these with a known hole 0; not looked up 1; **not checked**: torch" in row.said
     for worse in (({"a": [], "b": ["CVE-1"]}, ["torch"]), ({}, ["a", "b"]), ({}, [])):
         assert not Row("holes", **release_packages.said_of_holes(*worse)).good
+
+
+def test_every_package_of_ci_has_a_hash_torch_in_each_build() -> None:
+    """In one line with two hashes, pip would take the public build of torch and its CUDA packages everywhere."""
+    rest, torch = lock.LOCK.read_text(), lock.TORCH.read_text()
+    builds = [line for line in torch.splitlines() if not line.startswith("#")]
+    assert [build.count("--hash=sha256:") for build in builds] == [1, 1]
+    assert "+cpu " in builds[0] and "+" not in builds[1] and "\ntorch==" not in rest
+    assert lock.differences(rest + torch, lock.CONSTRAINTS.read_text()) == []
+    assert lock.differences(torch, "torch==1.0") == [
+        f"torch: constraints.txt 1.0, lock file {builds[1].split()[0][7:]}"
+    ]
+    wheel = {"metadata": {"name": "torch", "version": "2.13.0+cpu"}}
+    found = {"install": [{**wheel, "download_info": {"archive_info": {"hashes": {"sha256": "ab"}}}}]}
+    assert "torch==2.13.0+cpu --hash=sha256:ab" in lock.locked([found], torch=True)
+    assert "torch==" not in lock.locked([found])
