@@ -14,6 +14,7 @@ from escounts.cli.display import counting_display, training_display
 from escounts.cli.options import COUNT, NONE_OR_MORE, SEED, Number, whole_numbers
 from escounts.models.catalogue import is_own_model, own_model_path
 from escounts.nn.device import choose_device
+from escounts.research.training.publishing import open_hub, push_run
 from escounts.research.training.recipes import Recipe, train_dataset, train_folder
 from escounts.research.training.synthetic_run import (
     NETWORKS,
@@ -77,6 +78,9 @@ def run_options(function: Callable[..., None]) -> Callable[..., None]:
 
 
 EPOCHS = click.option("--epochs", type=COUNT, help="Instead of steps; default: 300, the paper's.")
+PUSH = click.option(
+    "--push-to-hub", "repository", metavar="ORG/NAME", help="Put the best weights there, with a card of its figures."
+)
 
 
 def _dataset_command(group_name: str, datasets: tuple[str, ...]) -> None:
@@ -110,17 +114,27 @@ def _dataset_command(group_name: str, datasets: tuple[str, ...]) -> None:
         help="The paper's, or the released code's with its objective.",
     )
     @EPOCHS
+    @PUSH
     @run_options
-    def train(form: str, tokens: Path, encoder: str | None, objective: str, decoder: str, **options: Any) -> None:
+    def train(
+        form: str,
+        tokens: Path,
+        encoder: str | None,
+        objective: str,
+        decoder: str,
+        repository: str | None,
+        **options: Any,
+    ) -> None:
         recipe = Recipe(
             dataset=form,
             **{name: options.pop(name) for name in ("shots", "other_video", "sigma", "self_attention_only")},
             released_decoder=decoder == "released",
             released_objective=objective == "released" or decoder == "released",
         )
-        with training(options) as how:
-            figures = train_dataset(recipe, tokens, options["out"], encoder=encoder, **how)
-        say(figures, options["out"])
+        with pushing(repository, options["out"]):
+            with training(options) as how:
+                figures = train_dataset(recipe, tokens, options["out"], encoder=encoder, **how)
+            say(figures, options["out"])
 
 
 _dataset_command("repcount", ("repcount", "repcount-open"))
@@ -153,6 +167,7 @@ _dataset_command("ovr", ("ovr-ego4d", "ovr-kinetics"))
     help="Likewise, a fresh decoder on the frozen tokens of i3d, hf:ORG/NAME, timm:NAME or another encoder.",
 )
 @EPOCHS
+@PUSH
 @run_options
 def folder(
     root: Path | None,
@@ -165,13 +180,15 @@ def folder(
     whole_decoder: bool,
     tokens: Path | None,
     encoder: str | None,
+    repository: str | None,
     **options: Any,
 ) -> None:
     """Teach the model your own action from three to ten labelled videos.
 
     labels.csv has file, start_s, end_s, [class] per repetition, or file, count per video. Each video is left out in
     turn to see whether what was learnt counts it better; if not, the old model is kept and said so. The options of a
-    longer run (--epochs, --steps, --batch, --lr, --seed, --ema, --precision) are for --whole-decoder and --init none.
+    longer run (--epochs, --steps, --batch, --lr, --seed, --ema, --precision, --push-to-hub) are for --whole-decoder,
+    --encoder and --init none.
     """
     if (name is None) == (out is None):
         raise click.UsageError("give the new model a name with --as NAME, or a folder with --out")
@@ -181,6 +198,8 @@ def folder(
         raise click.UsageError("give the folder of your videos with --root, or a label file with --labels")
     long = whole_decoder or initial == "none" or encoder is not None
     if not long:
+        if repository is not None:
+            raise click.UsageError("--push-to-hub is for the longer runs: --whole-decoder, --encoder, --init none")
         path = out / "best.safetensors" if out is not None else own_model_path(str(name), replace_old=replace_old)
         if out is not None and not (replace_old and is_own_model(path)):
             keep_existing([path], "choose another folder, or write over a model that was taught with --replace")
@@ -193,12 +212,13 @@ def folder(
     if out is None:
         raise click.UsageError("--whole-decoder, --encoder and --init none train long and need a folder: --out RUN")
 
-    with counting_display("videos") as progress, training(options) as how:
-        figures, problems = train_folder(
-            root, out, tokens=tokens, initial=initial, encoder=encoder, progress=progress, **how
-        )
-    _say_problems(problems)
-    say(figures, out)
+    with pushing(repository, out):
+        with counting_display("videos") as progress, training(options) as how:
+            figures, problems = train_folder(
+                root, out, tokens=tokens, initial=initial, encoder=encoder, progress=progress, **how
+            )
+        _say_problems(problems)
+        say(figures, out)
     if initial != "none" or encoder is not None:
         click.echo(f"count with it: escounts count --model {out / 'best.safetensors'} VIDEO")
 
@@ -235,6 +255,18 @@ def training(options: dict[str, Any]) -> Iterator[dict[str, Any]]:
     with training_display() as report:
         device = str(choose_device(options["device"]))
         yield {"seed": options["seed"], "changes": changes, "device": device, "report": report}
+
+
+@contextmanager
+def pushing(repository: str | None, run: Path) -> Iterator[None]:
+    """Ask the hub before the training inside, and give it the run afterwards; nothing without a repository."""
+    if repository is None or os.environ.get("RANK", "0") != "0":
+        yield
+        return
+    api = open_hub(repository)
+    yield
+    push_run(api, run, repository)
+    click.echo(f"pushed to {repository}")
 
 
 def say(figures: dict[str, float], out: Path) -> None:

@@ -96,6 +96,8 @@ def released_key(name: str) -> str | None:
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 FOLDER_FILES = ("model.safetensors", "pytorch_model.bin")
+RUN_WEIGHTS = "best.safetensors"
+"""Of a run's folder, and of a repository that a run was pushed to."""
 
 
 Converted = tuple[str, dict[str, Tensor], dict[str, Any], dict[str, str]]
@@ -250,9 +252,11 @@ def _own(file: Path, encoder: str | None) -> Converted:
 
 
 def _weights_file(path: Path) -> Path:
-    """The file itself, or the one a Hugging Face folder keeps its weights in."""
+    """The file itself, or the one that a run or a Hugging Face folder keeps its weights in."""
     if path.is_file():
         return path
+    if (path / RUN_WEIGHTS).is_file():
+        return path / RUN_WEIGHTS
     about = path / "config.json"
     if not about.is_file():
         raise ModelError(f"{path} is a folder without config.json: not a Hugging Face model")
@@ -287,6 +291,7 @@ def fetch_hub_folder(hub_id: str) -> Path:
         files = {file.rfilename: file for file in info.siblings or ()}
         # one form of the weights is enough
         wanted = [name for name in WANTED if name in files and not (name == WANTED[2] and WANTED[1] in files)]
+        wanted = [RUN_WEIGHTS] if RUN_WEIGHTS in files else wanted
         folder = Path(huggingface_hub.snapshot_download(hub_id, revision=info.sha, allow_patterns=wanted))
     except Exception as error:  # the hub library raises its own, requests' and the system's errors
         raise ModelError(
