@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -60,6 +61,39 @@ def test_every_token_is_of_its_own_place_and_time(kind: str, tmp_path: Path) -> 
     with torch.no_grad():
         changed = (encoder(before) - encoder(after)).abs().amax(-1)[0] > 1e-4
     assert changed.shape == (cells, side, side) and changed.sum() == 1 and changed[-1, 0, -1]
+
+
+PROCESSORS = {
+    "VideoMAE": ("preprocessor_config.json", {"image_processor_type": "VideoMAEImageProcessor"}),
+    "VJEPA2": ("video_preprocessor_config.json", {"video_processor_type": "VJEPA2VideoProcessor"}),
+}
+
+
+@pytest.mark.parametrize("kind", PROCESSORS)
+def test_size_mean_and_deviation_are_the_processors(kind: str, tmp_path: Path) -> None:
+    """Also without torchvision, which alone builds the processors of videos."""
+    name = saved(kind, tmp_path)
+    file, about = PROCESSORS[kind]
+    colours = {"image_mean": [0.1, 0.2, 0.3], "image_std": [0.4, 0.5, 0.6]}
+    sides = {"crop_size": {"height": 32, "width": 32}, "size": {"shortest_edge": 40}}
+    (tmp_path / file).write_text(json.dumps({**about, **colours, **sides}))
+    spec = build_encoder(name).spec
+    assert (spec.size, spec.mean, spec.std) == (32, (0.1, 0.2, 0.3), (0.4, 0.5, 0.6))
+
+
+def test_hiera_sees_pictures_and_its_tokens_are_in_their_places(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    small = {"embed_dim": 16, "image_size": [64, 64], "depths": [1, 1, 1, 1], "num_heads": [1, 1, 2, 2]}
+    transformers.HieraModel(transformers.HieraConfig(**small)).save_pretrained(tmp_path)
+    encoder = build_encoder(f"hf:{tmp_path}")
+    assert (encoder.spec.cells, encoder.spec.grid, encoder.spec.channels) == (16, (2, 2), 128)
+    before = torch.rand(1, 2, 3, 64, 64)
+    after = before.clone()
+    after[:, 1, :, :24, 40:] += 1  # the second picture's upper right corner
+    with torch.no_grad():
+        changed = (encoder(before) - encoder(after)).abs().amax(-1)[0]
+    assert not changed[0].any(), "the other picture is not touched"
+    assert changed[1].argmax() == 1, "the token of that corner changes most"
 
 
 def test_a_model_whose_tokens_are_no_square_is_refused_with_their_shape() -> None:

@@ -7,10 +7,13 @@ Models that know pictures alone (CLIP, DINOv2, Hiera, all of timm) see each samp
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -25,6 +28,7 @@ FRAMES = 16
 """Of a window of a model that sees one picture at a time."""
 SPACE_FIRST = ("timesformer",)
 """Model types whose tokens are in the order of place, then time."""
+PROCESSOR_FILES = ("video_preprocessor_config.json", "preprocessor_config.json")
 MOST_EXTRA = 8
 """Class and register tokens before those of the picture."""
 
@@ -141,6 +145,11 @@ def _processor(transformers: Any, place: str) -> Any:
             return getattr(transformers, kind).from_pretrained(place)
         except Exception:
             continue
+    for name in PROCESSOR_FILES:  # one for videos is built with torchvision alone; what it says can be read without
+        try:
+            return SimpleNamespace(**json.loads(Path(transformers.utils.cached_file(place, name)).read_text()))
+        except Exception:
+            continue
     return None
 
 
@@ -149,8 +158,8 @@ def _size(processor: Any, config: Any) -> int:
     sides += [getattr(config, name, None) for name in ("crop_size", "image_size")]
     for side in filter(None, sides):  # a number; a dict of height and width or of the shortest edge; a list
         values = [side] if isinstance(side, int) else list(side.values() if hasattr(side, "values") else side)
-        if values and isinstance(values[0], int):
-            return values[0]
+        if known := [value for value in values if isinstance(value, int)]:
+            return known[0]
     raise ModelError(f"a {config.model_type} states no size of its pictures; it cannot be used by name")
 
 
