@@ -24,7 +24,7 @@ from zlib import crc32
 import escounts
 from escounts.counting.maps import pseudo_spans
 from escounts.errors import DataError, VideoError
-from escounts.research.datasets.annotation_formats.tables import class_of, file_of, span_of
+from escounts.research.datasets.annotation_formats.tables import class_of, file_of, spans_of
 from escounts.research.datasets.annotations import (
     MOST_REPETITIONS,
     Dataset,
@@ -91,7 +91,7 @@ def _timed(file: str, rows: list[Row], split: str) -> Found:
     problems: list[str] = []
     for row in rows:
         try:
-            spans.extend([span] if (span := span_of(row)) is not None else [])
+            spans.extend(spans_of(row))
         except DataError as error:
             problems.append(str(error))
     if len(classes := dict.fromkeys(_action(row) for row in rows)) > 1:

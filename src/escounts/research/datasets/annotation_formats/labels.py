@@ -40,39 +40,25 @@ class LabelledFile:
     places: tuple[str, ...] = field(default=(), compare=False)
 
 
-@dataclass(frozen=True)
-class Mark:
-    """One row or region of a label file. span: None says that its video is there, and this is no repetition.
+def by_file(marks: Sequence[LabelledFile], only: str | None, what: str) -> list[LabelledFile]:
+    """Labels of every video and action from those of single rows or regions; one without a span says that its video
+    is there, and this is no repetition.
 
-    place: where it stands, such as "line 3".
-    """
-
-    file: str
-    action: str
-    span: Span | None
-    place: str = ""
-    fps: float | None = None
-    duration: float | None = None
-
-
-def by_file(marks: Sequence[Mark], only: str | None, what: str) -> list[LabelledFile]:
-    """Labels of every video and action. only: of this action, and of videos that are said to have none.
-
-    what: how the format calls an action.
+    only: of this action, and of videos that are said to have none. what: how the format calls an action.
     """
     if only is not None:
-        there = dict.fromkeys(mark.action for mark in marks if mark.span is not None or mark.action)
+        there = dict.fromkeys(mark.action for mark in marks if mark.spans or mark.action)
         if only not in there:
             raise DataError(f"there is no {what} {only!r}; there are {', '.join(map(repr, there)) or 'none'}")
-        marks = [mark for mark in marks if mark.action == only or (mark.span is None and not mark.action)]
-    groups: dict[str, dict[str, list[Mark]]] = {}
+        marks = [mark for mark in marks if mark.action == only or not (mark.spans or mark.action)]
+    groups: dict[str, dict[str, list[LabelledFile]]] = {}
     for mark in marks:
         groups.setdefault(mark.file, {}).setdefault(mark.action, []).append(mark)
     found = []
     for file, actions in groups.items():
-        lasting = {name: group for name, group in actions.items() if any(mark.span for mark in group)}
+        lasting = {name: group for name, group in actions.items() if any(mark.spans for mark in group)}
         for action, group in (lasting or dict(list(actions.items())[:1])).items():
-            spans = sorted((mark.span, mark.place) for mark in group if mark.span is not None)
+            spans = sorted(pair for mark in group for pair in zip(mark.spans, mark.places, strict=False))
             fps = next((mark.fps for mark in group if mark.fps is not None), None)
             duration = next((mark.duration for mark in group if mark.duration is not None), None)
             places = tuple(place for _, place in spans)

@@ -21,7 +21,6 @@ from escounts.output.text import csv_rows, csv_text, unguarded
 from escounts.research.datasets.annotation_formats.labels import (
     MOST_SPANS,
     LabelledFile,
-    Mark,
     base_name,
     by_file,
     of_one_action,
@@ -76,7 +75,7 @@ def read_csv(text: str, only: str | None = None, fps: float | None = None) -> li
     marks = []
     for row, line in table:
         try:
-            marks.append(Mark(file_of(row), class_of(row), span_of(row), f"line {line}"))
+            marks.append(LabelledFile(file_of(row), spans_of(row), class_of(row), places=(f"line {line}",)))
         except DataError as error:
             raise DataError(f"line {line}: {error}") from error
     return by_file(marks, only, "class")
@@ -109,11 +108,11 @@ def class_of(row: Row) -> str:
     return unguarded(row.get("class") or "")
 
 
-def span_of(row: Row) -> Span | None:
-    """The repetition of a row of a labels.csv; None where both times are empty."""
+def spans_of(row: Row) -> tuple[Span, ...]:
+    """The repetition of a row of a labels.csv; none where both times are empty."""
     said = [(row[name] or "").strip() for name in ("start_s", "end_s")]
     if not any(said):
-        return None
+        return ()
     start, end = number(row, "start_s"), number(row, "end_s")
     if start is None or end is None:
         raise DataError(f"start {said[0]!r}, end {said[1]!r} are not numbers")
@@ -121,7 +120,7 @@ def span_of(row: Row) -> Span | None:
         raise DataError(f"start {start:g} s is before the video's; seconds from 0 on are needed")
     if end <= start:
         raise DataError(f"end {end:g} s is not after start {start:g} s")
-    return start, end
+    return ((start, end),)
 
 
 def _guard(column: str) -> str:
@@ -181,20 +180,20 @@ def read_boris(text: str, only: str | None = None, fps: float | None = None) -> 
     return of_one_action(by_file(marks, only, "behaviour"), "behaviour")
 
 
-def _events(media: str, group: Sequence[tuple[Row, str]]) -> Iterator[Mark]:
+def _events(media: str, group: Sequence[tuple[Row, str]]) -> Iterator[LabelledFile]:
     """The repetitions of one behaviour in one video."""
     about, _ = group[0]
     behaviour = about["Behavior"]
     rate, duration = _number(about, RATES), _number(about, DURATIONS)
     if behaviour in ("", NOTHING):
-        yield Mark(media, "", None, group[0][1], rate, duration)
+        yield LabelledFile(media, (), fps=rate, duration=duration)
         return
     aggregated = any(name in about for name in STARTS)
     pairs = [(_aggregated(row), place) for row, place in group] if aggregated else _tabular(group, media)
     lasting = [(span, place) for span, place in pairs if span[0] < span[1]]
     points = [(span[0], place) for span, place in pairs if span[0] == span[1]]
     for span, place in (*lasting, *_spans_of_points(points)):
-        yield Mark(media, behaviour, span, place, rate, duration)
+        yield LabelledFile(media, (span,), behaviour, rate, duration, (place,))
 
 
 def _spans_of_points(points: Sequence[tuple[float, str]]) -> list[tuple[Span, str]]:

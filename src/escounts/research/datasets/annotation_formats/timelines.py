@@ -1,7 +1,7 @@
 """Formats that hold marks on a video's timeline: ELAN's .eaf and Label Studio's JSON.
 
-ELAN: one video with tiers of annotations; those of one tier are the repetitions. Times in milliseconds. Read by expat
-event by event: a document type, and with it every entity, is refused, so nothing can be expanded.
+ELAN: one video with tiers of annotations; those of one tier are the repetitions. Times in milliseconds. A document
+type, and with it every entity, is refused, so nothing can be expanded.
 
 Label Studio: tasks whose annotations hold timeline regions of a video, in frames counted from 1.
 """
@@ -11,17 +11,16 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 from typing import Any
 from urllib.parse import unquote
-from xml.parsers import expat
-from xml.sax.saxutils import escape, quoteattr
+from xml.etree import ElementTree
 
 from escounts.errors import DataError
 from escounts.research.datasets.annotation_formats.labels import (
     LabelledFile,
-    Mark,
     base_name,
     by_file,
     grouped,
@@ -30,62 +29,54 @@ from escounts.research.datasets.annotation_formats.labels import (
 from escounts.research.datasets.annotations import Span
 
 TIER = "repetitions"
+DOCUMENT = {
+    "AUTHOR": "escounts",
+    "DATE": "1970-01-01T00:00:00+00:00",
+    "FORMAT": "3.0",
+    "VERSION": "3.0",
+    "xmlns:xsi": "http://www.w3.org/2001/XMLSchema-instance",
+    "xsi:noNamespaceSchemaLocation": "http://www.mpi.nl/tools/elan/EAFv3.0.xsd",
+}
+LINGUISTIC_TYPE = {"GRAPHIC_REFERENCES": "false", "LINGUISTIC_TYPE_ID": "default-lt", "TIME_ALIGNABLE": "true"}
 NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
-
-
-class _Reader:
-    """Collects time slots, tiers and media of a document."""
-
-    def __init__(self) -> None:
-        self.slots: dict[str, int | None] = {}
-        self.tiers: dict[str, list[tuple[str, str, str, list[str]]]] = {}
-        self.media = ""
-        self._tier = ""
-        self._value: list[str] | None = None
-
-    def start(self, tag: str, attributes: dict[str, str]) -> None:
-        if tag == "MEDIA_DESCRIPTOR" and not self.media:
-            self.media = base_name(unquote(attributes.get("RELATIVE_MEDIA_URL") or attributes.get("MEDIA_URL", "")))
-        elif tag == "TIME_SLOT":
-            time = attributes.get("TIME_VALUE")
-            self.slots[attributes["TIME_SLOT_ID"]] = None if time is None else int(time)
-        elif tag == "TIER":
-            self._tier = attributes["TIER_ID"]
-            self.tiers.setdefault(self._tier, [])
-        elif tag == "ALIGNABLE_ANNOTATION":
-            name = f"annotation {attributes.get('ANNOTATION_ID', len(self.tiers[self._tier]) + 1)}"
-            self.tiers[self._tier].append((attributes["TIME_SLOT_REF1"], attributes["TIME_SLOT_REF2"], name, []))
-        elif tag == "ANNOTATION_VALUE" and self.tiers.get(self._tier):
-            self._value = self.tiers[self._tier][-1][3]
-
-    def end(self, tag: str) -> None:
-        if tag == "ANNOTATION_VALUE":
-            self._value = None
-
-    def text(self, text: str) -> None:
-        if self._value is not None:
-            self._value.append(text)
 
 
 def read_elan(text: str, only: str | None = None, fps: float | None = None) -> list[LabelledFile]:
     """The annotations of one tier. only: the tier. fps is not needed. The action is the value that all of them share,
     else the tier's name."""
-    reader = _parsed(text)
-    marks = [
-        Mark(reader.media, tier, _aligned(reader, tier, first, last), name)
-        for tier, annotations in reader.tiers.items()
-        for first, last, name, _ in annotations
-    ]
-    if not marks or only in reader.tiers:  # a tier without annotations says that there are none
-        marks += [Mark(reader.media, only or "" if only in reader.tiers else "", None)]
+    if "<!DOCTYPE" in text or "<!ENTITY" in text:  # XML escapes these everywhere else
+        raise DataError("it has a document type or an entity, which an .eaf never has; it is not read")
+    try:
+        document = ElementTree.fromstring(text)
+        slots = {slot.attrib["TIME_SLOT_ID"]: slot.get("TIME_VALUE") for slot in document.iter("TIME_SLOT")}
+        times = {name: None if value is None else int(value) for name, value in slots.items()}
+        tiers = {tier.attrib["TIER_ID"]: [*tier.iter("ALIGNABLE_ANNOTATION")] for tier in document.iter("TIER")}
+        media = next(filter(None, (_media(found.attrib) for found in document.iter("MEDIA_DESCRIPTOR"))), "")
+        marks = [
+            LabelledFile(
+                media, (_aligned(times, tier, one),), tier, places=(f"annotation {one.get('ANNOTATION_ID', n)}",)
+            )
+            for tier, annotations in tiers.items()
+            for n, one in enumerate(annotations, start=1)
+        ]
+    except ElementTree.ParseError as error:
+        raise DataError(f"not a whole XML file: {error}") from error
+    except (KeyError, ValueError) as error:
+        raise DataError(f"not an .eaf file of ELAN: {error}") from error
+    if not marks or only in tiers:  # a tier without annotations says that there are none
+        marks += [LabelledFile(media, (), only or "" if only in tiers else "")]
     (found,) = of_one_action(by_file(marks, only, "tier"), "tier")
-    values = {"".join(value).strip() for *_, value in reader.tiers.get(found.action, ())}
+    values = {"".join(one.findtext("ANNOTATION_VALUE") or "").strip() for one in tiers.get(found.action, ())}
     shared = next(iter(values)) if len(values) == 1 else ""
     return [replace(found, action=shared or ("" if found.action == TIER else found.action))]
 
 
-def _aligned(reader: _Reader, tier: str, first: str, last: str) -> Span:
-    start, end = reader.slots.get(first), reader.slots.get(last)
+def _media(attributes: Mapping[str, str]) -> str:
+    return base_name(unquote(attributes.get("RELATIVE_MEDIA_URL") or attributes.get("MEDIA_URL", "")))
+
+
+def _aligned(times: Mapping[str, int | None], tier: str, annotation: ElementTree.Element) -> Span:
+    start, end = (times.get(annotation.attrib[f"TIME_SLOT_REF{side}"]) for side in (1, 2))
     if start is None or end is None:
         raise DataError(f"tier {tier!r} has an annotation without a time; align it in ELAN first")
     if not 0 <= start < end:
@@ -93,61 +84,32 @@ def _aligned(reader: _Reader, tier: str, first: str, last: str) -> Span:
     return start / 1000, end / 1000
 
 
-def _parsed(text: str) -> _Reader:
-    reader = _Reader()
-    parser = expat.ParserCreate()
-
-    def refuse(*_: object) -> None:
-        raise DataError("it has a document type or an entity, which an .eaf never has; it is not read")
-
-    parser.StartDoctypeDeclHandler = refuse
-    parser.EntityDeclHandler = refuse
-    parser.StartElementHandler, parser.EndElementHandler = reader.start, reader.end
-    parser.CharacterDataHandler = reader.text
-    try:
-        parser.Parse(text.encode(), True)
-    except expat.ExpatError as error:
-        raise DataError(f"not a whole XML file: {error}") from error
-    except (KeyError, ValueError) as error:
-        raise DataError(f"not an .eaf file of ELAN: {error}") from error
-    return reader
-
-
 def write_elan(videos: Sequence[LabelledFile]) -> str:
     """One video as an .eaf of format 3.0 with one tier, or one for each of its actions; the action is the value of
     every annotation."""
     if len(grouped(videos)) != 1:
         raise DataError(f"an .eaf holds one video, not {len(grouped(videos))}")
-    slots, tiers, count = [], [], 0
+    document = ElementTree.Element("ANNOTATION_DOCUMENT", DOCUMENT)
+    header = ElementTree.SubElement(document, "HEADER", MEDIA_FILE="", TIME_UNITS="milliseconds")
+    media = "./" + _xml(base_name(videos[0].file)).replace("%", "%25")  # a URL
+    about = {"MEDIA_URL": media, "MIME_TYPE": "video/mp4", "RELATIVE_MEDIA_URL": media}
+    ElementTree.SubElement(header, "MEDIA_DESCRIPTOR", about)
+    order = ElementTree.SubElement(document, "TIME_ORDER")
+    numbers = count(1)
     for video in videos:
-        marks = []
-        value = escape(_xml(video.action or "repetition"))
-        for start, end in video.spans:
-            count += 1
-            first, last = f"ts{2 * count - 1}", f"ts{2 * count}"
-            for name, time in ((first, start), (last, end)):
-                slots.append(f'        <TIME_SLOT TIME_SLOT_ID="{name}" TIME_VALUE="{round(time * 1000)}"/>\n')
-            marks.append(
-                f'        <ANNOTATION><ALIGNABLE_ANNOTATION ANNOTATION_ID="a{count}" TIME_SLOT_REF1="{first}" '
-                f'TIME_SLOT_REF2="{last}"><ANNOTATION_VALUE>{value}</ANNOTATION_VALUE></ALIGNABLE_ANNOTATION>'
-                "</ANNOTATION>\n"
-            )
-        tier = quoteattr(TIER if len(videos) == 1 else _xml(video.action) or TIER)
-        tiers.append(f'    <TIER LINGUISTIC_TYPE_REF="default-lt" TIER_ID={tier}>\n{"".join(marks)}    </TIER>\n')
-    media = quoteattr("./" + _xml(base_name(videos[0].file)).replace("%", "%25"))  # a URL
-    return (
-        '<?xml version="1.0" encoding="UTF-8"?>\n'
-        '<ANNOTATION_DOCUMENT AUTHOR="escounts" DATE="1970-01-01T00:00:00+00:00" FORMAT="3.0" VERSION="3.0" '
-        'xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" '
-        'xsi:noNamespaceSchemaLocation="http://www.mpi.nl/tools/elan/EAFv3.0.xsd">\n'
-        '    <HEADER MEDIA_FILE="" TIME_UNITS="milliseconds">\n'
-        f'        <MEDIA_DESCRIPTOR MEDIA_URL={media} MIME_TYPE="video/mp4" RELATIVE_MEDIA_URL={media}/>\n'
-        "    </HEADER>\n"
-        f"    <TIME_ORDER>\n{''.join(slots)}    </TIME_ORDER>\n"
-        f"{''.join(tiers)}"
-        '    <LINGUISTIC_TYPE GRAPHIC_REFERENCES="false" LINGUISTIC_TYPE_ID="default-lt" TIME_ALIGNABLE="true"/>\n'
-        "</ANNOTATION_DOCUMENT>\n"
-    )
+        name = TIER if len(videos) == 1 else _xml(video.action) or TIER
+        tier = ElementTree.SubElement(document, "TIER", LINGUISTIC_TYPE_REF="default-lt", TIER_ID=name)
+        for span, number in zip(video.spans, numbers, strict=False):
+            ends = {f"TIME_SLOT_REF{side}": f"ts{2 * number - 2 + side}" for side in (1, 2)}
+            for slot, time in zip(ends.values(), span, strict=True):
+                value = str(round(time * 1000))
+                ElementTree.SubElement(order, "TIME_SLOT", TIME_SLOT_ID=slot, TIME_VALUE=value)
+            annotation = ElementTree.SubElement(tier, "ANNOTATION")
+            timed = ElementTree.SubElement(annotation, "ALIGNABLE_ANNOTATION", ANNOTATION_ID=f"a{number}", **ends)
+            ElementTree.SubElement(timed, "ANNOTATION_VALUE").text = _xml(video.action or "repetition")
+    ElementTree.SubElement(document, "LINGUISTIC_TYPE", LINGUISTIC_TYPE)
+    ElementTree.indent(document, "    ")
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(document, encoding="unicode")}\n'
 
 
 def _xml(text: str) -> str:
@@ -215,16 +177,16 @@ def read_tasks(document: object, only: str | None = None, fps: float | None = No
     return [replace(file, action="" if file.action == LABEL else file.action) for file in found]
 
 
-def _marks(item: dict[str, Any], fps: float | None) -> Iterator[Mark]:
+def _marks(item: dict[str, Any], fps: float | None) -> Iterator[LabelledFile]:
     data = item.get("data")
     data = data if isinstance(data, dict) else {}
     own = _number(data.get("fps"))
     rate = own if own is not None and 1 <= own <= 1000 else fps or USUAL_RATE
     duration = _number(data.get("duration"))
     name = next((value for value in (data.get("video"), item.get("file_upload")) if isinstance(value, str)), "")
-    none = Mark(base_name(name), "", None, fps=rate, duration=duration)
+    none = LabelledFile(base_name(name), (), fps=rate, duration=duration)
     marks = [
-        replace(none, action=_label(region), span=span, place=f"region {place}")
+        replace(none, action=_label(region), spans=(span,), places=(f"region {place}",))
         for place, region in enumerate(_regions(item), start=1)
         for mark in (region["value"].get("ranges") if isinstance(region["value"].get("ranges"), list) else [])
         if (span := _span(mark, rate))[1] > span[0]
