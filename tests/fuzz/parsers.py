@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from unittest import mock
 
 from escounts.errors import EscountsError
 from escounts.exemplars import parse_exemplar
@@ -27,7 +28,8 @@ def exemplar(data: bytes) -> None:
 
 def label_table(data: bytes) -> None:
     (PLACE / "labels.csv").write_bytes(data)
-    own_folder.load_folder(PLACE, duration=lambda path: 10.0)
+    with mock.patch.object(own_folder, "video_seconds", return_value=10.0):
+        own_folder.load_folder(PLACE)
 
 
 def label_record(data: bytes) -> None:
@@ -64,7 +66,8 @@ def frame_numbers(data: bytes) -> None:
     """QUVA's .npy."""
     (TABLES / "annotations").mkdir(exist_ok=True)
     (TABLES / "annotations" / "a.npy").write_bytes(data)
-    timed.load_quva(TABLES, frame_rate=lambda path: 25.0)
+    with mock.patch.object(timed, "video_fps", return_value=25.0):
+        timed.load_quva(TABLES)
 
 
 def clip_list(data: bytes) -> None:

@@ -116,9 +116,10 @@ def test_own_folder_with_times(tmp_path: Path) -> None:
     assert len(dataset.split("valid")) == 1, "one is held out"
 
 
-def test_own_folder_with_counts_only(tmp_path: Path) -> None:
+def test_own_folder_with_counts_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folder, "video_seconds", lambda path: 8.0)
     (tmp_path / "a.mp4").touch()
-    dataset = folder.load_folder(write_labels(tmp_path, "file,count\na.mp4,4\n"), duration=lambda _: 8.0)
+    dataset = folder.load_folder(write_labels(tmp_path, "file,count\na.mp4,4\n"))
     assert dataset.find("a.mp4").spans == ((0, 2), (2, 4), (4, 6), (6, 8))
     assert dataset.find("a.mp4").pseudo
 
@@ -133,9 +134,12 @@ def test_own_folder_with_counts_only(tmp_path: Path) -> None:
         ("file,count\na.mp4,2\na.mp4,3\n", "appears 2 times"),
     ],
 )
-def test_bad_rows_of_an_own_folder_are_named(tmp_path: Path, text: str, said: str) -> None:
+def test_bad_rows_of_an_own_folder_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, said: str
+) -> None:
+    monkeypatch.setattr(folder, "video_seconds", lambda path: 5.0)
     (tmp_path / "a.mp4").touch()
-    dataset = folder.load_folder(write_labels(tmp_path, text), duration=lambda _: 5.0)
+    dataset = folder.load_folder(write_labels(tmp_path, text))
     assert any(said in problem.what for problem in dataset.problems), dataset.problems
     assert all(problem.name in ("a.mp4", "gone.mp4") for problem in dataset.problems)
 
@@ -215,13 +219,14 @@ def test_kinetics_clips_of_ovr_may_carry_their_seconds(tmp_path: Path) -> None:
     assert dataset.locate(tmp_path, dataset.find("gone")) == tmp_path / "gone_000017_000027.mp4"
 
 
-def test_quva_as_it_is_published(tmp_path: Path) -> None:
+def test_quva_as_it_is_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timed, "video_fps", lambda path: 29.0)
     (tmp_path / "annotations").mkdir()
     np.save(tmp_path / "annotations" / "000_rope_beach.npy", np.array([13, 26, 40]))
     (tmp_path / "annotations" / "._000_rope_beach.npy").write_bytes(b"\0\5\x16\7")
     (tmp_path / "videos").mkdir()
     (tmp_path / "videos" / "000_rope_beach.mp4").touch()
-    dataset = timed.load_quva(tmp_path, frame_rate=lambda path: 29.0)
+    dataset = timed.load_quva(tmp_path)
     (video,) = dataset.split("test")
     assert not dataset.problems and (video.name, video.action, video.count) == ("000_rope_beach", "rope_beach", 3)
     assert video.spans == ((0.0, 13 / 29), (13 / 29, 26 / 29), (26 / 29, 40 / 29))

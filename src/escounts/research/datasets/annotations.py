@@ -54,10 +54,10 @@ class VideoAnnotation:
     file: str
     action: str | None
     count: int
-    spans: tuple[Span, ...]
-    fps: float | None
-    duration: float | None
-    split: str
+    spans: tuple[Span, ...] = ()
+    fps: float | None = None
+    duration: float | None = None
+    split: str = "test"
     pseudo: bool = False
     begin: float = 0.0
     footage: str = ""
@@ -188,6 +188,14 @@ def number(row: Mapping[str, Any], column: str, *, most: float = MOST) -> float 
     return value if math.isfinite(value) and abs(value) <= most else None
 
 
+def whole_count(row: Mapping[str, Any], *, most: int = MOST_REPETITIONS) -> int:
+    """How many repetitions a row states; raises DataError where that is no whole number from 0 to `most`."""
+    count = number(row, "count", most=most)
+    if count is None or count < 0 or count != round(count):
+        raise DataError(f"count {row.get('count')!r} is not a whole number")
+    return int(count)
+
+
 def frame_pairs(row: Row) -> list[Span]:
     """L1, L2, L3, L4 … as (start, end) pairs in the row's own unit; a lone last value is left out."""
     values: list[float] = []
@@ -291,11 +299,21 @@ def read_tables(
 def from_tables(
     name: str,
     tables: Mapping[str, list[Row]],
-    read: Callable[[Row, str], VideoAnnotation | Problem],
+    read: Callable[[Row, str], VideoAnnotation],
+    *,
+    key: str = "name",
     **about: Any,
 ) -> Dataset:
-    """A dataset from one table per split. read: what a row of a split says. about: see `assemble`."""
-    found = [read(row, split) for split, rows in tables.items() for row in rows]
+    """A dataset from one table per split. read: the video of a row of a split; a DataError says why there is none.
+    key: the column that names it. about: see `assemble`."""
+
+    def read_or_say(row: Row, split: str) -> VideoAnnotation | Problem:
+        try:
+            return read(row, split)
+        except DataError as error:
+            return Problem(split, row[key], str(error), unusable=True)
+
+    found = [read_or_say(row, split) for split, rows in tables.items() for row in rows]
     return assemble(name, found, {split: len(rows) for split, rows in tables.items()}, **about)
 
 

@@ -60,45 +60,44 @@ def load_countix(root: Path, *, form: Form = "seconds") -> Dataset:
         {"seconds": "countix", "frames": "countix-frames", "av": "countix-av"}[form],
         tables,
         lambda row, split: _from_frames(row, split, actions) if form == "frames" else _from_seconds(row, split),
+        key="video_id",
         published={} if form == "av" else COUNTIX_PUBLISHED,
         video_folders=VIDEO_FOLDERS,
     )
 
 
-def _from_seconds(row: Row, split: str) -> VideoAnnotation | Problem:
+def _from_seconds(row: Row, split: str) -> VideoAnnotation:
     key = row["video_id"]
     columns = ("kinetics_start", "kinetics_end", "repetition_start", "repetition_end", "count")
     values = [number(row, column, most=MOST_REPETITIONS) for column in columns]
     if any(value is None for value in values):
         empty = [column for column, value in zip(columns, values, strict=True) if value is None]
-        return Problem(split, key, f"no {', '.join(empty)} in the table", unusable=True)
+        raise DataError(f"no {', '.join(empty)} in the table")
     clip, clip_end, start, end, count = (float(value) for value in values if value is not None)
     if end <= start:
-        return Problem(split, key, f"segment ends at {end} before it starts at {start}", unusable=True)
+        raise DataError(f"segment ends at {end} before it starts at {start}")
     # Clips of one video and segments of one clip repeat the id: only id and start together are a key.
     video = _segment(f"{key}_{start:.5f}", row.get("class") or None, round(count), end - start, None, split)
     file = f"{key}_{clip:06.0f}_{clip_end:06.0f}.mp4"
     return replace(video, file=file, begin=max(start - clip, 0.0), footage=key)
 
 
-def _from_frames(row: Row, split: str, actions: Mapping[str, str]) -> VideoAnnotation | Problem:
+def _from_frames(row: Row, split: str, actions: Mapping[str, str]) -> VideoAnnotation:
     name = row["video_id"]
-    match, count, frames = (
-        _SEGMENT.match(name),
-        number(row, "counts", most=MOST_REPETITIONS),
-        number(row, "num_frames"),
-    )
+    match = _SEGMENT.match(name)
+    count, frames = number(row, "counts", most=MOST_REPETITIONS), number(row, "num_frames")
     if match is None or count is None or frames is None:
-        return Problem(split, name, "name is not <id>_<start>_<end>.mp4, or no count or length", unusable=True)
+        raise DataError("name is not <id>_<start>_<end>.mp4, or no count or length")
     duration = float(match["end"]) - float(match["start"])
     if duration <= 0:
-        return Problem(split, name, "segment ends before it starts", unusable=True)
+        raise DataError("segment ends before it starts")
     fps = frames / duration
+    if not PLAUSIBLE_FPS[0] <= fps <= PLAUSIBLE_FPS[1]:
+        raise DataError(
+            f"{frames:g} frames in {duration:.2f} s cannot be: the file was cut short or the name is wrong"
+        )
     video = _segment(name, actions.get(match["id"]), round(count), duration, fps, split)
-    if PLAUSIBLE_FPS[0] <= fps <= PLAUSIBLE_FPS[1]:
-        return replace(video, footage=match["id"])
-    what = f"{frames:g} frames in {duration:.2f} s cannot be: the file was cut short or the name is wrong"
-    return Problem(split, name, what, unusable=True)
+    return replace(video, footage=match["id"])
 
 
 def _segment(
@@ -224,28 +223,29 @@ def _videos(entry: Mapping[str, Any], index: int, split: str) -> Iterator[VideoA
         yield Problem(split, clip, "no annotations", unusable=True)
     for order, stretch in enumerate(stretches):
         name = clip if order == 0 else f"{clip}#{order + 1}"
-        if not isinstance(stretch, dict):
-            yield Problem(split, name, f"stretch {stretch!r:.40} has no start_time, end_time or count", unusable=True)
-            continue
-        start, end = number(stretch, "start_time"), number(stretch, "end_time")
-        stated = number(stretch, "count", most=MOST_REPETITIONS)
-        if start is None or end is None or stated is None:
-            what = f"no start_time, end_time or count (0 to {MOST_REPETITIONS})"
-            yield Problem(split, name, what, unusable=True)
-            continue
-        count = round(stated)
-        if end <= start or count < 0:
-            what = f"stretch {start:g}–{end:g} s with count {count} cannot be"
-            yield Problem(split, name, what, unusable=True)
-            continue
-        yield VideoAnnotation(
-            name=name,
-            file=f"{clip}.mp4",
-            action=str(stretch.get("description") or "").strip().lower() or None,
-            count=count,
-            spans=tuple(pseudo_spans(count, start, end)),
-            fps=None,
-            duration=CLIP_SECONDS,
-            split=split,
-            pseudo=True,
-        )
+        try:
+            yield _stretch_video(stretch, name, f"{clip}.mp4", split)
+        except DataError as error:
+            yield Problem(split, name, str(error), unusable=True)
+
+
+def _stretch_video(stretch: Any, name: str, file: str, split: str) -> VideoAnnotation:
+    if not isinstance(stretch, dict):
+        raise DataError(f"stretch {stretch!r:.40} has no start_time, end_time or count")
+    start, end = number(stretch, "start_time"), number(stretch, "end_time")
+    stated = number(stretch, "count", most=MOST_REPETITIONS)
+    if start is None or end is None or stated is None:
+        raise DataError(f"no start_time, end_time or count (0 to {MOST_REPETITIONS})")
+    count = round(stated)
+    if end <= start or count < 0:
+        raise DataError(f"stretch {start:g}–{end:g} s with count {count} cannot be")
+    return VideoAnnotation(
+        name=name,
+        file=file,
+        action=str(stretch.get("description") or "").strip().lower() or None,
+        count=count,
+        spans=tuple(pseudo_spans(count, start, end)),
+        duration=CLIP_SECONDS,
+        split=split,
+        pseudo=True,
+    )

@@ -121,7 +121,7 @@ def encode_dataset(
             else:
                 here[video.name] = path, video
         done = len(videos) - len(here)
-        for (_, video), wrong in _encoded(list(here.values()), out, encoder, layout, processes):
+        for (_, video), wrong in _encoded(list(here.values()), _work(encoder, out, layout), processes):
             done += 1
             if progress:
                 progress(done, len(videos), video.name)
@@ -134,32 +134,22 @@ def encode_dataset(
 
 
 def _encoded(
-    tasks: Sequence[EncodingTask],
-    out: Path,
-    encoder: Encoder,
-    layout: TokenLayout,
-    processes: Sequence[EncodingProcess],
+    tasks: Sequence[EncodingTask], work: EncodingWork, processes: Sequence[EncodingProcess]
 ) -> Iterator[tuple[EncodingTask, str | None]]:
-    """Every task whose video is in the store now, or what was wrong with it."""
-    if processes:
-        for task, answer in answers(tasks, processes):
-            wrong, stored_badly = (str(answer), False) if isinstance(answer, TaskError) else answer
-            if stored_badly:
-                raise OutputError(wrong)  # a full disk is full for every other video, too
-            yield task, None if wrong is None else str(wrong)
-        return
-    for path, video in tasks:
-        try:
-            write_video(out, encode_video(path, video, encoder, layout))
-            yield (path, video), None
-        except VideoError as error:
-            yield (path, video), str(error)
+    """Every task whose video is in the store now, or what was wrong with it. work: does one here."""
+    for task, answer in answers(tasks, processes) if processes else ((task, work(task)) for task in tasks):
+        wrong, stored_badly = (str(answer), False) if isinstance(answer, TaskError) else answer
+        if stored_badly:
+            raise OutputError(wrong)  # a full disk is full for every other video, too
+        yield task, None if wrong is None else str(wrong)
 
 
 def encoding_work(name: str, every: int | None, device: str, out: Path, layout: TokenLayout) -> EncodingWork:
     """In a process: opens the encoder; each task is then a file of the store, or the reason why not."""
-    encoder, _ = open_encoder(name, every=every, device=device)
+    return _work(open_encoder(name, every=every, device=device)[0], out, layout)
 
+
+def _work(encoder: Encoder, out: Path, layout: TokenLayout) -> EncodingWork:
     def work(task: EncodingTask) -> EncodingAnswer:
         try:
             write_video(out, encode_video(*task, encoder, layout))

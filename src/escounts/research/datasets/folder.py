@@ -16,7 +16,7 @@ Each may have a `split` (`val` is `valid`) and a `class` (or `set`; of sets `mot
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from zlib import crc32
@@ -26,7 +26,6 @@ from escounts.counting.maps import pseudo_spans
 from escounts.errors import DataError, VideoError
 from escounts.research.datasets.annotation_formats.tables import class_of, file_of, spans_of
 from escounts.research.datasets.annotations import (
-    MOST_REPETITIONS,
     Dataset,
     Problem,
     Row,
@@ -36,6 +35,7 @@ from escounts.research.datasets.annotations import (
     number,
     overlap_problem,
     read_rows,
+    whole_count,
 )
 
 LABELS = "labels.csv"
@@ -44,14 +44,13 @@ HELD_OUT = 5
 SET_TIMES = {"t_start", "t_end"}
 """Columns by which a table of sets is told from others."""
 
-Duration = Callable[[Path], float]
 Found = Iterator[VideoAnnotation | Problem]
 
 
-def load_folder(root: Path, *, duration: Duration | None = None, only: str | None = None) -> Dataset:
+def load_folder(root: Path, *, only: str | None = None) -> Dataset:
     """Own videos under `root` with their labels.csv, or a table of that form itself, the videos beside it.
 
-    duration: seconds of a video file, for counts only. only: of the rows, those of this class.
+    only: of the rows, those of this class.
     """
     if not root.exists():
         raise DataError(f"no folder {root}: give the place of your videos with --root")
@@ -73,8 +72,7 @@ def load_folder(root: Path, *, duration: Duration | None = None, only: str | Non
         there = sorted(set(map(action, rows)))
         raise DataError(f"there is no class {only!r}; there are {', '.join(map(repr, there))}")
     splits = _splits(grouped, stated=of_sets or "split" in columns)
-    counted = partial(_counted, root=root, duration=duration or video_seconds)
-    read = _of_sets if of_sets else _timed if by_time else counted
+    read = _of_sets if of_sets else _timed if by_time else partial(_counted, root=root)
     found = [one for file, group in grouped.items() for one in read(file, group, splits[file])]
     of = [one.split for one in found] if of_sets else list(splits.values())
     counts = {split: of.count(split) for split in dict.fromkeys(of)}
@@ -103,59 +101,39 @@ def _timed(file: str, rows: list[Row], split: str) -> Found:
     if (overlap := overlap_problem(spans)) is not None:
         yield Problem(split, file, overlap, unusable=True)
         return
-    yield _video(file, rows, split, len(spans), tuple(sorted(spans)))
+    yield VideoAnnotation(file, file, _action(rows[0]), len(spans), tuple(sorted(spans)), split=split)
 
 
-def _counted(file: str, rows: list[Row], split: str, root: Path, duration: Duration) -> Found:
+def _counted(file: str, rows: list[Row], split: str, root: Path) -> Found:
+    row, path = rows[0], root / file
     if len(rows) > 1:
         yield Problem(split, file, f"appears {len(rows)} times in {LABELS}; the first is kept", unusable=True)
-    count = number(rows[0], "count", most=MOST_REPETITIONS)
-    if count is None or count < 0 or count != round(count):
-        yield Problem(split, file, f"count {rows[0]['count']!r} is not a whole number", unusable=True)
-        return
-    path = root / file
-    seconds = number(rows[0], "duration_s") if "duration_s" in rows[0] else None
-    if seconds is None and not os.path.exists(path):
-        yield Problem(split, file, "no such video", unusable=True)
-        return
     try:
-        seconds = duration(path) if seconds is None else seconds
-    except VideoError as error:
-        yield Problem(split, file, f"cannot be read: {error}", unusable=True)
+        count, seconds = whole_count(row), number(row, "duration_s")
+        if seconds is None and not os.path.exists(path):
+            raise DataError("no such video")
+        seconds = video_seconds(path) if seconds is None else seconds
+    except (DataError, VideoError) as error:
+        what = f"cannot be read: {error}" if isinstance(error, VideoError) else str(error)
+        yield Problem(split, file, what, unusable=True)
         return
-    spans = tuple(pseudo_spans(int(count), 0.0, seconds))
-    yield _video(file, rows, split, int(count), spans, seconds=seconds, pseudo=True, marked=_marked(rows[0]))
+    yield VideoAnnotation(
+        name=file,
+        file=file,
+        action=_action(row),
+        count=count,
+        spans=tuple(pseudo_spans(count, 0.0, seconds)),
+        duration=seconds,
+        split=split,
+        pseudo=True,
+        marked=_marked(row),
+    )
 
 
 def _marked(row: Row) -> tuple[Span, ...]:
     """The one repetition that a row of counts or of a set may mark."""
     start, end = number(row, "exemplar_start_s"), number(row, "exemplar_end_s")
     return ((start, end),) if start is not None and end is not None and 0 <= start < end else ()
-
-
-def _video(
-    file: str,
-    rows: list[Row],
-    split: str,
-    count: int,
-    spans: tuple[Span, ...],
-    *,
-    seconds: float | None = None,
-    pseudo: bool = False,
-    marked: tuple[Span, ...] = (),
-) -> VideoAnnotation:
-    return VideoAnnotation(
-        name=file,
-        file=file,
-        action=_action(rows[0]),
-        count=count,
-        spans=spans,
-        fps=None,
-        duration=seconds,
-        split=split,
-        pseudo=pseudo,
-        marked=marked,
-    )
 
 
 def _action(row: Row) -> str:
@@ -184,16 +162,13 @@ def _of_sets(file: str, rows: Sequence[Row], _: str) -> Found:
 
 def _set_video(name: str, file: str, rows: Sequence[Row], *, whole: bool) -> VideoAnnotation:
     begin, duration = 0.0, None
-    counts = [number(row, "count", most=MOST_REPETITIONS) for row in rows]
-    if any(count is None or count < 0 or count != round(count) for count in counts):
-        raise DataError(f"count {rows[0].get('count')!r} is not a whole number")
+    count = sum(map(whole_count, rows))
     if not whole:
         start, end = number(rows[0], "t_start"), number(rows[0], "t_end")
         if start is None or end is None or not 0 <= start < end:
             raise DataError(f"t_start {rows[0]['t_start']!r} and t_end {rows[0]['t_end']!r} are no range")
         begin, duration = start, end - start
     known = "rep_times" in rows[0]
-    count = int(sum(count or 0 for count in counts))
     spans = sorted(span for row in rows for span in _times(row.get("rep_times", ""), begin))
     if (overlap := overlap_problem(spans)) is not None:
         raise DataError(overlap)
@@ -204,7 +179,6 @@ def _set_video(name: str, file: str, rows: Sequence[Row], *, whole: bool) -> Vid
         action=_motion(rows[0]) or None,
         count=count,
         spans=tuple(spans) if known else tuple(pseudo_spans(count, 0.0, duration or 0.0)),
-        fps=None,
         duration=duration,
         split=_split(rows[0]),
         pseudo=not known,

@@ -13,7 +13,6 @@ repetition. The dataset is for testing only: every video is in the split `test`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -95,21 +94,20 @@ def _open_table(root: Path, split: str) -> Path:
     raise DataError(f"no open-set table {split}.csv in {root} (looked in {looked})")
 
 
-def _repcount_video(row: Row, rates: Row, split: str) -> VideoAnnotation | Problem:
-    name, count = row["name"], number(row, "count", most=MOST_REPETITIONS)
-    pairs = frame_pairs(row)
+def _repcount_video(row: Row, rates: Row, split: str) -> VideoAnnotation:
+    count = number(row, "count", most=MOST_REPETITIONS)
     if count is None:
-        return Problem(split, name, "no count and no repetitions in the table", unusable=True)
+        raise DataError("no count and no repetitions in the table")
     fps, frames = number(rates, "fps"), number(rates, "num_frames")
     problems = () if fps else (f"no frame rate in the tables: {REPCOUNT_FALLBACK_FPS:g} assumed",)
     rate = fps or REPCOUNT_FALLBACK_FPS
     action = row["type"].strip()
     return VideoAnnotation(
-        name=name,
-        file=name,
+        name=row["name"],
+        file=row["name"],
         action=REPCOUNT_ALIASES.get(action, action) or None,
         count=round(count),
-        spans=to_seconds(pairs, rate),
+        spans=to_seconds(frame_pairs(row), rate),
         fps=rate,
         duration=frames / rate if frames else None,
         split=split,
@@ -132,12 +130,12 @@ def load_ucfrep(root: Path) -> Dataset:
     return from_tables("ucfrep", tables, _ucfrep_video, **about)
 
 
-def _ucfrep_video(row: Row, split: str) -> VideoAnnotation | Problem:
+def _ucfrep_video(row: Row, split: str) -> VideoAnnotation:
     name = row["name"]
     count = number(row, "counts", most=MOST_REPETITIONS)
     frames, first = (number(row, column) for column in ("num_frames", "start_frame"))
     if count is None or frames is None or first is None:
-        return Problem(split, name, "no count, num_frames or start_frame in the table", unusable=True)
+        raise DataError("no count, num_frames or start_frame in the table")
     folders = name.split("/")
     return VideoAnnotation(
         name=name,
@@ -158,11 +156,9 @@ QUVA_PUBLISHED = {"test": 100}
 QUVA_FALLBACK_FPS = 25.0
 """Of a video that is not here; its labels are then listed and never used."""
 
-FrameRate = Callable[[Path], float]
 
-
-def load_quva(root: Path, *, frame_rate: FrameRate | None = None) -> Dataset:
-    """QUVA from `annotations/NAME.npy` and `videos/NAME.mp4`; frame_rate: frames a second of a video file.
+def load_quva(root: Path) -> Dataset:
+    """QUVA from `annotations/NAME.npy` and `videos/NAME.mp4`.
 
     A video repeats from its first frame on: the first repetition starts at 0, each following one at the end before.
     """
@@ -171,7 +167,7 @@ def load_quva(root: Path, *, frame_rate: FrameRate | None = None) -> Dataset:
         looked = ", ".join(str(root / name) for name in QUVA_LABEL_FOLDERS)
         raise DataError(f"no QUVA annotations (NAME.npy); looked in {looked}")
     files = _label_files(folder)
-    found = [_quva_video(path, root, frame_rate or video_fps) for path in files]
+    found = [_quva_video(path, root) for path in files]
     return assemble("quva", found, {"test": len(files)}, published=QUVA_PUBLISHED, video_folders=QUVA_VIDEO_FOLDERS)
 
 
@@ -185,7 +181,7 @@ def _label_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("*.npy") if not path.name.startswith("."))
 
 
-def _quva_video(path: Path, root: Path, frame_rate: FrameRate) -> VideoAnnotation | Problem:
+def _quva_video(path: Path, root: Path) -> VideoAnnotation | Problem:
     try:
         with path.open("rb") as opened:  # np.load would also take a zip, and look into it
             ends = np.sort(np.lib.format.read_array(opened, allow_pickle=False).astype(np.float64).ravel())
@@ -194,14 +190,12 @@ def _quva_video(path: Path, root: Path, frame_rate: FrameRate) -> VideoAnnotatio
     if not np.isfinite(ends).all() or (ends < 0).any():
         return Problem("test", path.stem, f"{path.name} holds a frame number that cannot be", unusable=True)
     file = f"{path.stem}.mp4"
-    here = next(
-        (root / p.format(file=file) for p in QUVA_VIDEO_FOLDERS if (root / p.format(file=file)).exists()), None
-    )
+    here = next((place for p in QUVA_VIDEO_FOLDERS if (place := root / p.format(file=file)).exists()), None)
     problems: tuple[str, ...] = ()
     fps = QUVA_FALLBACK_FPS
     if here is not None:
         try:
-            fps = frame_rate(here)
+            fps = video_fps(here)
         except VideoError as error:
             problems = (f"its frame rate cannot be read ({error}): {QUVA_FALLBACK_FPS:g} assumed",)
     edges = [0.0, *(float(end) / fps for end in ends)]
@@ -212,7 +206,5 @@ def _quva_video(path: Path, root: Path, frame_rate: FrameRate) -> VideoAnnotatio
         count=len(ends),
         spans=tuple(pairwise(edges)),
         fps=fps,
-        duration=None,
-        split="test",
         problems=problems,
     )

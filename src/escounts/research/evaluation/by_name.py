@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import torch
 
@@ -67,10 +67,8 @@ class ModelPlace:
     device: str = "cpu"
 
 
-class Opener(Protocol):
-    """What makes a model of its name, as open_model does."""
-
-    def __call__(self, name: str, place: ModelPlace, *, split: str) -> EvaluatedModel: ...
+Opener = Callable[..., EvaluatedModel]
+"""What makes a model of its name, as open_model does."""
 
 
 def open_model(name: str, place: ModelPlace, *, split: str) -> EvaluatedModel:

@@ -219,8 +219,7 @@ def _counted(
 ) -> Iterator[tuple[EvaluationTask, Counted]]:
     """Every task with its outcomes, as they come."""
     if not processes:
-        for task in tasks:
-            yield task, count_video(model, *task)
+        yield from ((task, count_video(model, *task)) for task in tasks)
         return
     for task, answer in answers(tasks, processes):
         if isinstance(answer, TaskError):

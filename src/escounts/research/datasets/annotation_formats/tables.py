@@ -25,7 +25,7 @@ from escounts.research.datasets.annotation_formats.labels import (
     by_file,
     of_one_action,
 )
-from escounts.research.datasets.annotations import Span, number
+from escounts.research.datasets.annotations import Span, number, whole_count
 from escounts.system.atomic_files import write_text
 
 COLUMNS = ("file", "start_s", "end_s", "class")
@@ -88,13 +88,14 @@ def read_counts(text: str, only: str | None = None) -> dict[str, tuple[int, str]
         return None
     found: dict[str, tuple[int, str]] = {}
     for row, line in table:
-        count = number(row, "count", most=MOST_SPANS)
-        if count is None or count < 0 or count != round(count):
-            raise DataError(f"line {line}: count {row['count']!r} is not a whole number from 0 to {MOST_SPANS}")
+        try:
+            count = whole_count(row, most=MOST_SPANS)
+        except DataError as error:
+            raise DataError(f"line {line}: {error} from 0 to {MOST_SPANS}") from error
         if file_of(row) in found:
             raise DataError(f"line {line}: {file_of(row)} has a count already")
         if only in (None, class_of(row)):
-            found[file_of(row)] = int(count), class_of(row)
+            found[file_of(row)] = count, class_of(row)
     return found
 
 

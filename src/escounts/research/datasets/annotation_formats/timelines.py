@@ -105,7 +105,9 @@ def write_elan(videos: Sequence[LabelledFile]) -> str:
                 value = str(round(time * 1000))
                 ElementTree.SubElement(order, "TIME_SLOT", TIME_SLOT_ID=slot, TIME_VALUE=value)
             annotation = ElementTree.SubElement(tier, "ANNOTATION")
-            timed = ElementTree.SubElement(annotation, "ALIGNABLE_ANNOTATION", ANNOTATION_ID=f"a{number}", **ends)
+            timed = ElementTree.SubElement(
+                annotation, "ALIGNABLE_ANNOTATION", {"ANNOTATION_ID": f"a{number}", **ends}
+            )
             ElementTree.SubElement(timed, "ANNOTATION_VALUE").text = _xml(video.action or "repetition")
     ElementTree.SubElement(document, "LINGUISTIC_TYPE", LINGUISTIC_TYPE)
     ElementTree.indent(document, "    ")
