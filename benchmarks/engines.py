@@ -19,7 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
@@ -238,13 +238,13 @@ def _transformers(speed: Speed) -> Speed:
 
 @dataclass(frozen=True)
 class Bench:
-    """The rows, and what they were measured on."""
+    """The rows, and what they were measured on; times in seconds."""
 
     machine: str
     gpu: str | None
     versions: str
     rounds: int
-    speeds: tuple[Speed, ...]
+    rows: tuple[Speed, ...]
 
 
 def bench(
@@ -345,7 +345,7 @@ def markdown(found: Bench, *, by_processor: bool = False) -> str:
         "engine in a process of its own. Starting is not in the rates; the peak is the process's, or a GPU's."
     )
     headers = ("model", "device", "precision", "engine", *PARTS, "start s", "peak MB", "count")
-    return f"{about}\n\n{table(headers, (cells_of(speed, by_processor=by_processor) for speed in found.speeds))}"
+    return f"{about}\n\n{table(headers, (cells_of(speed, by_processor=by_processor) for speed in found.rows))}"
 
 
 def cells_of(speed: Speed, *, by_processor: bool = False) -> list[str]:
@@ -367,13 +367,6 @@ def _figure(value: float) -> str:
     return f"{value:.2g}" if value < 10 else f"{value:,.0f}"
 
 
-def as_values(found: Bench) -> dict[str, object]:
-    """The same for programs: plain values, times in seconds."""
-    return {field.name: getattr(found, field.name) for field in fields(found) if field.name != "speeds"} | {
-        "rows": [asdict(speed) for speed in found.speeds]
-    }
-
-
 def main() -> None:
     if sys.argv[1:2] == ["--child"]:
         print(json.dumps(asdict(measure(Engine(**json.loads(sys.argv[2])), Path(sys.argv[3])))))
@@ -387,7 +380,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     found = bench(options.video, device=options.device, quick=options.quick, rounds=options.rounds)
-    print(json.dumps(as_values(found)) if options.json else markdown(found, by_processor=options.by_processor))
+    print(json.dumps(asdict(found)) if options.json else markdown(found, by_processor=options.by_processor))
 
 
 if __name__ == "__main__":

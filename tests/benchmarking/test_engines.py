@@ -95,14 +95,14 @@ def test_a_bench_uses_no_folder_that_others_know_and_leaves_none(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(engines, "segment", lambda path, **options: Path(shutil.copy(video, path)))
     monkeypatch.setattr(engines, "alone", lambda engine, video: Speed(engine, float(video.stat().st_size)))
-    assert all(speed.seconds > 0 for speed in engines.bench(device="cpu", quick=True).speeds)
+    assert all(speed.seconds > 0 for speed in engines.bench(device="cpu", quick=True).rows)
     assert [path.name for path in tmp_path.iterdir()] == ["escounts-benchmarks"]
 
 
 def test_the_script_times_every_engine_in_a_child(video: Path) -> None:
     found = engines.bench(video, device="cpu", quick=True)
-    assert [speed.error for speed in found.speeds] == [None] * 3
-    lite = found.speeds[-1]
+    assert [speed.error for speed in found.rows] == [None] * 3
+    lite = found.rows[-1]
     assert lite.engine.model == "lite" and lite.wall["encoder"] > 0 and lite.peak_mb > 100
 
 

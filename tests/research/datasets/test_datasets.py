@@ -214,6 +214,8 @@ def test_kinetics_clips_of_ovr_may_carry_their_seconds(tmp_path: Path) -> None:
     dataset = counted.load_ovr(tmp_path, source="kinetics")
     places = [dataset.locate(tmp_path, video) for video in dataset.split("test")]
     assert places == [tmp_path / "test/a_b_000017_000027.mp4", tmp_path / "-cd.mp4", None]
+    save_labels(tmp_path, dataset)
+    assert load_labels(tmp_path, dataset.name) == dataset
     (tmp_path / "gone_000017_000027.mp4").touch()
     os.utime(tmp_path, ns=(0, 0))
     assert dataset.locate(tmp_path, dataset.find("gone")) == tmp_path / "gone_000017_000027.mp4"

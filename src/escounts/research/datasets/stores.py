@@ -136,14 +136,10 @@ def load_labels(folder: Path, name: str | None = None) -> Dataset:
         raise DataError(f"{folder} has no {missing}, what is there is kept; make them with: {command}")
     try:
         values = json.loads(path.read_text())
-        return Dataset(
-            name=values["name"],
-            videos=tuple(_labelled_video(video) for video in values["videos"]),
-            rows=values["rows"],
-            problems=tuple(Problem(**problem) for problem in values["problems"]),
-            published=values["published"],
-            video_folders=tuple(values["video_folders"]),
-        )
+        values["videos"] = tuple(_labelled_video(video) for video in values["videos"])
+        values["problems"] = tuple(Problem(**problem) for problem in values["problems"])
+        values["video_folders"] = tuple(values["video_folders"])
+        return Dataset(**values)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DataError(f"{path} cannot be read: {error}") from error
 

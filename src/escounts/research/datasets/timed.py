@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -126,7 +127,7 @@ def load_ucfrep(root: Path) -> Dataset:
     """UCFRep from its label tables; the paper reports on `valid`, there is no test split."""
     need = ("name", "counts", "num_frames", "start_frame")
     tables = read_tables(root, UCFREP_LABEL_FOLDERS, UCFREP_TABLES, need=need)
-    about = {"published": UCFREP_PUBLISHED, "video_folders": UCFREP_VIDEO_FOLDERS}
+    about: dict[str, Any] = {"published": UCFREP_PUBLISHED, "video_folders": UCFREP_VIDEO_FOLDERS}
     return from_tables("ucfrep", tables, _ucfrep_video, **about)
 
 

@@ -109,11 +109,6 @@ class PredictionFile:
             found |= self._partial_rows()
         return found
 
-    def coverage(self) -> Coverage | None:
-        """The finished evaluation's, None when there is none of this identity."""
-        about = self._about()
-        return None if about is None else Coverage(**about["coverage"])
-
     def add(self, fingerprint: str, row: Prediction) -> None:
         """Keep one row now: a stopped evaluation loses no video that was counted."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
