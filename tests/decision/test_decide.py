@@ -395,6 +395,19 @@ def test_a_stretch_that_moves_and_is_not_counted_lowers_the_certainty_of_the_who
     assert not decide([joined], doubtful, footage=still).unsure, "nothing moves there"
 
 
+@pytest.mark.parametrize(("seconds", "sure"), [(2, True), (3, False)])
+def test_a_clip_of_three_seconds_that_is_not_counted_lowers_the_certainty_of_what_follows(
+    seconds: int, sure: bool
+) -> None:
+    """Shorter than a scene, so that no cut is seen before the set that is counted."""
+    vague, clear = opinion(10, 0.0, 0.5, frames=30 * seconds), opinion(10, 8, 0.9)
+    doubtful = replace(SURE, nothing_weights=(0.0, 0.0, 3.0, *(0.0,) * 6))
+    parts = ("density", "gate", "sharpness")
+    joined = Evidence(10, *(np.r_[getattr(vague, name), getattr(clear, name)] for name in parts))
+    found = decide([joined], doubtful, footage=footage(frames=30 * (10 + seconds)))
+    assert found.count == 8 and found.unsure != sure
+
+
 def test_a_range_that_a_person_gives_cuts_no_repetition_off() -> None:
     """4.6 repetitions at an even rate: a video that begins and ends within them holds four, a marked set five."""
     views = [saying(3.0, count=4.6, sure=0.9)]
