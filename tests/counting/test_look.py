@@ -81,15 +81,16 @@ def test_within_a_scene_a_sudden_change_parts_and_a_slow_one_does_not() -> None:
 
 
 def test_where_repetitions_go_on_at_one_pace_a_change_is_the_cameras() -> None:
-    panned = looks(0.0, FAR, scenes=[0])
+    size = 0.9 * RULES.look_side
+    panned = looks(0.0, size, scenes=[0])
     even = np.ones((1, 100), np.float32)
     views = np.concatenate([paused(panned), even])
     for density, motion in ((paused(panned), [0, 1]), (even, [0]), (views, [0])):
         assert list(panned.motions(everywhere(panned), density, 2.0, [mark(panned, 104.0)]).motion) == motion
     faster = np.repeat(np.array([[1.0, 1.3]], np.float32), 50, 1)
     assert list(panned.motions(everywhere(panned), faster, 2.0, [mark(panned, 104.0)]).motion) == [0, 1]
-    cut = looks(0.0, FAR)
-    assert list(cut.motions(everywhere(cut), even, 2.0, [mark(cut, 104.0)]).motion) == [0, 1]
+    for other in (looks(0.0, size), looks(0.0, FAR, scenes=[0])):  # behind a cut; something else altogether
+        assert list(other.motions(everywhere(other), even, 2.0, [mark(other, 104.0)]).motion) == [0, 1]
 
 
 def test_a_part_looks_as_it_does_where_it_repeats() -> None:
@@ -129,6 +130,17 @@ def test_a_short_shot_in_the_same_colours_is_the_same_motion_with_a_doubt(
     times, density = np.array([5.0, 10.0 + cells / 10]), np.array([5, repetitions], np.float32)
     shown, unclear = motions.marked(times, density)
     assert shown.tolist() == [True, counted] and unclear == counted
+
+
+def test_without_a_cut_nothing_is_seen_from_another_side() -> None:
+    one = looks(0.0, 1.5 * RULES.look_same, cells=30)
+    times, density = np.array([103.0, 109.0]), np.array([4, 4], np.float32)
+    for scenes, counted in (([0, 30], True), ([0], False)):
+        film = Looks(one.values_TD, coloured(0, 20, cells=30), scenes, one.start, one.rate)
+        motions = film.motions(everywhere(film), np.zeros((1, 60), np.float32), 2.0, [mark(film, 102.0)])
+        assert list(motions.motion) == [0, 1]
+        shown, unclear = motions.marked(times, density)
+        assert shown.tolist() == [True, counted] and unclear == counted
 
 
 def test_a_change_that_lasts_parts_where_a_short_one_of_its_size_does_not() -> None:

@@ -2,10 +2,10 @@
 
 A look is the mean of what the encoder says of single frames (`LiteEncoder.look_features`) over a repetition or more,
 so that it does not depend on the phase. A video is parted where the film is cut, and where its look changes by much
-at once or by less for long. Parts that look alike show one motion: a camera that moves slowly, and a scene that comes
-back, stay with the mark. Distances are in units of how far repetitions of one set differ; the encoder's head is
-fitted so. One motion looks different from another side: what is shown in the same colours for a short time is taken
-for the same motion, with a doubt.
+at once or by less for long, unless repetitions go on there at one pace: then the camera moves. Parts that look alike
+show one motion: a scene that comes back stays with the mark. Distances are in units of how far repetitions of one set
+differ; the encoder's head is fitted so. One motion looks different from another side: what a cut leads to, in the same
+colours and for a short time, is taken for the same motion, with a doubt.
 """
 
 from __future__ import annotations
@@ -36,13 +36,14 @@ class Mark:
 @dataclass(frozen=True)
 class Motions:
     """P parts of a video: their borders in seconds (P + 1), which motion each shows (P), the marked one being 0; how
-    far each looks from the mark (P), and its colours from those of the nearest marked part (P, levels of 255). Both
-    are infinite without one."""
+    far each looks from the mark (P), and its colours from those of the nearest marked part (P, levels of 255), both
+    infinite without one; which scene it lies in (P)."""
 
     borders: Array = field(repr=False)
     motion: Sequence[int]
     distance: Array = field(repr=False)
     colours: Array = field(repr=False)
+    scene: IntArray = field(repr=False)
 
     @property
     def stretches(self) -> tuple[Stretch, ...]:
@@ -65,9 +66,10 @@ class Motions:
         return shown, bool((other_side | vague).any())
 
     def _other_side(self, held: Array, rules: CountingRules) -> BoolArray:
-        """Which parts may show the marked motion from another side: of the same colours, and too short for a set.
-        held: repetitions of each."""
+        """Which parts may show the marked motion from another side: behind a cut, of the same colours, and too short
+        for a set. held: repetitions of each."""
         found = np.zeros(len(self.motion), dtype=bool)
+        home = self.scene[np.array(self.motion) == 0]
         for motion, run in groupby(range(len(self.motion)), key=lambda part: self.motion[part]):
             places = list(run)
             seconds = self.borders[places[-1] + 1] - self.borders[places[0]]
@@ -75,7 +77,8 @@ class Motions:
             few, fewer = rules.look_set_repetitions
             short = repetitions < (few if seconds < rules.look_set_seconds else fewer)
             near = self.colours[places].min() < rules.look_colours and self.distance[places].min() < rules.look_side
-            found[places] = motion != 0 and short and near and repetitions >= rules.look_least
+            cut = not np.isin(self.scene[places], home).all()
+            found[places] = motion != 0 and cut and short and near and repetitions >= rules.look_least
         return found
 
     def likeness(self, seconds: Array, rules: CountingRules = RULES) -> Array:
@@ -126,13 +129,18 @@ class Looks:
         borders = sorted({0, *self.scenes, len(values)})
         for context, least in rules.look_borders:
             length = round(max(seconds, context) * self.rate)
-            change = np.where(_even(density_VT, length) < rules.look_even, _change(values, borders, length), 0.0)
-            borders = _more_borders(change, borders, least, apart=rules.look_border_apart * length)
+            borders = _more_borders(values, borders, length, least, apart=rules.look_border_apart * length)
         weight = weight_T[:, None] + 1e-6  # a part without repetitions has a look, too
-        parts = [
-            (values[a:b] * weight[a:b]).sum(0, dtype=np.float64) / weight[a:b].sum(dtype=np.float64)
-            for a, b in pairwise(borders)
+        parts = _means(values, weight, borders)
+        reach = round(max(seconds, rules.look_borders[0][0]) * self.rate)
+        goes_on = [
+            place not in self.scenes
+            and np.linalg.norm(after - before) < rules.look_side
+            and _evenness(density_VT[:, max(0, place - reach) : place + reach]) > rules.look_even
+            for place, (before, after) in zip(borders[1:-1], pairwise(parts), strict=True)
         ]
+        borders = [border for border, within in zip(borders, [False, *goes_on, False], strict=True) if not within]
+        parts = _means(values, weight, borders)
         nodes = np.stack([*parts, *(mark.look for mark in marks)])
         apart = np.linalg.norm(nodes[:, None] - nodes[None], axis=2)
         anchors = list(range(len(parts), len(nodes)))
@@ -150,7 +158,8 @@ class Looks:
         scenery = np.stack([np.median(self.pictures_TP[a:b], 0) for a, b in pairwise(borders)])
         marked = [scenery[part] for part, number in enumerate(motion) if marks and number == 0]
         colours = np.min([np.full(len(parts), np.inf), *(np.abs(scenery - one).mean(1) for one in marked)], 0)
-        return Motions(self.start + np.array(borders) / self.rate, motion, distance, colours)
+        scene: IntArray = np.searchsorted(self.scenes, borders[:-1], side="right")
+        return Motions(self.start + np.array(borders) / self.rate, motion, distance, colours, scene)
 
 
 def read_looks(store: WindowStore, windows: Sequence[Window], cells: int) -> Array32 | None:
@@ -180,9 +189,9 @@ def small_picture(image: Image) -> bytes:
     return small.tobytes()
 
 
-def _change(looks_TD: Array32, known: Sequence[int], length: int) -> Array:
-    """By how much the `length` cells from each cell on differ from those before it, (T,); known: the cells that parts
-    begin with, and the end, over which none reaches."""
+def _more_borders(looks_TD: Array32, known: Sequence[int], length: int, least: float, *, apart: float) -> list[int]:
+    """Cells that parts begin with, and the end: the known ones, and where the `length` cells that come after differ
+    by `least` from those that came before, not nearer than `apart` to another."""
     cells = len(looks_TD)
     sums = np.concatenate([np.zeros((1, looks_TD.shape[1])), np.cumsum(looks_TD, 0, dtype=np.float64)])
     at = np.arange(1, cells)
@@ -193,26 +202,26 @@ def _change(looks_TD: Array32, known: Sequence[int], length: int) -> Array:
     after = (sums[high] - sums[at]) / (high - at)[:, None]
     # Less than a repetition shows its phase, not a motion: near a part's end a change counts for less.
     share = np.minimum(at - low, high - at) / length
-    return np.concatenate([[0.0], np.linalg.norm(after - before, axis=1) * np.sqrt(share)])
-
-
-def _even(density_VT: Array32, length: int) -> Array:
-    """How evenly repetitions go on from `length` cells before each cell to as many after it, 0..1, (T,): the least
-    density there as a share of the largest, of the view where that is most."""
-    around = np.pad(density_VT, ((0, 0), (length, length - 1)), mode="edge")
-    windows = np.lib.stride_tricks.sliding_window_view(around, 2 * length, axis=1)
-    even: Array = (windows.min(2) / np.maximum(windows.max(2), 1e-6)).max(0).astype(np.float64)
-    return even
-
-
-def _more_borders(change_T: Array, known: Sequence[int], least: float, *, apart: float) -> list[int]:
-    """The known borders, and cells at which the look changes by `least`, not nearer than `apart` to another."""
+    change = np.linalg.norm(after - before, axis=1) * np.sqrt(share)
     found = list(known)
-    candidates = np.flatnonzero(change_T >= least)
-    for place in candidates[np.argsort(-change_T[candidates], kind="stable")]:
-        if min(abs(int(place) - border) for border in found) >= apart:
-            found.append(int(place))
+    candidates = np.flatnonzero(change >= least)
+    for place in candidates[np.argsort(-change[candidates], kind="stable")]:
+        if min(abs(int(at[place]) - border) for border in found) >= apart:
+            found.append(int(at[place]))
     return sorted(found)
+
+
+def _means(looks_TD: Array32, weight_T1: Array, borders: Sequence[int]) -> list[Array]:
+    """What each part looks like, (D,)."""
+    return [
+        (looks_TD[a:b] * weight_T1[a:b]).sum(0, dtype=np.float64) / weight_T1[a:b].sum(dtype=np.float64)
+        for a, b in pairwise(borders)
+    ]
+
+
+def _evenness(density_VT: Array32) -> float:
+    """Of the view in which repetitions go on most evenly, the least density as a share of the largest."""
+    return float((density_VT.min(1) / np.maximum(density_VT.max(1), 1e-6)).max())
 
 
 def _linked(near: BoolArray) -> IntArray:

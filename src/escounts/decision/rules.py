@@ -76,19 +76,19 @@ class CountingRules:
     """Another motion may begin within a scene where the seconds that come after look so different from as many before
     (or, where that is longer, a repetition after and one before) …"""
     look_border_apart: float = 0.75
-    """… at least so many repetitions from another such place, …"""
+    """… at least so many repetitions from another such place …"""
     look_even: float = 0.8
-    """… unless repetitions go on all that time at one pace: a view's least density is this share of its largest. On
-    labelled clips it is 0.86 or more where one motion goes on before a moving camera, 0.72 or less at a change."""
+    """… but not where repetitions go on all that time at one pace (a view's least density is this share of its
+    largest) and the parts differ by less than look_side: a camera moves. It is 0.83 or more in such clips."""
     look_same: float = 5.7
     """Parts of a video whose looks are nearer than this show one motion. Repetitions of one set differ by about 1 in
     each direction; chosen on sets.csv and the labelled pool's validation clips, with the look of `lite`."""
     look_least: float = 0.6
     """Repetitions that a part of a video holds to be taken for another motion."""
-    look_unclear: tuple[float, float] = (0.6, 1.3)
+    look_unclear: tuple[float, float] = (0.6, 1.15)
     """Shares of look_same between which a part is neither like the mark nor clearly unlike it: not sure."""
     look_side: float = 12.5
-    """From another side the marked motion looks at most so different …"""
+    """Behind a cut the marked motion looks at most so different, from another side, …"""
     look_colours: float = 35.0
     """… and the colours of the whole picture change by less than so many levels of 255, …"""
     look_set_seconds: float = 8.0
