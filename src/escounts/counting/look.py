@@ -4,8 +4,8 @@ A look is the mean of what the encoder says of single frames (`LiteEncoder.look_
 so that it does not depend on the phase. A video is parted where the film is cut, and where its look changes by much
 at once or by less for long, unless repetitions go on there at one pace: then the camera moves. Parts that look alike
 show one motion: a scene that comes back stays with the mark. Distances are in units of how far repetitions of one set
-differ; the encoder's head is fitted so. One motion looks different from another side: what a cut leads to, in the same
-colours and for a short time, is taken for the same motion, with a doubt.
+differ; the encoder's head is fitted so. One motion looks different from another side: what a cut leads to in the same
+colours, for a short time, is taken for the same motion, with a doubt.
 """
 
 from __future__ import annotations
