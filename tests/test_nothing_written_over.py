@@ -109,16 +109,6 @@ def test_an_own_action_is_not_taught_over_a_checkpoint(escounts: Command, tmp_pa
         assert (tmp_path / "best.safetensors").read_bytes() == b"mine"
 
 
-def test_the_mean_is_not_written_over_what_it_is_of(escounts: Command, tmp_path: Path) -> None:
-    (tmp_path / "a.safetensors").write_bytes(b"mine")
-    refused = escounts("train", "mean", tmp_path / "a.safetensors", "--out", tmp_path / "a.safetensors")
-    assert refused.code == 2 and "one of the checkpoints" in refused.err
-    (tmp_path / "b.safetensors").write_bytes(b"another")
-    refused = escounts("train", "mean", tmp_path / "b.safetensors", "--out", tmp_path / "a.safetensors")
-    assert refused.code == 2 and "is there already" in refused.err
-    assert (tmp_path / "a.safetensors").read_bytes() == b"mine"
-
-
 def test_weights_are_not_added_over_a_model_that_was_taught(
     escounts: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -186,7 +186,7 @@ def encode_command(
     """
     places = chosen_devices(devices)
     plan = plan_encoding(dataset, root, tokens, device=str(choose_device(device)), **options)
-    store_bytes, exemplar_bytes, released_bytes = plan.need
+    store_bytes, exemplar_bytes, released_bytes = plan.need(plan.wanted)
     click.echo(
         f"{len(plan.wanted)} videos: about {_gb(store_bytes)} of tokens, {_gb(exemplar_bytes)} of it exemplars "
         f"(the released code's layout, float32 14×14 at stride 16: {_gb(released_bytes)})"

@@ -18,9 +18,9 @@ from torch import Tensor
 
 from escounts.errors import DataError, ModelError, OutputError, VideoError
 from escounts.nn.encoders.interface import Encoder, EncoderSpec
-from escounts.research.datasets import encoding, encoding_plan
+from escounts.research.datasets import encoding_plan
 from escounts.research.datasets.annotations import Dataset, VideoAnnotation, assemble
-from escounts.research.datasets.encoding import disk_need, encode_dataset, encode_video, layout_for, spread
+from escounts.research.datasets.encoding import encode_video, layout_for, spread
 from escounts.research.datasets.encoding_plan import EncodingPlan
 from escounts.research.datasets.stores import open_encoder
 from escounts.research.datasets.tokens import VideoTokens
@@ -133,9 +133,8 @@ def test_bad_videos_are_named_and_the_rest_go_on(tmp_path: Path) -> None:
     encoder, identity = open_encoder("patches")
     layout = layout_for(encoder.spec, identity)
     seen = []
-    store, problems = encode_dataset(
-        dataset, tmp_path, tmp_path / "tokens", encoder, layout, progress=lambda *done: seen.append(done)
-    )
+    plan = EncodingPlan(dataset, tmp_path, encoder, layout, tmp_path / "tokens")
+    store, problems = plan.run(lambda *done: seen.append(done))
     assert sorted(store.entries) == ["v0.mp4", "v1.mp4", "v2.mp4"]
     assert {problem.name for problem in problems} == {"broken.mp4", "gone.mp4"}
     assert any("no video under" in problem.what for problem in problems)
@@ -149,14 +148,15 @@ sys.path[:0] = {paths!r}
 from pathlib import Path
 from test_encoding import small_set
 from escounts.research.datasets.stores import open_encoder
-from escounts.research.datasets.encoding import encode_dataset, layout_for
+from escounts.research.datasets.encoding import layout_for
+from escounts.research.datasets.encoding_plan import EncodingPlan
 root = Path({root!r})
 encoder, identity = open_encoder("patches")
 def progress(done, total, name):
     print(done, flush=True)
     if done == 2:
         time.sleep(60)
-encode_dataset(small_set(root), root, root / "tokens", encoder, layout_for(encoder.spec, identity), progress=progress)
+EncodingPlan(small_set(root), root, encoder, layout_for(encoder.spec, identity), root / "tokens").run(progress)
 """
 
 
@@ -174,29 +174,31 @@ def test_killed_and_resumed_is_byte_identical(tmp_path: Path) -> None:
     encoder, identity = open_encoder("patches")
     layout = layout_for(encoder.spec, identity)
     started = []
-    encode_dataset(
-        dataset, tmp_path, tmp_path / "tokens", encoder, layout, progress=lambda d, t, name: started.append(name)
-    )
+    plan = EncodingPlan(dataset, tmp_path, encoder, layout, tmp_path / "tokens")
+    plan.run(lambda done, total, name: started.append(name))
     assert "v0.mp4" not in started, "what was done is kept"
-    encode_dataset(dataset, tmp_path, tmp_path / "whole", encoder, layout)
+    replace(plan, path=tmp_path / "whole").run()
     for path in (tmp_path / "whole").rglob("*.*"):
         assert path.read_bytes() == (tmp_path / "tokens" / path.relative_to(tmp_path / "whole")).read_bytes()
 
 
 def test_disk_need_is_stated_and_checked_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder, identity = open_encoder("patches")
+    plan = EncodingPlan(
+        small_set(tmp_path), tmp_path, encoder, layout_for(encoder.spec, identity), tmp_path / "tokens"
+    )
     spec = EncoderSpec("mae-vit-b", 768)
     minute = [annotation("v", spans=((0.0, 1.0),) * 20, duration=60.0)]
-    whole, exemplars, released = disk_need(minute, layout_for(spec, "x"))
-    pooled, pooled_exemplars, _ = disk_need(minute, layout_for(spec, "x", pool=(6, 6)))
+    whole, exemplars, released = replace(plan, layout=layout_for(spec, "x")).need(minute)
+    pooled, pooled_exemplars, _ = replace(plan, layout=layout_for(spec, "x", pool=(6, 6))).need(minute)
     windows = 60 * 30 / 16
     assert released == pytest.approx((windows + 20) * 8 * 14 * 14 * 768 * 4, rel=0.02)
     assert pooled_exemplars == exemplars == 8 * 8 * 14 * 14 * 768 * 2, "exemplars are not pooled"
     assert (pooled - pooled_exemplars) / (whole - exemplars) == pytest.approx(36 / 196, rel=0.01)
     assert pooled < released / 9
     monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 10})())
-    encoder, identity = open_encoder("patches")
     with pytest.raises(DataError, match=r"GB more, 0.0 GB are free"):
-        encode_dataset(small_set(tmp_path), tmp_path, tmp_path / "t", encoder, layout_for(encoder.spec, identity))
+        plan.run()
 
 
 def test_spread_takes_the_same_spans_evenly() -> None:
@@ -217,9 +219,12 @@ def test_two_processes_make_the_same_store_and_survive_a_kill(tmp_path: Path) ->
     dataset = small_set(tmp_path)
     encoder, identity = open_encoder("patches")
     layout = layout_for(encoder.spec, identity)
-    encode_dataset(dataset, tmp_path, tmp_path / "alone", encoder, layout)
+    plan = EncodingPlan(dataset, tmp_path, encoder, layout, tmp_path / "alone")
+    plan.run()
     out = tmp_path / "shared"
-    processes = divided(encoding.encoding_work, ("cpu",), 2, lambda device: ("patches", None, device, out, layout))
+    processes = divided(
+        encoding_plan.encoding_work, ("cpu",), 2, lambda device: ("patches", None, device, out, layout)
+    )
     killed: list[int] = []
 
     def kill_one(done: int, total: int, name: str) -> None:
@@ -227,7 +232,7 @@ def test_two_processes_make_the_same_store_and_survive_a_kill(tmp_path: Path) ->
             killed.append(processes[0]._start().pid)
             os.kill(killed[0], signal.SIGKILL)
 
-    store, problems = encode_dataset(dataset, tmp_path, out, encoder, layout, progress=kill_one, processes=processes)
+    store, problems = replace(plan, path=out).encode(kill_one, processes)
     assert killed and {problem.name for problem in problems} == {"broken.mp4", "gone.mp4"}
     assert store.verify() == []
     for path in (tmp_path / "alone").rglob("*.*"):
@@ -236,7 +241,7 @@ def test_two_processes_make_the_same_store_and_survive_a_kill(tmp_path: Path) ->
 
 
 def test_devices_are_taken_in_turn() -> None:
-    places = divided(encoding.encoding_work, ("cuda:0", "cuda:1"), 3, lambda device: (device,))
+    places = divided(encoding_plan.encoding_work, ("cuda:0", "cuda:1"), 3, lambda device: (device,))
     assert [process._arguments for process in places] == [("cuda:0",), ("cuda:1",), ("cuda:0",)]
 
 
@@ -252,15 +257,15 @@ def test_a_full_disk_ends_the_run_of_processes_as_it_does_without(
         tried.append(tokens.name)
         raise OutputError("no space left on device")
 
-    monkeypatch.setattr(encoding, "write_video", full)
+    monkeypatch.setattr(encoding_plan, "write_video", full)
 
     class Here:
         """A worker without a process."""
 
         def __init__(self) -> None:
-            self.work = encoding.encoding_work("patches", None, "cpu", tmp_path / "out", layout)
+            self.work = encoding_plan.encoding_work("patches", None, "cpu", tmp_path / "out", layout)
 
-        def ask(self, task: encoding.EncodingTask) -> encoding.EncodingAnswer:
+        def ask(self, task: encoding_plan.EncodingTask) -> encoding_plan.EncodingAnswer:
             try:
                 return self.work(task)
             except OutputError as error:
@@ -270,5 +275,5 @@ def test_a_full_disk_ends_the_run_of_processes_as_it_does_without(
             pass
 
     with pytest.raises(OutputError, match="no space left"):
-        encode_dataset(dataset, tmp_path, tmp_path / "out", encoder, layout, processes=[Here()])
+        EncodingPlan(dataset, tmp_path, encoder, layout, tmp_path / "out").encode(processes=[Here()])
     assert len(tried) == 1

@@ -1,9 +1,8 @@
-"""From videos to a token store: windows at every offset, pooled, and the exemplars' tokens."""
+"""From videos to tokens: windows at every offset, pooled, and the exemplars' tokens."""
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -14,33 +13,18 @@ from torch import Tensor
 
 import escounts
 from escounts.counting.maps import filled, shift_starts, windows
-from escounts.errors import DataError, OutputError, VideoError
+from escounts.errors import VideoError
 from escounts.nn.device import precision
 from escounts.nn.encoders.interface import Encoder, EncoderSpec
 from escounts.nn.network import exemplar_cells
-from escounts.research.datasets.annotations import Dataset, Problem, Span, VideoAnnotation
-from escounts.research.datasets.stores import open_encoder
-from escounts.research.datasets.tokens import TokenLayout, TokenStore, TokenWriter, VideoTokens, write_video
+from escounts.research.datasets.annotations import Span, VideoAnnotation
+from escounts.research.datasets.tokens import TokenLayout, VideoTokens
 from escounts.system.arrays import Image
-from escounts.system.task_processes import TaskError, Worker, answers
 
 if TYPE_CHECKING:
     from escounts.video.files import Video
 
-Progress = Callable[[int, int, str], None]
-"""Called with (videos done, videos in all, name)."""
-
-RELEASED_WINDOW_BYTES = 8 * 14 * 14 * 768 * 4
-RELEASED_STRIDE = 16
-"""The released code's layout: float32 tokens of 14×14, a window at every 16 raw frames."""
-ASSUMED_FPS, ASSUMED_SECONDS = 30.0, 30.0
 WINDOWS_AT_ONCE = 4
-
-EncodingTask = tuple[Path, VideoAnnotation]
-EncodingAnswer = Sequence[str | bool | None]
-"""What was wrong with a video, None where its file is written; and whether it was the store's fault."""
-EncodingWork = Callable[[EncodingTask], EncodingAnswer]
-EncodingProcess = Worker[EncodingTask, EncodingAnswer]
 
 
 def layout_for(
@@ -72,92 +56,6 @@ def layout_for(
         exemplars=exemplars,
         padding=padding,
     )
-
-
-def disk_need(videos: Sequence[VideoAnnotation], layout: TokenLayout) -> tuple[int, int, int]:
-    """Estimated bytes, by the durations that the labels state: of the store, of the exemplars in it, and of the same
-    videos in the released code's layout."""
-    store = exemplars = released = 0
-    for video in videos:
-        seconds, fps = video.duration or ASSUMED_SECONDS, video.fps or ASSUMED_FPS
-        shots = min(len(video.exemplars), layout.exemplars)
-        whole = layout.video_bytes(seconds, fps, shots)
-        store += whole
-        exemplars += whole - layout.video_bytes(seconds, fps, 0)
-        released += (int(seconds * fps / RELEASED_STRIDE) + 1 + len(video.exemplars)) * RELEASED_WINDOW_BYTES
-    return store, exemplars, released
-
-
-def encode_dataset(
-    dataset: Dataset,
-    root: Path,
-    out: Path,
-    encoder: Encoder,
-    layout: TokenLayout,
-    *,
-    splits: Iterable[str] | None = None,
-    progress: Progress | None = None,
-    processes: Sequence[EncodingProcess] = (),
-) -> tuple[TokenStore, list[Problem]]:
-    """Encode every video that is there; a bad one is reported by name and the rest go on. Resumes.
-
-    processes: that share the videos, each with the encoder (see encoding_process); none: it is done here.
-    """
-    wanted = tuple(splits or dataset.splits)
-    videos = [video for video in dataset.videos if video.split in wanted]
-    problems: list[Problem] = []
-    with TokenWriter(out, layout) as writer:
-        todo = [video for video in videos if not writer.has(video.name)]
-        needed, free = disk_need(todo, layout)[0], shutil.disk_usage(out).free
-        if needed > free:
-            raise DataError(
-                f"{out} needs about {needed / 1e9:.1f} GB more, {free / 1e9:.1f} GB are free; "
-                "free some, or store fewer offsets, exemplars or a smaller grid"
-            )
-        here = {}
-        for video in todo:
-            if (path := dataset.locate(root, video)) is None:
-                problems.append(Problem(video.split, video.name, f"no video under {root}", unusable=True))
-            else:
-                here[video.name] = path, video
-        done = len(videos) - len(here)
-        for (_, video), wrong in _encoded(list(here.values()), _work(encoder, out, layout), processes):
-            done += 1
-            if progress:
-                progress(done, len(videos), video.name)
-            if wrong is not None or not writer.has(video.name):
-                problems.append(Problem(video.split, video.name, wrong or "its file is gone", unusable=True))
-        store = writer.finish()
-    if progress:
-        progress(len(videos), len(videos), "")
-    return store, problems
-
-
-def _encoded(
-    tasks: Sequence[EncodingTask], work: EncodingWork, processes: Sequence[EncodingProcess]
-) -> Iterator[tuple[EncodingTask, str | None]]:
-    """Every task whose video is in the store now, or what was wrong with it. work: does one here."""
-    for task, answer in answers(tasks, processes) if processes else ((task, work(task)) for task in tasks):
-        wrong, stored_badly = (str(answer), False) if isinstance(answer, TaskError) else answer
-        if stored_badly:
-            raise OutputError(wrong)  # a full disk is full for every other video, too
-        yield task, None if wrong is None else str(wrong)
-
-
-def encoding_work(name: str, every: int | None, device: str, out: Path, layout: TokenLayout) -> EncodingWork:
-    """In a process: opens the encoder; each task is then a file of the store, or the reason why not."""
-    return _work(open_encoder(name, every=every, device=device)[0], out, layout)
-
-
-def _work(encoder: Encoder, out: Path, layout: TokenLayout) -> EncodingWork:
-    def work(task: EncodingTask) -> EncodingAnswer:
-        try:
-            write_video(out, encode_video(*task, encoder, layout))
-        except (VideoError, OutputError) as error:
-            return str(error), isinstance(error, OutputError)
-        return None, False
-
-    return work
 
 
 def encode_video(path: Path, video: VideoAnnotation, encoder: Encoder, layout: TokenLayout) -> VideoTokens:

@@ -14,14 +14,14 @@ from escounts.nn.decoder import PAPER, RELEASED, DecoderConfig
 from escounts.nn.heads import RateHeadConfig
 from escounts.nn.network import LITE_DECODER, NARROW_DECODER, NetworkConfig
 from escounts.research.datasets.annotations import Problem
-from escounts.research.datasets.encoding import Progress, encode_dataset, layout_for
+from escounts.research.datasets.encoding import layout_for
+from escounts.research.datasets.encoding_plan import EncodingPlan, Progress
 from escounts.research.datasets.registry import load_dataset
 from escounts.research.datasets.stores import (
     find_store,
     load_labels,
     network_encoder,
     open_encoder,
-    save_labels,
     store_path,
 )
 from escounts.research.datasets.tokens import TokenLayout, TokenStore
@@ -172,8 +172,7 @@ def train_folder(
         run = folder_run(layout, start, seed=seed)
     run = changed(run, changes or {})
     path = store_path(tokens or out / "tokens", "folder", encoder or made.spec.name)
-    store, problems = encode_dataset(dataset, files, path, made, layout, progress=progress)
-    save_labels(path, dataset)
+    store, problems = EncodingPlan(dataset, files, made, layout, path).run(progress)
     figures = train_on_tokens(run, dataset, store, out, device=device, initial=start, report=report)
     return figures, [*dataset.problems, *problems]
 
