@@ -15,7 +15,8 @@ from labelled import Span, read_sets
 
 from escounts.counting.views import BASE_RATE
 from escounts.synthetic import GeneratorConfig, MotionBank
-from escounts.synthetic.composition import STILL_CAMERA, Composer
+from escounts.synthetic.camera import STILL_CAMERA
+from escounts.synthetic.composition import Composer
 from escounts.synthetic.render import render
 from escounts.system.arrays import Image
 

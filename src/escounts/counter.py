@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import escounts
-from escounts.counting.protocols import CountingModel, EncodedExemplar, Encoding, Progress
+from escounts.counting import CountingModel, EncodedExemplar, Encoding, Progress
 from escounts.decision.decide import Decision, assuming
 from escounts.decision.repetitions import into_sets, typical
 from escounts.decision.rules import RULES

@@ -20,7 +20,7 @@ for index in range(6):
     geometry, paint = strokes._stack([plan.shapes])
     plain = torch.rand(4 * plan.subframes, 3, 48, 40) * 255
     fused = plain.clone()
-    strokes._draw_block(geometry, paint, plan.shapes.lens, plain, windowed=False)
+    strokes._draw_block(geometry, paint, plan.shapes.lens, plain)
     strokes._draw_fused(geometry, paint, plan.shapes.lens, fused)
     assert (plain - fused).abs().max() < 0.01, plan.kind
 """

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from escounts.counting import Progress, part_of
 from escounts.counting.multi_rate_encoding import MultiRateEncoding
 from escounts.counting.pool import InferencePool
-from escounts.counting.protocols import Progress, part_of
 from escounts.counting.views import BASE_RATE, View
 from escounts.decision.evidence import wants_faster
 from escounts.decision.rules import Calibration

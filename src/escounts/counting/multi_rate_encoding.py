@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from escounts.counting import Progress
 from escounts.counting.changes import MotionMeter, by_scenes, cuts_within, encode_scenes
 from escounts.counting.look import Looks, Mark, Motions, read_looks, small_picture
 from escounts.counting.maps import Stitcher, triangle
 from escounts.counting.pool import InferencePool
-from escounts.counting.protocols import Progress
 from escounts.counting.repetition_scores import scored
 from escounts.counting.views import (
     BASE_RATE,

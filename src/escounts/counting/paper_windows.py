@@ -20,8 +20,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from escounts.counting import Progress
 from escounts.counting.maps import Stitcher, filled, shift_starts, stretches, windows
-from escounts.counting.protocols import Progress
 from escounts.counting.views import TokenFile
 from escounts.decision.decide import Decision, decide_by_map
 from escounts.decision.repetitions import DensityKind, DensityMap

@@ -10,11 +10,11 @@ in the same way.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from escounts.counting.protocols import Progress, part_of
+from escounts.counting import Progress, part_of
 from escounts.counting.views import BASE_RATE
 from escounts.decision.rules import RULES
 from escounts.results import CountResult, DensityMap, Track
@@ -39,21 +39,15 @@ Cells = tuple[int, int, int, int]
 """First column and row, and the ones behind the last."""
 
 
-@dataclass(frozen=True)
-class Places:
-    """regions: boxes in percent that together are the whole picture; one where it is not divided. travels: what
-    moves goes across the picture, so that it was not divided."""
-
-    regions: tuple[Region, ...]
-    travels: bool = False
-
-
 WHOLE = Region(0.0, 0.0, 100.0, 100.0, percent=True)
 """The place of a video that has no other."""
 
 
-def find_places(images: Iterable[Image], features: FrameFeatures, *, seconds: float) -> Places:
-    """The places of a video, from left to right and from top to bottom.
+def find_places(
+    images: Iterable[Image], features: FrameFeatures, *, seconds: float
+) -> tuple[tuple[Region, ...], bool]:
+    """The places of a video, from left to right and from top to bottom: boxes in percent that together are the whole
+    picture; and whether what moves goes across it, so that it was not divided.
 
     Args:
         images: (SIDE, SIDE, 3) RGB, RATE a second.
@@ -66,7 +60,7 @@ def find_places(images: Iterable[Image], features: FrameFeatures, *, seconds: fl
         for window in windows_of(images, seconds)
     ]
     if not windows or _travels(windows):
-        return Places((WHOLE,), travels=bool(windows))
+        return (WHOLE,), bool(windows)
     found, done = [(0, 0, GRID, GRID)], list[Cells]()
     while found:
         box = found.pop()
@@ -79,7 +73,7 @@ def find_places(images: Iterable[Image], features: FrameFeatures, *, seconds: fl
     boxes = [
         Region(x * cell, y * cell, (right - x) * cell, (low - y) * cell, percent=True) for x, y, right, low in done
     ]
-    return Places(tuple(boxes))
+    return tuple(boxes), False
 
 
 def _above(boxes: Sequence[Cells]) -> bool:
@@ -158,22 +152,20 @@ def count_each(
     held = held_in_memory(video, BASE_RATE, start, end)
     read = video if held is None else held
     images = (frame.image for frame in read.frames(size=(SIDE, SIDE), start=start, end=end, rate=RATE))
-    places = find_places(images, features, seconds=(video.info.duration if end is None else end) - start)
-    if len(places.regions) > 1:
-        boxes = [_box(video, place) for place in places.regions]
-        parts = [
-            read.cropped(place if held is not None else box) for place, box in zip(places.regions, boxes, strict=True)
-        ]
+    places, travels = find_places(images, features, seconds=(video.info.duration if end is None else end) - start)
+    if len(places) > 1:
+        boxes = [_box(video, place) for place in places]
+        parts = [read.cropped(place if held is not None else box) for place, box in zip(places, boxes, strict=True)]
         share = 1 / len(parts)
         found = [count(part, part_of(progress, index * share, share)) for index, part in enumerate(parts)]
         if all(result.count for result in found):
             return replace(_together(found, [str(box) for box in boxes]), region=_looked_at(video))
     result = count(video if held is None else held, progress)
-    return _as_one(replace(result, region=_looked_at(video)), str(_box(video, WHOLE)), places)
+    return _as_one(replace(result, region=_looked_at(video)), str(_box(video, WHOLE)), travels=travels)
 
 
-def _as_one(result: CountResult, region: str, places: Places) -> CountResult:
-    if places.travels:
+def _as_one(result: CountResult, region: str, *, travels: bool) -> CountResult:
+    if travels:
         result = replace(result, unsure=True, reasons=(*result.reasons, TRAVELS))
     return replace(result, tracks=(_track(result, region),) if result.count else ())
 

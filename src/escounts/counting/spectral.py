@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from escounts.counting import Progress
 from escounts.counting.maps import Stitcher, stretches, triangle
 from escounts.counting.periodicity import (
     Period,
@@ -27,7 +28,6 @@ from escounts.counting.periodicity import (
     settled,
     template_match,
 )
-from escounts.counting.protocols import Progress
 from escounts.decision.decide import Decision, decide_by_map
 from escounts.decision.repetitions import DensityMap
 from escounts.errors import ExemplarError, VideoError

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from escounts.counting.protocols import CountingModel
+from escounts.counting import CountingModel
 from escounts.errors import ModelError
 from escounts.exemplars import states_of_videos
 from escounts.models import store

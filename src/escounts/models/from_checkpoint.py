@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from escounts.counting import CountingModel
 from escounts.counting.multi_rate import MultiRateModel
 from escounts.counting.paper_windows import PAPER_WINDOWS, RELEASED_WINDOWS, PaperWindowModel
 from escounts.counting.pool import one_core
-from escounts.counting.protocols import CountingModel
 from escounts.decision.rules import Calibration
 from escounts.errors import ModelError
 from escounts.models import store

@@ -21,8 +21,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from escounts.counting import CountingModel
 from escounts.counting.multi_rate import MultiRateModel
-from escounts.counting.protocols import CountingModel
 from escounts.errors import ModelError
 from escounts.models.catalogue import DESCRIPTION
 from escounts.models.from_checkpoint import DECODER, ENCODER, FORMAT

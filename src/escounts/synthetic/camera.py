@@ -46,6 +46,12 @@ def mirror(sides: Ints) -> Floats:
     return turned
 
 
+STILL_CAMERA = GeneratorConfig(
+    camera_still=1.0, camera_gentle=0.0, camera_strong=0.0, camera_fast=0.0,
+    shake=0.0, pan=0.0, zoom=0.0, shot_change=0.0,
+)  # fmt: skip
+
+
 def draw_camera(
     rng: np.random.Generator,
     config: GeneratorConfig,

@@ -35,6 +35,10 @@ Frames = npt.NDArray[np.uint8]
 PERMISSIVE = ("Apache", "MIT", "BSD", "Attribution 4.0", "CC0", "Unlicense")
 """What a licence must mention for a clip to be used in shipped weights."""
 LABEL_COLUMNS = ("file", "split", "motion", "count", "rep_times", "alternates", "sure")
+RATE = 15.0
+"""Frames of a clip per second."""
+LEAST_FRAMES = 6
+"""Of a clip; of fewer nothing can be cut."""
 ONCE_LONGEST = 120
 """Frames of a stretch of a clip that does not repeat."""
 
@@ -88,29 +92,19 @@ class ClipBank:
         self._on: dict[str, Tensor] = {}
 
     @classmethod
-    def from_files(
-        cls,
-        paths: Sequence[str | Path],
-        *,
-        size: int = 144,
-        rate: float = 15.0,
-        workers: int = 4,
-    ) -> ClipBank:
+    def from_files(cls, paths: Sequence[str | Path], *, size: int = 144, workers: int = 4) -> ClipBank:
         """Decode clips (PyAV) and mine them.
 
         A clip is called FOLDER/NAME: two folders may have a 0035.mp4 each. Clips that do not decode or have fewer
-        than six frames are left out.
+        than LEAST_FRAMES are left out.
         """
-        with ThreadPoolExecutor(max(1, workers)) as pool:
-            decoded = list(pool.map(lambda path: _decode(path, size, rate), paths))
-        kept = [(_name(path), clip) for path, clip in zip(paths, decoded, strict=True) if len(clip) >= 6]
+        kept = _decoded([(_name(path), path) for path in paths], size, workers)
         if not kept:
             raise DataError(
                 f"none of {len(paths)} clips could be decoded: check the paths and that PyAV is installed"
             )
-        names = [name for name, _ in kept]
-        offsets = np.cumsum([0] + [len(clip) for _, clip in kept])
-        bank = cls(np.concatenate([clip for _, clip in kept]), list(offsets), names, Segments.joined([]))
+        empty = cls(np.zeros((0, size, size, 3), np.uint8), [0], [], Segments.joined([]))
+        bank = empty._changed(empty.segments, kept)
         bank.segments = bank._mine(workers)
         return bank
 
@@ -120,8 +114,7 @@ class ClipBank:
         listed = set(names)
         recordings = [index for index, name in enumerate(self.names) if Path(name).name in listed]
         once = self.segments.once
-        segments = replace(self.segments, once=once[~np.isin(once[:, 0], recordings)])
-        return ClipBank(self.frames, self.offsets.tolist(), self.names, segments)
+        return self._changed(replace(self.segments, once=once[~np.isin(once[:, 0], recordings)]))
 
     def with_coded_stills(self, number: int, *, workers: int = 4) -> ClipBank:
         """This bank and, after its clips, single frames of them that went through real codecs as still videos."""
@@ -132,21 +125,16 @@ class ClipBank:
             return coded_still(picture, draw_recipe(index), size=self.frames.shape[1])
 
         stills = by_processes(one, number, workers)
-        ends = np.cumsum([len(still) for still in stills]) + len(self.frames)
         rows = [(len(self.names) + index, 0, len(still)) for index, still in enumerate(stills)]
-        return ClipBank(
-            np.concatenate([self.frames, *stills]),
-            [*self.offsets.tolist(), *ends.tolist()],
-            [*self.names, *(f"coded:{index}" for index in range(number))],
-            replace(self.segments, coded=np.array(rows, np.int64).reshape(-1, 3)),
-        )
+        segments = replace(self.segments, coded=np.array(rows, np.int64).reshape(-1, 3))
+        return self._changed(segments, [(f"coded:{index}", still) for index, still in enumerate(stills)])
 
-    def with_filmed_repetitions(self, table: str | Path, *, rate: float = 15.0) -> ClipBank:
+    def with_filmed_repetitions(self, table: str | Path) -> ClipBank:
         """This bank and what a table says was filmed: `file`, and `borders_s`, the seconds at which one repetition
         ends and the next begins, with blanks between them, or nothing where the clip does not repeat.
 
         Of a clip that does not repeat every stretch is one, also those that the miner thinks come back. Clips that
-        are not in the bank are passed over; raises DataError where none is. rate: of the bank, in frames per second.
+        are not in the bank are passed over; raises DataError where none is.
         """
         numbers = {name: index for index, name in enumerate(self.names)}
         rows: list[tuple[int, int, int]] = []
@@ -159,7 +147,7 @@ class ClipBank:
                 continue
             there += 1
             last = int(self.offsets[clip + 1] - self.offsets[clip]) - 1
-            borders = [min(round(float(at) * rate), last) for at in listed["borders_s"].split()]
+            borders = [min(round(float(at) * RATE), last) for at in listed["borders_s"].split()]
             rows += [(clip, begin, end - begin) for begin, end in pairwise(borders) if end > begin]
             if not borders:
                 lasts = min(last, ONCE_LONGEST)
@@ -168,36 +156,38 @@ class ClipBank:
             raise DataError(f"{table} names no clip of the {len(self.names)} that there are: FOLDER/NAME is compared")
         filmed, more = (np.array(found, np.int64).reshape(-1, 3) for found in (sorted(rows), once))
         once_all = np.concatenate([self.segments.once, more])
-        segments = replace(self.segments, filmed=filmed, once=once_all[np.lexsort(once_all.T[::-1])])
-        return ClipBank(self.frames, self.offsets.tolist(), self.names, segments)
+        return self._changed(
+            replace(self.segments, filmed=filmed, once=once_all[np.lexsort(once_all.T[::-1])]),
+        )
 
-    def with_labelled(
-        self, table: str | Path, *, split: str = "train", rate: float = 15.0, workers: int = 4
-    ) -> ClipBank:
-        """This bank and, at its end, the clips of one split of a label table, whose `file` lies beside the table.
+    def with_labelled(self, table: str | Path, *, workers: int = 4) -> ClipBank:
+        """This bank and, at its end, the clips of a label table's split `train`, whose `file` lies beside the table.
 
         They are shown as they were filmed; no motion is cut from them. Clips that do not decode are left out.
         """
-        rows = [row for row in pool_rows(table, need=LABEL_COLUMNS) if row["split"] == split]
-        labels = read_labels(rows, rate)
-        folder, size = Path(table).parent, self.frames.shape[1]
-        with ThreadPoolExecutor(max(1, workers)) as pool:
-            decoded = list(pool.map(lambda file: _decode(folder / file, size, rate), labels))
-        kept = [(file, clip) for file, clip in zip(labels, decoded, strict=True) if len(clip) >= 6]
+        rows = [row for row in pool_rows(table, need=LABEL_COLUMNS) if row["split"] == "train"]
+        labels = read_labels(rows, RATE)
+        kept = _decoded([(file, Path(table).parent / file) for file in labels], self.frames.shape[1], workers)
         if not kept:
-            raise DataError(f"{table}: none of {len(labels)} clips of split {split!r} could be decoded")
+            raise DataError(f"{table}: none of {len(labels)} clips of split 'train' could be decoded")
         ends = np.cumsum([len(clip) for _, clip in kept]) + len(self.frames)
         labelled = [
             LabelledClip(int(end) - len(clip), len(clip), *labels[file])
             for (file, clip), end in zip(kept, ends, strict=True)
         ]
-        return ClipBank(
-            np.concatenate([self.frames, *(clip for _, clip in kept)]),
-            [*self.offsets.tolist(), *ends.tolist()],
-            [*self.names, *(f"labelled:{file}" for file, _ in kept)],
-            self.segments,
-            labelled,
-        )
+        return self._changed(self.segments, [(f"labelled:{file}", clip) for file, clip in kept], labelled)
+
+    def _changed(
+        self,
+        segments: Segments,
+        more: Sequence[tuple[str, Frames]] = (),
+        labelled: Sequence[LabelledClip] = (),
+    ) -> ClipBank:
+        """This bank with other segments, and more clips, (name, frames) each, behind its own."""
+        ends = np.cumsum([0, *(len(clip) for _, clip in more)])[1:] + self.offsets[-1]
+        frames = np.concatenate([self.frames, *(clip for _, clip in more)]) if more else self.frames
+        names = [*self.names, *(name for name, _ in more)]
+        return ClipBank(frames, [*self.offsets.tolist(), *ends.tolist()], names, segments, labelled)
 
     @property
     def filmed(self) -> int:
@@ -251,8 +241,15 @@ def appearance(frames: Frames, cells: int = 24) -> npt.NDArray[np.float32]:
     return against
 
 
-def _decode(path: str | Path, size: int, rate: float) -> Frames:
-    """(n, size, size, 3) frames at the rate, squashed to a square; none where the file does not decode."""
+def _decoded(clips: Sequence[tuple[str, str | Path]], size: int, workers: int) -> list[tuple[str, Frames]]:
+    """(name, frames) of the clips, (name, path) each, that decode and have LEAST_FRAMES."""
+    with ThreadPoolExecutor(max(1, workers)) as pool:
+        frames = pool.map(lambda clip: _decode(clip[1], size), clips)
+        return [(name, one) for (name, _), one in zip(clips, frames, strict=True) if len(one) >= LEAST_FRAMES]
+
+
+def _decode(path: str | Path, size: int) -> Frames:
+    """(n, size, size, 3) frames, RATE a second, squashed to a square; none where the file does not decode."""
     import av  # noqa: PLC0415 - PyAV: a machine that only trains need not have it
 
     frames: list[Frames] = []
@@ -262,9 +259,9 @@ def _decode(path: str | Path, size: int, rate: float) -> Frames:
             stream.thread_type = "NONE"
             begin: float | None = None
             for frame in container.decode(stream):
-                at = float(frame.time) if frame.time is not None else len(frames) / rate
+                at = float(frame.time) if frame.time is not None else len(frames) / RATE
                 begin = at if begin is None else begin
-                while len(frames) <= (at - begin) * rate + 0.25:
+                while len(frames) <= (at - begin) * RATE + 0.25:
                     small = frame.reformat(width=size, height=size, format="rgb24", interpolation="AREA")
                     frames.append(np.asarray(small.to_ndarray(), dtype=np.uint8))
     except (av.error.FFmpegError, OSError, IndexError):

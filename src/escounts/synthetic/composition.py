@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from escounts.synthetic.actions import Action, draw_pace, may, pick_segment, recorded_action
-from escounts.synthetic.camera import draw_camera, draw_finish, draw_flash
+from escounts.synthetic.camera import STILL_CAMERA, draw_camera, draw_finish, draw_flash
 from escounts.synthetic.clips import ClipBank, coded_track, passing_track
 from escounts.synthetic.coded import draw_squeeze
 from escounts.synthetic.config import GeneratorConfig
@@ -100,10 +100,6 @@ NEGATIVES = ("pass", "wander", "frozen", "pan", "light")
 """Ways of having no repetitions; footage and motion capture have two more each."""
 CLIP_NEGATIVES = ("once", "cuts")
 MOTION_NEGATIVES = ("once", "walk")
-STILL_CAMERA = GeneratorConfig(
-    camera_still=1.0, camera_gentle=0.0, camera_strong=0.0, camera_fast=0.0,
-    shake=0.0, pan=0.0, zoom=0.0, shot_change=0.0,
-)  # fmt: skip
 
 
 @dataclass(frozen=True)

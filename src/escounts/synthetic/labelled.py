@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from escounts.errors import DataError
-from escounts.synthetic.camera import compose, draw_camera, draw_finish, place
+from escounts.synthetic.camera import STILL_CAMERA, compose, draw_camera, draw_finish, place
 from escounts.synthetic.coded import draw_squeeze
 from escounts.synthetic.config import GeneratorConfig
 from escounts.synthetic.plan import Backdrop, Footage, Plan, draw_backdrop
@@ -279,9 +279,8 @@ def _shoot(rng: np.random.Generator, config: GeneratorConfig, bank: ClipBank, sh
     """A plan without repetitions yet that shows these frames of the bank."""
     length = len(shown)
     times = np.arange(length, dtype=np.float64) + 0.5
-    calm = replace(config, camera_still=1.0, camera_gentle=0.0, camera_strong=0.0, camera_fast=0.0, shake=0.0,
-                   pan=0.0, zoom=0.0, shot_change=0.0) if chance(rng, NO_CAMERA) else config  # fmt: skip
-    back, front = draw_camera(rng, calm, times, aspect=float(np.exp(rng.uniform(-0.3, 0.3))), calm=True)
+    camera = STILL_CAMERA if chance(rng, NO_CAMERA) else config
+    back, front = draw_camera(rng, camera, times, aspect=float(np.exp(rng.uniform(-0.3, 0.3))), calm=True)
     seed = int(rng.integers(2**62))
     finish = draw_finish(rng, config, length, period=period, squeeze=draw_squeeze(rng, config))
     backdrop, footage = Backdrop(back, frames=shown), None

@@ -40,15 +40,14 @@ def draw_strokes(shapes: Sequence[Shapes], view_FCHW: Tensor) -> None:
     """Draw every video's strokes onto its part of the view, in place, 0..255."""
     geometry_FK7, paint_FK8 = _stack(shapes)
     lens_F23 = np.concatenate([layer.lens for layer in shapes])
-    if view_FCHW.device.type != "cpu":
-        if triton is not None:
-            _draw_fused(geometry_FK7, paint_FK8, lens_F23, view_FCHW)
-        else:
-            _draw_block(geometry_FK7, paint_FK8, lens_F23, view_FCHW, windowed=False)
+    on_cpu = view_FCHW.device.type == "cpu"
+    if not on_cpu and triton is not None:
+        _draw_fused(geometry_FK7, paint_FK8, lens_F23, view_FCHW)
         return
-    for begin in range(0, len(geometry_FK7), CPU_BLOCK):
-        block = slice(begin, begin + CPU_BLOCK)
-        _draw_block(geometry_FK7[block], paint_FK8[block], lens_F23[block], view_FCHW[block], windowed=True)
+    step = CPU_BLOCK if on_cpu else len(geometry_FK7)
+    for begin in range(0, len(geometry_FK7), step):
+        block = slice(begin, begin + step)
+        _draw_block(geometry_FK7[block], paint_FK8[block], lens_F23[block], view_FCHW[block])
 
 
 def _stack(shapes: Sequence[Shapes]) -> tuple[Numbers, Numbers]:
@@ -86,10 +85,8 @@ def _sharpness(lens_F23: Numbers, height: int, width: int) -> Array:
     return slope
 
 
-def _draw_block(
-    geometry_FK7: Numbers, paint_FK8: Numbers, lens_F23: Numbers, view_FCHW: Tensor, *, windowed: bool
-) -> None:
-    """Draw the strokes of some moments. windowed: touch only the pixels that a stroke can reach."""
+def _draw_block(geometry_FK7: Numbers, paint_FK8: Numbers, lens_F23: Numbers, view_FCHW: Tensor) -> None:
+    """Draw the strokes of some moments; only the pixels that a stroke can reach are touched."""
     device, real = view_FCHW.device, view_FCHW.dtype
     height, width = view_FCHW.shape[2:]
     textured, flat, hollow = (np.max(paint_FK8[..., channel], axis=0) > 0 for channel in (5, 6, 7))
@@ -103,14 +100,12 @@ def _draw_block(
     sharp_F11 = send(_sharpness(lens_F23, height, width), device, real)[:, None, None]
     values_FK7 = send(geometry_FK7, device, real)
     paint = send(paint_FK8, device, real)
-    windows = _windows(geometry_FK7, paint_FK8, lens_F23, height, width) if windowed else None
+    windows = _windows(geometry_FK7, paint_FK8, lens_F23, height, width)
     for k in np.flatnonzero(visible):
-        rows, columns = slice(0, height), slice(0, width)
-        if windows is not None:
-            left, top, right, bottom = (int(edge) for edge in windows[k])
-            if left >= right or top >= bottom:
-                continue
-            rows, columns = slice(top, bottom), slice(left, right)
+        left, top, right, bottom = (int(edge) for edge in windows[k])
+        if left >= right or top >= bottom:
+            continue
+        rows, columns = slice(top, bottom), slice(left, right)
         # Both coordinates are affine in the pixel: a row and a column, added once, say where every pixel is.
         across, down, shift = axes_FK32[:, k, :, :, None, None].unbind(1)
         along_FHW, aside_FHW = (
