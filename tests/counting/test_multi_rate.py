@@ -15,12 +15,12 @@ from escounts.counting import multi_rate as seconds
 from escounts.counting import views
 from escounts.counting.multi_rate import MultiRateModel
 from escounts.counting.multi_rate_encoding import MultiRateEncoding
-from escounts.counting.pool import InferencePool
 from escounts.counting.views import BASE_RATE, CHUNK, View, ViewEncoder, WindowStore
 from escounts.decision.evidence import Evidence, wants_faster
 from escounts.decision.rules import Calibration
 from escounts.decision.units import rest_factor
 from escounts.errors import ExemplarError, ModelError
+from escounts.nn.device import InferencePool
 from escounts.nn.encoders.lite import LiteEncoder
 from escounts.nn.network import LITE_TINY, Network
 from escounts.system.arrays import Array32

@@ -11,11 +11,11 @@ from click.testing import CliRunner
 from movies import bouncing, write_movie
 
 from escounts.cli import app
-from escounts.counting.pool import InferencePool
 from escounts.errors import ModelError
 from escounts.nn import device as module
 from escounts.nn.device import (
     PRECISION_VARIABLE,
+    InferencePool,
     attention,
     autocast_type,
     choose_device,

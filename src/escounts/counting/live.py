@@ -20,12 +20,12 @@ from torch import Tensor
 from escounts.counting.changes import SLOWEST
 from escounts.counting.multi_rate import MultiRateModel
 from escounts.counting.multi_rate_encoding import MultiRateEncoding
-from escounts.counting.pool import InferencePool
 from escounts.counting.views import BASE_RATE, Features, MultiRateExemplar, View, ViewEncoder, Window, WindowStore
 from escounts.decision.decide import Decision, assuming
 from escounts.decision.evidence import wants_faster
 from escounts.decision.rules import RULES
 from escounts.nn.decoder import ExemplarKeysValues, Projected
+from escounts.nn.device import InferencePool
 from escounts.system.arrays import Array32, Image
 
 

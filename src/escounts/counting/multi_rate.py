@@ -15,12 +15,11 @@ import torch
 
 from escounts.counting import Progress, part_of
 from escounts.counting.multi_rate_encoding import MultiRateEncoding
-from escounts.counting.pool import InferencePool
 from escounts.counting.views import BASE_RATE, View
 from escounts.decision.evidence import wants_faster
 from escounts.decision.rules import Calibration
 from escounts.errors import VideoError
-from escounts.nn.device import Precision
+from escounts.nn.device import InferencePool, Precision
 from escounts.nn.encoders.lite import LiteEncoder
 from escounts.nn.heads import VIDEO_OUTPUTS, RateHeadConfig
 from escounts.nn.network import Network

@@ -17,7 +17,6 @@ from escounts.counting import Progress
 from escounts.counting.changes import MotionMeter, by_scenes, cuts_within, encode_scenes
 from escounts.counting.look import Looks, Mark, Motions, read_looks, small_picture
 from escounts.counting.maps import Stitcher, triangle
-from escounts.counting.pool import InferencePool
 from escounts.counting.repetition_scores import scored
 from escounts.counting.views import (
     BASE_RATE,
@@ -36,6 +35,7 @@ from escounts.decision.evidence import Evidence
 from escounts.decision.rules import RULES
 from escounts.errors import ExemplarError
 from escounts.nn.decoder import ExemplarKeysValues
+from escounts.nn.device import InferencePool
 from escounts.nn.encoders.lite import LiteEncoder
 from escounts.nn.heads import ONE_PERIOD, HeadOutput, RateHeadConfig, read_periods
 from escounts.nn.network import exemplar_cells

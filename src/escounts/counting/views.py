@@ -18,10 +18,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from escounts.counting.pool import InferencePool
 from escounts.decision.rules import BASE_RATE as BASE_RATE
 from escounts.decision.rules import RULES
 from escounts.nn.decoder import Projected, check_tokens
+from escounts.nn.device import InferencePool
 from escounts.nn.encoders.lite import LiteEncoder
 from escounts.nn.network import Network
 from escounts.system.arrays import Array, Array32, Image

@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from escounts.counting import CountingModel
 from escounts.counting.multi_rate import MultiRateModel
 from escounts.counting.paper_windows import PAPER_WINDOWS, RELEASED_WINDOWS, PaperWindowModel
-from escounts.counting.pool import one_core
 from escounts.decision.rules import Calibration
 from escounts.errors import ModelError
 from escounts.models import store
@@ -25,7 +24,7 @@ from escounts.models.catalogue import DESCRIPTION, how_to_get_encoder
 from escounts.models.checkpoint import check_config, config_errors, load_decoder, load_encoder, load_network
 from escounts.models.store import StoredWeights
 from escounts.nn.decoder import Decoder, DecoderConfig, ExemplarKeysValues, Projected
-from escounts.nn.device import choose_device
+from escounts.nn.device import choose_device, one_core
 from escounts.nn.encoders.interface import Encoder
 from escounts.nn.encoders.lite import LiteConfig, LiteEncoder
 from escounts.nn.encoders.registry import brings_weights, build_encoder

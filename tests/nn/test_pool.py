@@ -7,8 +7,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 import torch
 
-from escounts.counting import pool as cores_module
-from escounts.counting.pool import AHEAD, InferencePool
+from escounts.nn import device as cores_module
+from escounts.nn.device import AHEAD, InferencePool
 
 CPU = torch.device("cpu")
 
