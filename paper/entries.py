@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from escounts.research.evaluation.models import EvalSpec
@@ -46,10 +46,20 @@ class Cells:
 
 @dataclass(frozen=True)
 class TableRow:
-    """labels: one for each label column."""
+    """labels: one for each label column. cells: one for each group of columns."""
 
     labels: tuple[str, ...]
     cells: tuple[Cells, ...]
+
+
+def row(*parts: str | Number | Recipe | EvalSpec | Cells) -> TableRow:
+    """A row: its labels; run, evaluation and published numbers of its first group; cells of the other groups."""
+    labels = tuple(part for part in parts if isinstance(part, str))
+    cells = tuple(part for part in parts if isinstance(part, Cells))
+    numbers = tuple(part for part in parts if part is None or isinstance(part, float))
+    recipe = next((part for part in parts if isinstance(part, Recipe)), None)
+    spec = next((part for part in parts if isinstance(part, EvalSpec)), ONCE)
+    return TableRow(labels, (Cells(numbers, recipe, spec), *cells) if numbers or recipe else cells)
 
 
 @dataclass(frozen=True)
@@ -63,7 +73,8 @@ class Group:
 @dataclass(frozen=True)
 class Table:
     """A table. note: what the reader should know about the published numbers. about_map: the rows differ in the
-    density map or its objective, so that all of them, also on generated videos, keep the density head."""
+    density map or its objective, so that all of them, also on generated videos, keep the density head. What a row
+    leaves out was not published."""
 
     name: str
     title: str
@@ -72,6 +83,18 @@ class Table:
     rows: tuple[TableRow, ...]
     note: str = ""
     about_map: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rows", tuple(map(self._whole, self.rows)))
+
+    def _whole(self, row: TableRow) -> TableRow:
+        """The row with a cell in each column."""
+        nothing = Cells((), source=row.cells[0].source)
+        cells = (*row.cells, *[nothing] * (len(self.groups) - len(row.cells)))
+        return replace(row, cells=tuple(
+            one if one.published else replace(one, published=(None,) * len(group.columns))
+            for one, group in zip(cells, self.groups, strict=True)
+        ))  # fmt: skip
 
     @property
     def names_encoder(self) -> bool:

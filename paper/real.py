@@ -29,11 +29,11 @@ from escounts.research.training.optimisation import TrainConfig
 from escounts.research.training.recipes import Recipe
 from escounts.research.training.stored_tokens import StoredTokensConfig
 from escounts.research.training.token_run import TokenRun, load_trained
-from paper.entries import Cells, Group, NamedModel, Table, TableRow
+from paper.entries import Group, NamedModel, Table, row
 from paper.generated import QUICK_TRAIN, STANDS_IN, GeneratedBench, GeneratedExperiment, GeneratedScale
 from paper.generated_tokens import generated_stores
 from paper.runs import Source, Unavailable
-from paper.tables import TABLE_4
+from paper.tables import TABLES
 
 HELD_ASIDE = 8
 """One source in this many is kept from training, to choose by."""
@@ -78,27 +78,23 @@ def real_experiment(clips: Path, encoder: str = "i3d") -> RealExperiment:
     return RealExperiment(BESIDE, scale, pool=3, head="density", clips=clips, encoder=encoder)
 
 
-def _row(label: str, recipe: Recipe) -> TableRow:
-    return TableRow((label,), (Cells((None,) * 4, recipe),))
-
-
 TABLE_CLIPS = Table(
     "clips",
     "What a decoder on a frozen Kinetics encoder learns from",
     ("Trained on",),
     (Group(),),
     (
-        _row("real clips", Recipe(head="rate")),
-        _row("real and generated clips", Recipe(head="rate", dataset=MIXED)),
-        _row("generated clips alone", Recipe(head="rate", dataset=GENERATED)),
-        _row("real clips, with self-similarity", SimilarRecipe(head="rate")),
-        _row("real and generated clips, with self-similarity", SimilarRecipe(head="rate", dataset=MIXED)),
+        row("real clips", Recipe(head="rate")),
+        row("real and generated clips", Recipe(head="rate", dataset=MIXED)),
+        row("generated clips alone", Recipe(head="rate", dataset=GENERATED)),
+        row("real clips, with self-similarity", SimilarRecipe(head="rate")),
+        row("real and generated clips, with self-similarity", SimilarRecipe(head="rate", dataset=MIXED)),
     ),
 )
 TABLE_SHOTS = replace(
-    TABLE_4,
+    TABLES["4"],
     groups=(Group(),),
-    rows=tuple(replace(row, cells=row.cells[:1]) for row in TABLE_4.rows if row.cells[0].recipe is not None),
+    rows=tuple(replace(row, cells=row.cells[:1]) for row in TABLES["4"].rows if row.cells[0].recipe is not None),
     note="",
 )
 """Table 4 of one dataset."""
@@ -199,8 +195,8 @@ def keep_decoders(bench: GeneratedBench, table: Table, errors: Mapping[tuple[Rec
     table: with learning rates. errors: of every run, by recipe and seed, on those clips.
     """
     runner = bench.runner(table, seeds=(0,))
-    for row in table.rows:
-        recipe = row.cells[0].recipe
+    for entry in table.rows:
+        recipe = entry.cells[0].recipe
         assert recipe is not None
         mine = {seed: error for (other, seed), error in errors.items() if other == recipe}
         source = runner.find_source(recipe, recipe.dataset)
@@ -209,7 +205,7 @@ def keep_decoders(bench: GeneratedBench, table: Table, errors: Mapping[tuple[Rec
         folder = runner.folder(recipe, source, min(mine, key=mine.__getitem__))
         network = load_trained(folder)
         assert isinstance(network, Decoder)
-        path = out / f"{row.labels[0].replace(', ', '-').replace(' ', '-')}.safetensors"
+        path = out / f"{entry.labels[0].replace(', ', '-').replace(' ', '-')}.safetensors"
         out.mkdir(parents=True, exist_ok=True)
-        metadata = {"source": f"python -m paper.sweep --clips: {row.labels[0]}", "licence": LICENCE}
+        metadata = {"source": f"python -m paper.sweep --clips: {entry.labels[0]}", "licence": LICENCE}
         save_decoder(path, network, encoder=bench.encoder_name, metadata=metadata, dtype=torch.float16)

@@ -1,16 +1,15 @@
 """Rivals and ablations on generated repetitions or on real clips, many small runs side by side on one GPU.
 
     python -m paper.sweep --out DIR [--minutes 18] [--workers 12] [--seeds 3] [--steps 450] [--batch 96] [--tiny]
-                          [--clips TABLE] [--rivals | --ablations] [--head rate] [--lr 6e-4] [--held-out 900]
+                          [--clips TABLE] [--tables rivals,3d,L] [--head rate] [--lr 6e-4] [--held-out 900]
 
 Draws the set straight into tokens (no video decoder is needed), chooses each method's learning rate on validation
 videos, then trains every row of the rivals' table with all seeds, and of Tables 3a to 3g, L, L', windows and sampling
 seed by seed, with the code of `python -m paper table`. DIR/tables.md is written anew every two minutes. Called again
 with the same --work, finished runs are not trained again. No run is begun that would not end within the minutes.
---rivals: that table alone; --ablations: all but that one, with --head rate also without 3e and 3g, which are about
-the map. --clips: on the real clips of a table of sets (see `paper/real.py`), with two tables more: what clips teach,
-and the paper's Table 4. Where NVIDIA's MPS is installed (`nvidia-cuda-mps-control -d`), start it before: runs then
-share the GPU instead of taking turns.
+--tables: these alone, such as those whose rows had no time before. --clips: on the real clips of a table of sets (see
+`paper/real.py`), with two tables more: what clips teach, and the paper's Table 4. Where NVIDIA's MPS is installed
+(`nvidia-cuda-mps-control -d`), start it before: runs then share the GPU instead of taking turns.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
@@ -36,8 +35,8 @@ from paper.generated import FULL_EXPERIMENT, GeneratedBench, GeneratedExperiment
 from paper.generated import RATES as SAMPLED
 from paper.real import TABLE_CLIPS, RealBench, RealExperiment, keep_decoders, real_experiment
 from paper.runs import DONE, Source, TableRunner
-from paper.sweep_runs import Job, Outcome, Results, Which, chosen_rates, ready, report, tables, untrained_rows
-from paper.tables import TABLE_RIVALS
+from paper.sweep_runs import ALL, Job, Outcome, Results, Which, chosen_rates, ready, report, tables, untrained_rows
+from paper.tables import TABLES
 
 REPORT_EVERY, PATIENCE = 120.0, 60.0
 """Seconds between reports; and over the minutes that the last runs are waited for."""
@@ -50,15 +49,16 @@ def main() -> None:
     began = time.time()
     experiment = experiment_of(options)
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    every = (OWN_EVERY,) if options.rivals or options.clips else SAMPLED
+    which = which_of(options)
+    every = SAMPLED if which.wants("sampling") else (OWN_EVERY,)
     options.out.mkdir(parents=True, exist_ok=True)
     bench = bench_of(options.work, experiment, rates=every, device=device, workers=options.workers)
     say(began, f"{len(bench.dataset.videos)} videos drawn and encoded on {device}")
-    which, results = which_of(options), Results(bench.sources)
+    results = Results(bench.sources)
     context = multiprocessing.get_context("spawn")
     with context.Pool(options.workers, start_worker, (options.work, experiment, every, device)) as pool:
-        text = work_through(options, pool, bench, results, began)
-    if options.clips:
+        text = work_through(options, which, pool, bench, results, began)
+    if which.wants(TABLE_CLIPS.name):
         rates, _ = chosen_rates(results, options.batch, which)
         table = next(table for table in tables(rates, which) if table.name == TABLE_CLIPS.name)
         errors = {run: outcome.val_mae for run, outcome in results.known.items() if outcome.val_mae is not None}
@@ -77,9 +77,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=450, help="of every run")
     parser.add_argument("--batch", type=int, default=96, help="videos of a step")
     parser.add_argument("--clips", type=Path, help="a table of sets beside its clips, such as pool_labels.csv")
-    only = parser.add_mutually_exclusive_group()
-    only.add_argument("--rivals", action="store_true", help="the rivals' table alone")
-    only.add_argument("--ablations", action="store_true", help="the ablations alone, of the head that is asked for")
+    parser.add_argument("--tables", type=table_names, default=(), help=f"some of {', '.join(ALL)} (default: all)")
     parser.add_argument("--lr", type=float, help="of every run (default: each method's is chosen by trials)")
     parser.add_argument("--held-out", type=int, help="test videos (default: 300; the first ones stay the same)")
     parser.add_argument(
@@ -87,6 +85,14 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--tiny", action="store_true", help="a few videos: does it run at all?")
     return parser.parse_args(given)
+
+
+def table_names(text: str) -> tuple[str, ...]:
+    """Names with commas between them."""
+    names = tuple(text.split(","))
+    if unknown := [name for name in names if name not in ALL]:
+        raise argparse.ArgumentTypeError(f"no table {unknown[0]!r}; there are {', '.join(ALL)}")
+    return names
 
 
 def experiment_of(options: argparse.Namespace) -> GeneratedExperiment:
@@ -103,9 +109,7 @@ def experiment_of(options: argparse.Namespace) -> GeneratedExperiment:
 
 
 def which_of(options: argparse.Namespace) -> Which:
-    only: Literal["rivals", "ablations"] | None = "rivals" if options.rivals else None
-    only = "ablations" if options.ablations else only
-    return Which(options.seeds, only, options.head, options.lr, bool(options.clips))
+    return Which(options.seeds, options.tables, options.head, options.lr, bool(options.clips))
 
 
 def bench_of(work: Path, experiment: GeneratedExperiment, **options: Any) -> GeneratedBench:
@@ -127,7 +131,7 @@ def start_worker(work: Path, experiment: GeneratedExperiment, every: Sequence[in
     threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()
     try:
         bench = bench_of(work, experiment, rates=every, device=device)
-        runner = bench.runner(TABLE_RIVALS, seeds=(0,))
+        runner = bench.runner(TABLES["rivals"], seeds=(0,))
         runner.cache(bench.stores[OWN_EVERY]).preload(video.name for video in bench.dataset.split("train"))
         _worker["runner"] = runner
     except Exception as error:  # a pool starts workers anew for ever if one does not start
@@ -162,11 +166,11 @@ def work_on(job: Job) -> Outcome | str:
 
 
 def work_through(
-    options: argparse.Namespace, pool: Any, bench: GeneratedBench, results: Results, began: float
+    options: argparse.Namespace, which: Which, pool: Any, bench: GeneratedBench, results: Results, began: float
 ) -> str:
     """Give the workers whatever can be run next, and write the tables of what is there; their last text."""
-    which, deadline = which_of(options), began + 60 * options.minutes
-    untrained = [] if options.ablations else untrained_rows(bench)
+    deadline = began + 60 * options.minutes
+    untrained = untrained_rows(bench) if which.wants("rivals") else []
     machine = torch.cuda.get_device_name() if torch.cuda.is_available() else "a CPU"
     running: dict[Job, tuple[float, Any]] = {}
     tries: Counter[Job] = Counter()

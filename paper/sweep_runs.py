@@ -14,14 +14,13 @@ from escounts.research.evaluation.models import EvalSpec
 from escounts.research.evaluation.report import score
 from escounts.research.training.predictions import Prediction
 from escounts.research.training.recipes import Recipe
-from paper.ablations import ABLATIONS
 from paper.entries import Cells, Table, TableRow
 from paper.generated import GeneratedBench
 from paper.real import TABLE_CLIPS, TABLE_SHOTS
 from paper.rendering import Errors, SeedSpread, differences, interval, markdown_table, relative_errors
 from paper.rivals import RivalRecipe
 from paper.runs import Measured
-from paper.tables import TABLE_RIVALS
+from paper.tables import ABLATIONS, TABLES
 
 RATES = (1e-4, 3e-4, 1e-3)
 """Learning rates that every method tries, for batches of BATCH videos; others are tried at rates that grow with the
@@ -35,25 +34,34 @@ COLUMNS = ("row", "seeds", "MAE [95 %]", "± seeds", "OBO", "OBZ", "RMSE", "M pa
            "against reference")  # fmt: skip
 
 
+ALL = {table.name: table for table in (TABLES["rivals"], TABLE_CLIPS, TABLE_SHOTS, *ABLATIONS)}
+"""What can be run, the most telling first."""
+
+
 @dataclass(frozen=True)
 class Which:
-    """What is run. head: of ablations that are not about the map; the rate head differs ten times less from seed to
-    seed than the paper's density head does. only: "rivals" alone, or "ablations" alone, of which those about the map
-    are left out where the head is another. lr: the learning rate of every run, chosen before; None: by trials."""
+    """What is run.
+
+    Args:
+        names: of tables; none: all that are of these videos.
+        head: of tables that are not about the map; the rate head differs ten times less from seed to seed than the
+            paper's density head does.
+        lr: the learning rate of every run, chosen before; None: by trials.
+        real: real clips, which are encoded at one rate, and on which the density head decides nothing.
+    """
 
     seeds: int = 3
-    only: Literal["rivals", "ablations"] | None = None
+    names: tuple[str, ...] = ()
     head: Literal["density", "rate"] = "density"
     lr: float | None = None
     real: bool = False
 
-    def wants(self, table: Table) -> bool:
+    def wants(self, name: str) -> bool:
         """Whether a table is run."""
-        if table is TABLE_RIVALS:
-            return self.only != "ablations"
-        if self.real and (table.about_map or table.name == "sampling"):
-            return False  # the density head decides nothing with three seeds; clips are encoded at one rate
-        return self.only is None or (self.only == "ablations" and (self.head == "density" or not table.about_map))
+        own = name in (TABLE_CLIPS.name, TABLE_SHOTS.name)
+        if own != self.real and (own or name == "sampling" or (name != "rivals" and ALL[name].about_map)):
+            return False
+        return not self.names or name in self.names
 
 
 @dataclass(frozen=True)
@@ -135,11 +143,11 @@ def chosen_rates(
 
 
 def tables(rates: Mapping[str, float], which: Which) -> list[Table]:
-    """The tables with each method's learning rate in its recipes, and the head that was asked for in ablations that
-    are not about the map."""
+    """The tables that are wanted, with each method's learning rate in its recipes, and the head that was asked for
+    where they are not about the map."""
 
     def changed(table: Table) -> Table:
-        other = which.head if table is not TABLE_RIVALS and not table.about_map else None
+        other = None if table.about_map else which.head
 
         def rated(cells: Cells) -> Cells:
             if cells.recipe is None:
@@ -149,8 +157,7 @@ def tables(rates: Mapping[str, float], which: Which) -> list[Table]:
 
         return replace(table, rows=tuple(TableRow(row.labels, tuple(map(rated, row.cells))) for row in table.rows))
 
-    every = (TABLE_RIVALS, *((TABLE_CLIPS, TABLE_SHOTS) if which.real else ()), *ABLATIONS)
-    return [changed(table) for table in every if which.wants(table)]
+    return [changed(table) for name, table in ALL.items() if which.wants(name)]
 
 
 def runs_of(made: Sequence[Table]) -> dict[Recipe, dict[EvalSpec, None]]:
@@ -196,9 +203,9 @@ def paper_cost(recipe: Recipe, made: Sequence[Table]) -> float:
 
 def untrained_rows(bench: GeneratedBench) -> list[list[str]]:
     """The rows of the rivals' table that train nothing, on the same held-out videos."""
-    runner = bench.runner(TABLE_RIVALS, seeds=(0,))
+    runner = bench.runner(TABLES["rivals"], seeds=(0,))
     rows = []
-    for row in TABLE_RIVALS.rows:
+    for row in TABLES["rivals"].rows:
         if row.cells[0].model is not None:
             found = runner.measure(row.cells[0], UNTRAINED)
             if isinstance(found, Measured):
@@ -282,4 +289,4 @@ def table_text(results: Results, table: Table, seeds: int, spread: SeedSpread | 
 
 
 def _is_ablation(table: Table) -> bool:
-    return table.name not in (TABLE_RIVALS.name, TABLE_CLIPS.name)
+    return table.name not in (TABLES["rivals"].name, TABLE_CLIPS.name)

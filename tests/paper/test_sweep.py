@@ -6,6 +6,8 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from escounts.research.evaluation.models import EvalSpec
 from escounts.research.training.predictions import Prediction
 from escounts.research.training.recipes import Recipe
@@ -26,6 +28,9 @@ from paper.sweep_runs import (
     tables,
     trials,
 )
+
+ABLATIONS = ("3a", "3b", "3c", "3d", "3f", "L", "Lprime", "windows", "sampling")
+"""Those that are not about the map."""
 
 
 def found(job: Job, error: float, *, off: float = 0.0) -> Outcome:
@@ -127,14 +132,15 @@ def test_the_plan_is_in_the_heading() -> None:
     planned = bench(train=2400, test=300)
     planned.experiment = sweep.experiment_of(options)
     untrained = [["mean count", "1.000", "0.200", "0.100", "4.000"]]
-    text = report(Results(), planned, Which(only="rivals"), about="4 minutes", untrained=untrained)
+    text = report(Results(), planned, Which(names=("rivals",)), about="4 minutes", untrained=untrained)
     assert "1000 steps of 48 videos (20 epochs)" in text and "4 minutes" in text
     assert "| mean count | 1.000 | 0.200 | 0.100 | 4.000 |" in text
 
 
 def test_ablations_of_the_rate_head_repeat_nothing_that_is_known() -> None:
     """No rival, no trial of a rate that was chosen, nothing about the map; the evaluations of 3f share one run."""
-    which = sweep.which_of(sweep.arguments(["--out", "x", "--ablations", "--head", "rate", "--lr", "6e-4"]))
+    asked = ["--tables", ",".join(ABLATIONS), "--head", "rate", "--lr", "6e-4"]
+    which = sweep.which_of(sweep.arguments(["--out", "x", *asked]))
     rows = list(ready(Results(), 96, which))
     assert {method_of(job.recipe) for job in rows} == {"rate"} and {job.recipe.lr for job in rows} == {6e-4}
     assert len(rows) == len({(job.recipe, job.seed) for job in rows}) == 3 * 26
@@ -144,11 +150,25 @@ def test_ablations_of_the_rate_head_repeat_nothing_that_is_known() -> None:
     assert [one["every"] for one in changes[1:3]] == [32, 16], "then what costs most in the paper"
     assert {name for one in changes for name in one}.isdisjoint({"sigma", "count_weight"})
     named = [table.name for table in tables({}, which)]
-    assert named == ["3a", "3b", "3c", "3d", "3f", "L", "Lprime", "windows", "sampling"]
+    assert named == list(ABLATIONS)
+
+
+def test_rows_that_had_no_time_are_run_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    """On real clips: no rival, no trial, nothing that is of generated videos alone; a wrong name lists the tables."""
+    asked = ["--clips", "pool_labels.csv", "--tables", "3d,L,clips,sampling", "--head", "rate", "--lr", "3.5e-4"]
+    which = sweep.which_of(sweep.arguments(["--out", "x", *asked]))
+    assert [table.name for table in tables({}, which)] == ["clips", "3d", "L"]
+    rows = list(ready(Results(), 32, which))
+    assert len(rows) == 3 * (5 + 5 + 3) and {job.recipe.lr for job in rows} == {3.5e-4}, "the reference is shared"
+    assert {name for job in rows for name in job.recipe.changes} >= {"other_video", "cross_blocks", "dataset"}
+    assert not sweep.which_of(sweep.arguments(["--out", "x", "--tables", "clips"])).wants("clips"), "without clips"
+    with pytest.raises(SystemExit):
+        sweep.arguments(["--out", "x", "--tables", "3d,3z"])
+    assert "no table '3z'; there are rivals, clips, 4, 3a" in capsys.readouterr().err
 
 
 def test_the_report_of_ablations_alone_has_their_spread() -> None:
-    which, results = Which(only="ablations", head="rate", lr=6e-4), Results()
+    which, results = Which(names=ABLATIONS, head="rate", lr=6e-4), Results()
     made = tables({"rate": 6e-4}, which)
     for job in jobs_of(made, 3):
         results.add(job, found(job, 0.1, off=float((job.seed == 2) + 2 * job.recipe.self_attention_only)))
