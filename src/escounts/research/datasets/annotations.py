@@ -28,6 +28,8 @@ MOST_REPETITIONS = 100_000
 """No video has more; a larger count is a slip, and dividing a video by it would fill the memory."""
 ALL = "all"
 """Stands for every split where one is asked for."""
+VIDEO_FOLDERS = tuple(f"{top}{split}{{file}}" for split in ("{split}/", "") for top in ("video/", "videos/", ""))
+"""Where the videos of a published dataset lie under its root."""
 LISTS = "split lists"
 """Name of the problem that says which list of videos is missing."""
 
@@ -255,14 +257,13 @@ def checked(video: VideoAnnotation) -> VideoAnnotation:
     return replace(video, spans=spans, problems=problems)
 
 
-def label_file(root: Path, folders: Sequence[str], name: str) -> Path:
-    """The first of root/folder/name that exists."""
-    for folder in folders:
-        path = root / folder / name
+def label_file(root: Path, dataset: str, name: str) -> Path:
+    """The table of that name in the folder of its dataset, in those that datasets use for labels, or in the root."""
+    places = [root / folder / name for folder in (dataset, "annotation", "annotations", "")]
+    for path in places:
         if path.is_file():
             return path
-    looked = ", ".join(str(root / folder / name) for folder in folders)
-    raise DataError(f"no label file {name}; looked for {looked}")
+    raise DataError(f"no label file {name}; looked for {', '.join(map(str, places))}")
 
 
 def assemble(
@@ -289,11 +290,9 @@ def assemble(
     )
 
 
-def read_tables(
-    root: Path, folders: Sequence[str], files: Mapping[str, str], *, need: Iterable[str]
-) -> dict[str, list[Row]]:
-    """The rows of each split's table. files: split → its name, looked for in root/folder."""
-    return {split: read_rows(label_file(root, folders, file), need=need) for split, file in files.items()}
+def read_tables(root: Path, dataset: str, files: Mapping[str, str], *, need: Iterable[str]) -> dict[str, list[Row]]:
+    """The rows of each split's table. files: split → its name (see `label_file`)."""
+    return {split: read_rows(label_file(root, dataset, file), need=need) for split, file in files.items()}
 
 
 def from_tables(
@@ -302,10 +301,11 @@ def from_tables(
     read: Callable[[Row, str], VideoAnnotation],
     *,
     key: str = "name",
-    **about: Any,
+    published: Mapping[str, int] | None = None,
+    video_folders: tuple[str, ...] = VIDEO_FOLDERS,
 ) -> Dataset:
     """A dataset from one table per split. read: the video of a row of a split; a DataError says why there is none.
-    key: the column that names it. about: see `assemble`."""
+    key: the column that names it. published, video_folders: as of a Dataset."""
 
     def read_or_say(row: Row, split: str) -> VideoAnnotation | Problem:
         try:
@@ -314,7 +314,8 @@ def from_tables(
             return Problem(split, row[key], str(error), unusable=True)
 
     found = [read_or_say(row, split) for split, rows in tables.items() for row in rows]
-    return assemble(name, found, {split: len(rows) for split, rows in tables.items()}, **about)
+    counts = {split: len(rows) for split, rows in tables.items()}
+    return assemble(name, found, counts, published=published, video_folders=video_folders)
 
 
 def _written(span: Span) -> str:

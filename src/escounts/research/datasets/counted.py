@@ -22,6 +22,7 @@ from escounts.errors import DataError
 from escounts.research.datasets.annotations import (
     LISTS,
     MOST_REPETITIONS,
+    VIDEO_FOLDERS,
     Dataset,
     Problem,
     Row,
@@ -37,12 +38,6 @@ Form = Literal["seconds", "frames", "av"]
 
 COUNTIX_TABLES = {"train": "train.csv", "valid": "val.csv", "test": "test.csv"}
 COUNTIX_PUBLISHED = {"train": 4588, "valid": 1450, "test": 2719}
-COUNTIX_LABEL_FOLDERS: Mapping[Form, tuple[str, ...]] = {
-    "seconds": ("countix", "annotation", "annotations", ""),
-    "frames": ("countix_frames", "annotation", "annotations", ""),
-    "av": ("countix_av", "annotation", "annotations", ""),
-}
-VIDEO_FOLDERS = ("video/{split}/{file}", "videos/{split}/{file}", "{split}/{file}", "video/{file}", "{file}")
 PLAUSIBLE_FPS = (4.0, 121.0)
 _SEGMENT = re.compile(r"^(?P<id>.+)_(?P<start>\d+\.\d+)_(?P<end>\d+\.\d+)\.mp4$")
 
@@ -53,16 +48,16 @@ def load_countix(root: Path, *, form: Form = "seconds") -> Dataset:
     Videos of the seconds form are Kinetics clips `<id>_<start, six digits>_<end>.mp4` with the segment inside;
     those of the frames form are the segments cut out, `<id>_<start in the clip>_<end>.mp4`.
     """
+    name = {"seconds": "countix", "frames": "countix-frames", "av": "countix-av"}[form]
     need = ("video_id", "counts", "num_frames") if form == "frames" else ("video_id", "count")
-    tables = read_tables(root, COUNTIX_LABEL_FOLDERS[form], COUNTIX_TABLES, need=need)
+    tables = read_tables(root, name.replace("-", "_"), COUNTIX_TABLES, need=need)
     actions = _actions(root) if form == "frames" else {}
     return from_tables(
-        {"seconds": "countix", "frames": "countix-frames", "av": "countix-av"}[form],
+        name,
         tables,
         lambda row, split: _from_frames(row, split, actions) if form == "frames" else _from_seconds(row, split),
         key="video_id",
         published={} if form == "av" else COUNTIX_PUBLISHED,
-        video_folders=VIDEO_FOLDERS,
     )
 
 

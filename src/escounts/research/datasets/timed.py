@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -23,6 +22,7 @@ import escounts
 from escounts.errors import DataError, VideoError
 from escounts.research.datasets.annotations import (
     MOST_REPETITIONS,
+    VIDEO_FOLDERS,
     Dataset,
     Problem,
     Row,
@@ -39,13 +39,11 @@ from escounts.research.datasets.annotations import (
 
 REPCOUNT_SPLITS = ("train", "valid", "test")
 REPCOUNT_PUBLISHED = {"train": 758, "valid": 131, "test": 152}
-REPCOUNT_LABEL_FOLDERS = ("annotation", "annotations", "repcount", "")
 REPCOUNT_OPEN_LABEL_FOLDERS = ("open_set", "annotation_open_set", "repcount_open_set", "")
-REPCOUNT_VIDEO_FOLDERS = ("video/{split}/{file}", "videos/{split}/{file}", "{split}/{file}", "video/{file}", "{file}")
 
 # The open set draws its videos from all benchmark splits, so a video may lie in any split's folder.
 REPCOUNT_OPEN_VIDEO_FOLDERS = (
-    *REPCOUNT_VIDEO_FOLDERS,
+    *VIDEO_FOLDERS,
     *(f"{folder}/{split}/{{file}}" for folder in ("video", "videos") for split in REPCOUNT_SPLITS),
 )
 
@@ -65,14 +63,13 @@ REPCOUNT_FALLBACK_FPS = 30.0
 def load_repcount(root: Path, *, open_set: bool = False) -> Dataset:
     """RepCount-A from its label tables (root, or root/annotation), the benchmark or the open-set split."""
     files = {split: f"{split}.csv" for split in REPCOUNT_SPLITS}
-    benchmark = read_tables(root, REPCOUNT_LABEL_FOLDERS, files, need=("type", "name", "count", "fps"))
+    benchmark = read_tables(root, "repcount", files, need=("type", "name", "count", "fps"))
     if not open_set:
         return from_tables(
             "repcount",
             benchmark,
             lambda row, split: _repcount_video(row, row, split),
             published=REPCOUNT_PUBLISHED,
-            video_folders=REPCOUNT_VIDEO_FOLDERS,
         )
     # Beside the benchmark tables, as in the release, or under the same root.
     tables = {split: read_rows(_open_table(root, split), need=("type", "name", "count")) for split in REPCOUNT_SPLITS}
@@ -86,7 +83,7 @@ def load_repcount(root: Path, *, open_set: bool = False) -> Dataset:
 
 
 def _open_table(root: Path, split: str) -> Path:
-    benchmark = label_file(root, REPCOUNT_LABEL_FOLDERS, f"{split}.csv")
+    benchmark = label_file(root, "repcount", f"{split}.csv")
     for folder in REPCOUNT_OPEN_LABEL_FOLDERS:
         path = root / folder / f"{split}.csv"
         if path.is_file() and path != benchmark:
@@ -118,17 +115,14 @@ def _repcount_video(row: Row, rates: Row, split: str) -> VideoAnnotation:
 
 UCFREP_TABLES = {"train": "train.csv", "valid": "val.csv"}
 UCFREP_PUBLISHED = {"train": 420, "valid": 106}
-UCFREP_LABEL_FOLDERS = ("ucfrep", "annotation", "annotations", "")
-UCFREP_VIDEO_FOLDERS = ("{file}", "video/{file}", "videos/{file}")
 UCFREP_FPS = 25.0
 
 
 def load_ucfrep(root: Path) -> Dataset:
     """UCFRep from its label tables; the paper reports on `valid`, there is no test split."""
     need = ("name", "counts", "num_frames", "start_frame")
-    tables = read_tables(root, UCFREP_LABEL_FOLDERS, UCFREP_TABLES, need=need)
-    about: dict[str, Any] = {"published": UCFREP_PUBLISHED, "video_folders": UCFREP_VIDEO_FOLDERS}
-    return from_tables("ucfrep", tables, _ucfrep_video, **about)
+    tables = read_tables(root, "ucfrep", UCFREP_TABLES, need=need)
+    return from_tables("ucfrep", tables, _ucfrep_video, published=UCFREP_PUBLISHED)
 
 
 def _ucfrep_video(row: Row, split: str) -> VideoAnnotation:
@@ -152,7 +146,6 @@ def _ucfrep_video(row: Row, split: str) -> VideoAnnotation:
 
 
 QUVA_LABEL_FOLDERS = ("annotations", "annotation", "")
-QUVA_VIDEO_FOLDERS = ("videos/{file}", "video/{file}", "{file}")
 QUVA_PUBLISHED = {"test": 100}
 QUVA_FALLBACK_FPS = 25.0
 """Of a video that is not here; its labels are then listed and never used."""
@@ -169,7 +162,7 @@ def load_quva(root: Path) -> Dataset:
         raise DataError(f"no QUVA annotations (NAME.npy); looked in {looked}")
     files = _label_files(folder)
     found = [_quva_video(path, root) for path in files]
-    return assemble("quva", found, {"test": len(files)}, published=QUVA_PUBLISHED, video_folders=QUVA_VIDEO_FOLDERS)
+    return assemble("quva", found, {"test": len(files)}, published=QUVA_PUBLISHED, video_folders=VIDEO_FOLDERS)
 
 
 def video_fps(path: Path) -> float:
@@ -191,7 +184,8 @@ def _quva_video(path: Path, root: Path) -> VideoAnnotation | Problem:
     if not np.isfinite(ends).all() or (ends < 0).any():
         return Problem("test", path.stem, f"{path.name} holds a frame number that cannot be", unusable=True)
     file = f"{path.stem}.mp4"
-    here = next((place for p in QUVA_VIDEO_FOLDERS if (place := root / p.format(file=file)).exists()), None)
+    places = (root / pattern.format(split="test", file=file) for pattern in VIDEO_FOLDERS)
+    here = next((place for place in places if place.exists()), None)
     problems: tuple[str, ...] = ()
     fps = QUVA_FALLBACK_FPS
     if here is not None:

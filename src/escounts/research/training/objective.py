@@ -25,7 +25,6 @@ class Target:
     density_BT: repetitions per cell (a density map, or a rate map for the rate objective).
     count_B: annotated counts. valid_BT: True where a cell is real, None when all are.
     period_BT: length in cells of the repetition a cell lies in, 0 outside; the rate objective needs it.
-    looked_at_BT: cells the map term of eq. 6 looks at; None means all.
     video_BK: 1 or 0 for each of VIDEO_OUTPUTS, NaN where it is not known; None where nothing is.
     """
 
@@ -33,7 +32,6 @@ class Target:
     count_B: Tensor
     valid_BT: Tensor | None = None
     period_BT: Tensor | None = None
-    looked_at_BT: Tensor | None = None
     video_BK: Tensor | None = None
 
 
@@ -76,9 +74,7 @@ class DensityObjectiveConfig:
         """Mean squared error of the maps over time, absolute error of the counts over the true count."""
         density_BT = output.density_BT.float()
         error_BT = _real(self.map_scale * (density_BT - target.density_BT), target)
-        if target.looked_at_BT is not None:
-            error_BT = error_BT * target.looked_at_BT
-        elif self.drop > 0:
+        if self.drop > 0:
             error_BT = error_BT * (torch.rand_like(density_BT) >= self.drop)
         map_B = error_BT.square().sum(1) / _cells(target)
         divisor_B = target.count_B + 0.1 if self.count_rule == "released" else target.count_B.clamp(min=1.0)
