@@ -306,9 +306,19 @@ def test_mp4_needs_the_video(result: CountResult, tmp_path: Path) -> None:
 
 def test_pictures(result: CountResult, movie: Path) -> None:
     assert telling_times(result) == [0.5, 1.5, 2.5, 3.5] and len(telling_times(result, most=3)) == 3
+    one_left_out = replace(result, repetitions=result.repetitions[:3], left_out=result.repetitions[3:])
+    assert telling_times(one_left_out) == telling_times(result), "what was not counted is shown, too"
     images = frames_at(movie, [0.5, 3.99, 99.0], height=60)
     assert [image.shape for image in images] == [(60, 80, 3)] * 3
     assert jpeg(images[0])[:2] == b"\xff\xd8"
+
+
+def test_a_report_says_which_frames_were_not_counted(result: CountResult, movie: Path, tmp_path: Path) -> None:
+    one_left_out = replace(result, repetitions=result.repetitions[:3], left_out=result.repetitions[3:])
+    FORMATS["html"].write(one_left_out, tmp_path / "r.html", video=movie)
+    assert (tmp_path / "r.html").read_text(encoding="utf-8").count(", not counted</figcaption>") == 1
+    drawn = draw(Figure(), one_left_out, movie)
+    assert [axes.images[0].get_alpha() for axes in drawn.axes if axes.images] == [1.0] * 3 + [0.4]
 
 
 @pytest.mark.parametrize("kind", sorted(FORMATS))

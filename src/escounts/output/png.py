@@ -24,6 +24,7 @@ from escounts.output.text import (
     doubt,
     headline,
     in_places,
+    not_counted,
     other_unit,
     places,
     set_rows,
@@ -48,14 +49,20 @@ _COLUMNS = 1000
 
 
 def telling_times(result: CountResult, most: int = 8) -> list[float]:
-    """The middle of up to `most` repetitions, evenly chosen; evenly spread times where there are no repetitions."""
-    middles = [(repetition.start + repetition.end) / 2 for repetition in result.repetitions]
+    """The middle of up to `most` repetitions, evenly chosen, those that were not counted among them; evenly spread
+    times where there are none."""
+    middles = sorted((one.start + one.end) / 2 for one in (*result.repetitions, *result.left_out))
     if not middles:
         first, last = result.range
         middles = [float(time) for time in np.linspace(first, last, most + 2)[1:-1]]
     if len(middles) <= most:
         return middles
     return [middles[index] for index in np.linspace(0, len(middles) - 1, most).round().astype(int)]
+
+
+def _unlike(result: CountResult, time: float) -> bool:
+    """Whether a time lies in a repetition that was not counted."""
+    return any(one.start <= time <= one.end for one in result.left_out)
 
 
 def frames_at(path: Path, times: Sequence[float], *, height: int, region: str | None = None) -> list[Image]:
@@ -138,7 +145,7 @@ def draw(figure: Any, result: CountResult, video: Path | None) -> Any:
         _strip(figure, axes, result, times, images, top)
     noun = "repetition" if result.count == 1 else "repetitions"
     figure.text(0.06, 0.93, f"{result.count} {noun}", fontsize=17, weight="bold", color=INK)
-    beside = (other_unit(result) + in_places(result)).strip()
+    beside = (other_unit(result) + in_places(result) + not_counted(result)).strip(" ;")
     figure.text(0.06, 0.885, beside, fontsize=9.5, color=GREY)
     where = result.region and f"region {result.region}"
     sure = " · ".join(filter(None, (confidence(result), doubt(result), where)))
@@ -206,7 +213,7 @@ def _strip(figure: Any, axes: Any, result: CountResult, times: list[float], imag
     for index, (time, image) in enumerate(zip(times, images, strict=False)):
         centre = 0.06 + pitch * (index + 0.5)
         place = figure.add_axes((centre - width / 2, top + 0.06, width, height))
-        place.imshow(np.asarray(image))
+        place.imshow(np.asarray(image), alpha=0.4 if _unlike(result, time) else 1.0)
         place.set_axis_off()
         instant = 0.06 + 0.88 * (time - first) / max((1 + TREAD) * (last - first), 1e-9)
         figure.add_artist(_line([centre, instant], [top + 0.055, top + 0.005]))
@@ -316,7 +323,7 @@ def _frames(result: CountResult, video: Path | None) -> str:
         data = base64.b64encode(jpeg(image)).decode("ascii")
         figures.append(
             f'<figure><img alt="frame at {clock(time)}" src="data:image/jpeg;base64,{data}">'
-            f"<figcaption>{clock(time)}</figcaption></figure>"
+            f"<figcaption>{clock(time)}{', not counted' if _unlike(result, time) else ''}</figcaption></figure>"
         )
     return "\n".join(figures)
 
