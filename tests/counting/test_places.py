@@ -12,10 +12,12 @@ from command import run
 from movies import Picture, beside, bouncing, write_movie
 
 import escounts
-from escounts.counting.places import TRAVELS
+from escounts.counting import places
+from escounts.counting.places import TRAVELS, Places
 from escounts.errors import EscountsError
 from escounts.output.json import from_dict, to_dict
 from escounts.video.files import Video
+from escounts.video.regions import Region
 
 SIZE = (160, 120)
 LEFT, RIGHT = "0,0,160,120", "160,0,160,120"
@@ -61,6 +63,24 @@ def test_one_is_one_place_and_counted_as_ever(counter: escounts.Counter, tmp_pat
     result = counter.count(path, each=True)
     assert [(track.region, track.count) for track in result.tracks] == [("0,0,160,120", 5)]
     assert result.count == counter.count(path).count == 5 and TRAVELS not in result.reasons
+
+
+@pytest.mark.parametrize(("clear", "counts"), [(True, [[5, 5], [5, 8]]), (False, [[5], [5, 8]])])
+def test_halves_in_doubt_are_two_places_only_with_two_tempos(
+    counter: escounts.Counter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clear: bool, counts: list[list[int]]
+) -> None:
+    halves = tuple(Region(left, 0.0, 50.0, 100.0, percent=True) for left in (0.0, 50.0))
+    monkeypatch.setattr(places, "find_places", lambda *_, **__: Places(halves, clear=clear))
+    for right, found in zip((5, 8), counts, strict=True):
+        pictures = beside(bouncing(5, 8.0, size=SIZE), bouncing(right, 8.0, size=SIZE))
+        result = counter.count(write_movie(tmp_path / f"{right}.mp4", pictures), each=True)
+        assert [track.count for track in result.tracks] == found
+
+
+@pytest.mark.parametrize("clip", ["0219", "0389", "0546"])
+def test_one_body_whose_halves_move_unlike_is_one_place(counter: escounts.Counter, shared: Path, clip: str) -> None:
+    """Their halves have one tempo; each was two places, and counted twice."""
+    assert len(counter.count(shared / "clips" / "pool" / f"{clip}.mp4", each=True).tracks) == 1
 
 
 def test_places_of_a_region_lie_in_the_whole_picture(counter: escounts.Counter, tmp_path: Path) -> None:

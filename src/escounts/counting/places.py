@@ -4,13 +4,13 @@ What one body does has one rhythm, wherever in the picture its parts are, and wh
 a coarse grid is compared with itself some time later, at every time and for many lags: the map of these differences
 says when the cell returns to an earlier state, and nothing of its phase. Cells of one motion have like maps. A
 straight line is looked for that leaves like maps on either side, and unlike ones across; then each side is looked at
-in the same way.
+in the same way. Where the maps leave a doubt, what is counted on either side decides: one body has one tempo.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -43,11 +43,19 @@ WHOLE = Region(0.0, 0.0, 100.0, 100.0, percent=True)
 """The place of a video that has no other."""
 
 
-def find_places(
-    images: Iterable[Image], features: FrameFeatures, *, seconds: float
-) -> tuple[tuple[Region, ...], bool]:
-    """The places of a video, from left to right and from top to bottom: boxes in percent that together are the whole
-    picture; and whether what moves goes across it, so that it was not divided.
+@dataclass(frozen=True)
+class Places:
+    """regions: boxes in percent that together are the whole picture, from left to right and from top to bottom.
+    travels: what moves goes across it, so that it was not divided. clear: they differ so much that they stand
+    whatever is counted in them."""
+
+    regions: tuple[Region, ...] = (WHOLE,)
+    travels: bool = False
+    clear: bool = True
+
+
+def find_places(images: Iterable[Image], features: FrameFeatures, *, seconds: float) -> Places:
+    """The places of a video.
 
     Args:
         images: (SIDE, SIDE, 3) RGB, RATE a second.
@@ -60,11 +68,12 @@ def find_places(
         for window in windows_of(images, seconds)
     ]
     if not windows or _travels(windows):
-        return (WHOLE,), bool(windows)
-    found, done = [(0, 0, GRID, GRID)], list[Cells]()
+        return Places(travels=bool(windows))
+    gain, found = _divided(windows, (0, 0, GRID, GRID), (RULES.places_beside, RULES.places_above))
+    done = list[Cells]() if found else [(0, 0, GRID, GRID)]
     while found:
         box = found.pop()
-        parts = _divided(windows, box)
+        _, parts = _divided(windows, box, RULES.places_further)
         found += parts
         if not parts:
             done.append(box)
@@ -73,7 +82,7 @@ def find_places(
     boxes = [
         Region(x * cell, y * cell, (right - x) * cell, (low - y) * cell, percent=True) for x, y, right, low in done
     ]
-    return tuple(boxes), False
+    return Places(tuple(boxes), clear=len(boxes) > 2 or gain >= RULES.places_clear)
 
 
 def _above(boxes: Sequence[Cells]) -> bool:
@@ -94,20 +103,22 @@ def _travels(windows: Windows) -> bool:
     return bool(np.minimum(first, last).sum() < RULES.places_together)
 
 
-def _divided(windows: Windows, box: Cells) -> list[Cells]:
-    """The two halves of a box between which the rhythm changes most; none where it is one."""
+def _divided(windows: Windows, box: Cells, least: tuple[float, float]) -> tuple[float, list[Cells]]:
+    """The two halves of a box between which the rhythm changes most, and by how much; none where it is one.
+
+    least: by how much it must, from left to right and from above to below.
+    """
     x, y, right, low = box
-    best, halves = 0.0, list[Cells]()
-    more = RULES.places_further if (x, y, right, low) != (0, 0, GRID, GRID) else 0.0
-    for axis, least in ((1, RULES.places_beside + more), (0, RULES.places_above + more)):
+    margin, best, halves = 0.0, 0.0, list[Cells]()
+    for axis, wanted in zip((1, 0), least, strict=True):
         gains = sum(_gains(windows, box, axis, source) for source in range(2))
         for index, gain in enumerate(np.asarray(gains)[NARROWEST - 1 : 1 - NARROWEST], start=NARROWEST):
-            if gain - least > best:
-                best = float(gain - least)
+            if gain - wanted > margin:
+                margin, best = float(gain - wanted), float(gain)
                 cut = (x + index, low) if axis == 1 else (right, y + index)
                 rest = (x + index, y) if axis == 1 else (x, y + index)
                 halves = [(x, y, *cut), (*rest, right, low)]
-    return halves
+    return best, halves
 
 
 def _inside(maps: Array32, box: Cells) -> Array32:
@@ -148,20 +159,29 @@ def count_each(
     end: float | None,
     progress: Progress | None = None,
 ) -> CountResult:
-    """The result of a video with a track for each place. Places of which one has no repetitions are one place."""
+    """The result of a video with a track for each place. Places of which one has no repetitions, or that are not
+    clear and have one tempo, are one place."""
     held = held_in_memory(video, BASE_RATE, start, end)
     read = video if held is None else held
     images = (frame.image for frame in read.frames(size=(SIDE, SIDE), start=start, end=end, rate=RATE))
-    places, travels = find_places(images, features, seconds=(video.info.duration if end is None else end) - start)
-    if len(places) > 1:
-        boxes = [_box(video, place) for place in places]
-        parts = [read.cropped(place if held is not None else box) for place, box in zip(places, boxes, strict=True)]
+    places = find_places(images, features, seconds=(video.info.duration if end is None else end) - start)
+    if len(places.regions) > 1:
+        boxes = [_box(video, place) for place in places.regions]
+        parts = [
+            read.cropped(place if held is not None else box) for place, box in zip(places.regions, boxes, strict=True)
+        ]
         share = 1 / len(parts)
         found = [count(part, part_of(progress, index * share, share)) for index, part in enumerate(parts)]
-        if all(result.count for result in found):
+        if all(result.count for result in found) and (places.clear or _two_tempos(found)):
             return replace(_together(found, [str(box) for box in boxes]), region=_looked_at(video))
     result = count(video if held is None else held, progress)
-    return _as_one(replace(result, region=_looked_at(video)), str(_box(video, WHOLE)), travels=travels)
+    return _as_one(replace(result, region=_looked_at(video)), str(_box(video, WHOLE)), travels=places.travels)
+
+
+def _two_tempos(results: Sequence[CountResult]) -> bool:
+    """Whether a repetition of one place takes longer than one of the other."""
+    usual = [float(np.median([one.end - one.start for one in result.repetitions])) for result in results]
+    return max(usual) > RULES.places_tempo * min(usual)
 
 
 def _as_one(result: CountResult, region: str, *, travels: bool) -> CountResult:
