@@ -20,6 +20,8 @@ TOOLS = ("build", "pip-audit", "pip-licenses", "cyclonedx-bom")
 COPYLEFT = re.compile(r"\b(A?GPL|GNU (Affero )?General Public)", re.I)
 NEVER_SHIPPED = {"escounts"}
 NEVER_MENDED = "pycrypto"  # its last release has holes that are public since 2017
+WITH_A_PACKAGE = ("video/test_files.py", "test_counter.py", "test_results.py", "output")
+"""Of tests/, what an installed package passes: reading, counting, and what is written."""
 
 
 def packages(root: Path, limit: float) -> list[dict[str, Any]]:
@@ -82,7 +84,7 @@ def installed(root: Path, place: Path, package: Path, limit: float) -> dict[str,
     elsewhere = place / f"tests-{package.name}"
     run("cp", "-r", str(root / "tests"), str(elsewhere), cwd=root, limit=limit)
     said = run(python, "-m", "escounts", "count", str(root / "examples" / "sample.mp4"), "-q", cwd=place, limit=limit)
-    tests = [str(elsewhere / name) for name in ("test_video.py", "test_counter.py", "test_results.py", "output")]
+    tests = [str(elsewhere / name) for name in WITH_A_PACKAGE]
     ended = subprocess.run(
         [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests],
         cwd=place, capture_output=True, text=True, timeout=limit,

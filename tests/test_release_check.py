@@ -273,3 +273,10 @@ def test_every_package_of_ci_has_a_hash_torch_in_each_build() -> None:
     found = {"install": [{**wheel, "download_info": {"archive_info": {"hashes": {"sha256": "ab"}}}}]}
     assert "torch==2.13.0+cpu --hash=sha256:ab" in lock.locked([found], torch=True)
     assert "torch==" not in lock.locked([found])
+
+
+def test_what_the_release_check_runs_is_there() -> None:
+    """A file of tests that was moved let every package fail."""
+    tests = (*release_packages.WITH_A_PACKAGE, *release_check.KILLS, *release_check.MEASURED)
+    tests += (release_check.PARSERS, release_check.VIDEOS)
+    assert [name for name in tests if not (CI.parent / "tests" / name.removeprefix("tests/")).exists()] == []
