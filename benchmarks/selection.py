@@ -45,6 +45,10 @@ from escounts.video.in_memory import VideoInMemory
 PAIRS, OF_A_SOURCE, OTHERS, DRAWN = 60, 4, 60, 12
 SIDE = 128
 DISSOLVE = round(BASE_RATE / 2)
+ABOUT = (
+    "95 % intervals. Own kept: density where the marked motion is, per repetition there; others counted: the same "
+    "for the others; left out: share of all repetitions."
+)
 NEAR = 2.0
 """Seconds within which a set's border is found."""
 
@@ -308,7 +312,7 @@ def main() -> None:
     if options.write:
         what = f"selection {options.model}{' dev' if options.dev else ''}"
         command = " ".join(["python benchmarks/selection.py", *sys.argv[1:]]).removesuffix(" --write")
-        replace_section(what, f"## {what.capitalize()}\n\n`{command}`; 95 % intervals.\n\n{table(answers)}\n\n{said}")
+        replace_section(what, f"## {what.capitalize()}\n\n`{command}`; {ABOUT}\n\n{table(answers)}\n\n{said}")
 
 
 QUESTIONS: dict[str, Callable[[Asker, Sequence[Clip]], Iterator[Answer]]] = {

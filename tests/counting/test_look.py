@@ -132,15 +132,16 @@ def test_a_short_shot_in_the_same_colours_is_the_same_motion_with_a_doubt(
     assert shown.tolist() == [True, counted] and unclear == counted
 
 
-def test_without_a_cut_nothing_is_seen_from_another_side() -> None:
+@pytest.mark.parametrize(("scenes", "repetitions", "counted"), [([0, 30], 4, True), ([0], 4, False), ([0], 2, True)])
+def test_without_a_cut_another_side_is_shown_for_two_repetitions_only(
+    scenes: list[int], repetitions: float, counted: bool
+) -> None:
     one = looks(0.0, 1.5 * RULES.look_same, cells=30)
-    times, density = np.array([103.0, 109.0]), np.array([4, 4], np.float32)
-    for scenes, counted in (([0, 30], True), ([0], False)):
-        film = Looks(one.values_TD, coloured(0, 20, cells=30), scenes, one.start, one.rate)
-        motions = film.motions(everywhere(film), np.zeros((1, 60), np.float32), 2.0, [mark(film, 102.0)])
-        assert list(motions.motion) == [0, 1]
-        shown, unclear = motions.marked(times, density)
-        assert shown.tolist() == [True, counted] and unclear == counted
+    film = Looks(one.values_TD, coloured(0, 20, cells=30), scenes, one.start, one.rate)
+    motions = film.motions(everywhere(film), np.zeros((1, 60), np.float32), 2.0, [mark(film, 102.0)])
+    assert list(motions.motion) == [0, 1]
+    shown, unclear = motions.marked(np.array([103.0, 109.0]), np.array([4, repetitions], np.float32))
+    assert shown.tolist() == [True, counted] and unclear == counted
 
 
 def test_a_change_that_lasts_parts_where_a_short_one_of_its_size_does_not() -> None:

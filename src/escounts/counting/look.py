@@ -4,8 +4,8 @@ A look is the mean of what the encoder says of single frames (`LiteEncoder.look_
 so that it does not depend on the phase. A video is parted where the film is cut, and where its look changes by much
 at once or by less for long, unless repetitions go on there at one pace: then the camera moves. Parts that look alike
 show one motion: a scene that comes back stays with the mark. Distances are in units of how far repetitions of one set
-differ; the encoder's head is fitted so. One motion looks different from another side: what a cut leads to in the same
-colours, for a short time, is taken for the same motion, with a doubt.
+differ; the encoder's head is fitted so. One motion looks different from another side: what is shown in the same
+colours for a short time is taken for the same motion, with a doubt.
 """
 
 from __future__ import annotations
@@ -66,19 +66,19 @@ class Motions:
         return shown, bool((other_side | vague).any())
 
     def _other_side(self, held: Array, rules: CountingRules) -> BoolArray:
-        """Which parts may show the marked motion from another side: behind a cut, of the same colours, and too short
-        for a set. held: repetitions of each."""
+        """Which parts may show the marked motion from another side: of the same colours, and too short for a set.
+        held: repetitions of each."""
         found = np.zeros(len(self.motion), dtype=bool)
         home = self.scene[np.array(self.motion) == 0]
+        few, fewer = rules.look_set_repetitions
         for motion, run in groupby(range(len(self.motion)), key=lambda part: self.motion[part]):
             places = list(run)
             seconds = self.borders[places[-1] + 1] - self.borders[places[0]]
             repetitions = held[places].sum()
-            few, fewer = rules.look_set_repetitions
-            short = repetitions < (few if seconds < rules.look_set_seconds else fewer)
-            near = self.colours[places].min() < rules.look_colours and self.distance[places].min() < rules.look_side
             cut = not np.isin(self.scene[places], home).all()
-            found[places] = motion != 0 and cut and short and near and repetitions >= rules.look_least
+            short = repetitions < (few if cut and seconds < rules.look_set_seconds else fewer)
+            near = self.colours[places].min() < rules.look_colours and self.distance[places].min() < rules.look_side
+            found[places] = motion != 0 and short and near and repetitions >= rules.look_least
         return found
 
     def likeness(self, seconds: Array, rules: CountingRules = RULES) -> Array:

@@ -88,13 +88,13 @@ class CountingRules:
     look_unclear: tuple[float, float] = (0.6, 1.15)
     """Shares of look_same between which a part is neither like the mark nor clearly unlike it: not sure."""
     look_side: float = 12.5
-    """Behind a cut the marked motion looks at most so different, from another side, …"""
+    """From another side the marked motion looks at most so different …"""
     look_colours: float = 35.0
     """… and the colours of the whole picture change by less than so many levels of 255, …"""
     look_set_seconds: float = 8.0
     look_set_repetitions: tuple[float, float] = (4.2, 2.2)
-    """… in a part of so few repetitions, if it is shorter than look_set_seconds and if it is longer: another exercise
-    is done more often."""
+    """… in a part of so few repetitions, if a cut leads to it and it is shorter than look_set_seconds, and else:
+    another exercise is done more often."""
     just_under: float = 0.01
     """A doubt that makes an answer unsure takes its confidence at least this far below the model's threshold."""
     once_or_never: float = 0.85
