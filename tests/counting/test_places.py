@@ -65,12 +65,12 @@ def test_one_is_one_place_and_counted_as_ever(counter: escounts.Counter, tmp_pat
     assert result.count == counter.count(path).count == 5 and TRAVELS not in result.reasons
 
 
-@pytest.mark.parametrize(("clear", "counts"), [(True, [[5, 5], [5, 8]]), (False, [[5], [5, 8]])])
+@pytest.mark.parametrize(("tempo", "counts"), [(1.0, [[5, 5], [5, 8]]), (1.2, [[5], [5, 8]])])
 def test_halves_in_doubt_are_two_places_only_with_two_tempos(
-    counter: escounts.Counter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clear: bool, counts: list[list[int]]
+    counter: escounts.Counter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tempo: float, counts: list[list[int]]
 ) -> None:
     halves = tuple(Region(left, 0.0, 50.0, 100.0, percent=True) for left in (0.0, 50.0))
-    monkeypatch.setattr(places, "find_places", lambda *_, **__: Places(halves, clear=clear))
+    monkeypatch.setattr(places, "find_places", lambda *_, **__: Places(halves, tempo=tempo))
     for right, found in zip((5, 8), counts, strict=True):
         pictures = beside(bouncing(5, 8.0, size=SIZE), bouncing(right, 8.0, size=SIZE))
         result = counter.count(write_movie(tmp_path / f"{right}.mp4", pictures), each=True)

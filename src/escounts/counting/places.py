@@ -46,12 +46,12 @@ WHOLE = Region(0.0, 0.0, 100.0, 100.0, percent=True)
 @dataclass(frozen=True)
 class Places:
     """regions: boxes in percent that together are the whole picture, from left to right and from top to bottom.
-    travels: what moves goes across it, so that it was not divided. clear: they differ so much that they stand
-    whatever is counted in them."""
+    travels: what moves goes across it, so that it was not divided. tempo: how many times as long as the other's one
+    place's repetitions must be for both to stand; 1 where they clearly differ."""
 
     regions: tuple[Region, ...] = (WHOLE,)
     travels: bool = False
-    clear: bool = True
+    tempo: float = 1.0
 
 
 def find_places(images: Iterable[Image], features: FrameFeatures, *, seconds: float) -> Places:
@@ -82,7 +82,8 @@ def find_places(images: Iterable[Image], features: FrameFeatures, *, seconds: fl
     boxes = [
         Region(x * cell, y * cell, (right - x) * cell, (low - y) * cell, percent=True) for x, y, right, low in done
     ]
-    return Places(tuple(boxes), clear=len(boxes) > 2 or gain >= RULES.places_clear)
+    doubt = (RULES.places_clear - gain) / (RULES.places_clear - RULES.places_beside) if len(boxes) == 2 else 0.0
+    return Places(tuple(boxes), tempo=1.0 + RULES.places_tempo * max(0.0, doubt))
 
 
 def _above(boxes: Sequence[Cells]) -> bool:
@@ -159,8 +160,8 @@ def count_each(
     end: float | None,
     progress: Progress | None = None,
 ) -> CountResult:
-    """The result of a video with a track for each place. Places of which one has no repetitions, or that are not
-    clear and have one tempo, are one place."""
+    """The result of a video with a track for each place. Places of which one has no repetitions, or that hardly
+    differ and have one tempo, are one place."""
     held = held_in_memory(video, BASE_RATE, start, end)
     read = video if held is None else held
     images = (frame.image for frame in read.frames(size=(SIDE, SIDE), start=start, end=end, rate=RATE))
@@ -172,16 +173,16 @@ def count_each(
         ]
         share = 1 / len(parts)
         found = [count(part, part_of(progress, index * share, share)) for index, part in enumerate(parts)]
-        if all(result.count for result in found) and (places.clear or _two_tempos(found)):
+        if all(result.count for result in found) and _apart(found, places.tempo):
             return replace(_together(found, [str(box) for box in boxes]), region=_looked_at(video))
     result = count(video if held is None else held, progress)
     return _as_one(replace(result, region=_looked_at(video)), str(_box(video, WHOLE)), travels=places.travels)
 
 
-def _two_tempos(results: Sequence[CountResult]) -> bool:
-    """Whether a repetition of one place takes longer than one of the other."""
+def _apart(results: Sequence[CountResult], tempo: float) -> bool:
+    """Whether a repetition of one place takes so many times as long as one of another."""
     usual = [float(np.median([one.end - one.start for one in result.repetitions])) for result in results]
-    return max(usual) > RULES.places_tempo * min(usual)
+    return max(usual) >= tempo * min(usual)
 
 
 def _as_one(result: CountResult, region: str, *, travels: bool) -> CountResult:
