@@ -175,10 +175,9 @@ def draw_texture(rng: np.random.Generator, share: float = 0.6) -> tuple[float, f
 BACKDROP_SIZE = 112
 
 
-def draw_backdrop(
-    rng: np.random.Generator, *, floor: float | None = None, size: int = BACKDROP_SIZE
-) -> npt.NDArray[np.uint8]:
-    """(size, size, 3) uint8. floor: where a floor begins, 0 top .. 1 bottom; None leaves it to chance."""
+def draw_backdrop(rng: np.random.Generator, *, floor: float | None = None) -> npt.NDArray[np.uint8]:
+    """(112, 112, 3) uint8. floor: where a floor begins, 0 top .. 1 bottom; None leaves it to chance."""
+    size = BACKDROP_SIZE
     rows, columns = np.mgrid[0:size, 0:size] / (size - 1.0)
     top, bottom = (np.array(draw_colour(rng, vivid=0.5)) for _ in range(2))
     way = rng.uniform(0, 2 * np.pi)
@@ -268,11 +267,6 @@ class Canvas:
     def dot(self, centre: tuple[Value, Value], radius: Value, **options: object) -> None:
         """A disc, or a ring where hollow."""
         self.stroke(centre, centre, radius, **options)  # type: ignore[arg-type]
-
-    @property
-    def strokes(self) -> int:
-        """How many there are."""
-        return len(self._paint)
 
     def shapes(self, lens: Array) -> Shapes:
         """The layer, drawn from back to front."""
