@@ -256,6 +256,13 @@ def test_numbers_are_python_floats(movie: Path) -> None:
     assert {type(number) for number in numbers} == {float}
 
 
+def test_borders_in_partly_covered_cells_are_python_floats() -> None:
+    """The first and the last of the sample's repetitions printed as np.float64(…)."""
+    values = np.array([0.0, 0.05, *[0.1] * 19, 0.05, 0.0], np.float32)
+    found = DensityMap(values, 0.0, 0.1, "rate").repetitions(2)
+    assert {type(number) for one in found for number in (one.start, one.end)} == {float}
+
+
 def test_the_package_shows_its_interface() -> None:
     assert {"count", "load", "Counter", "CountResult", "Hypothesis", "Video"} <= set(dir(escounts))
     assert not [name for name in dir(escounts) if name.startswith("_") and name != "__version__"]

@@ -157,8 +157,8 @@ def _borders(values: Array, stretch: _Stretch) -> tuple[float, float]:
     first, last = stretch.first, stretch.last
     if first == last:
         return float(first), float(last + 1)
-    left = min(1.0, values[first] / max(values[first + 1], 1e-12))
-    right = min(1.0, values[last] / max(values[last - 1], 1e-12))
+    left = min(1.0, float(values[first] / max(values[first + 1], 1e-12)))
+    right = min(1.0, float(values[last] / max(values[last - 1], 1e-12)))
     return first + 1 - left, last + right
 
 
