@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from escounts.cli import main
-from escounts.cli.display import table_display
+from escounts.cli.display import work_display
 from escounts.cli.evaluate import evaluate_and_print, evaluate_command
 from escounts.cli.options import COUNT
 from escounts.cli.train import run_options, say, training
@@ -81,7 +81,7 @@ def table(
             "--epochs and --root are of the paper's datasets; generated runs have their own length"
         )
     wanted = list(TABLES.values()) if name == "all" else [TABLES[name]]
-    with table_display() as (report, progress):
+    with work_display() as (progress, report):
         maker = TableMaker(
             out,
             tokens=tokens,
@@ -222,7 +222,7 @@ def evaluate(ctx: click.Context, /, **options: Any) -> None:
 def train(dataset: str, method: Any, tokens: Path, encoder: str | None, **options: Any) -> None:
     """Train a rival's head on a dataset's stored tokens with the paper's trainer; `escounts train` has ESCounts."""
     recipe = RivalRecipe(dataset=dataset, method=method)
-    with training(options) as how:
+    with training(options) as (how, _):
         figures = train_dataset(recipe, tokens, options["out"], encoder=encoder, **how)
     say(figures, options["out"])
 

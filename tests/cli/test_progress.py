@@ -20,7 +20,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 
 def test_plain_lines_say_how_long_the_rest_takes(capsys: pytest.CaptureFixture[str], clock: SimpleNamespace) -> None:
-    with display.counting_display("videos") as report:
+    with display.work_display() as (report, _):
         for clock.now, done in ((10.0, 1), (130.0, 2), (140.0, 3)):
             report(done, 4, f"{done}.mp4")
     assert capsys.readouterr().err.splitlines() == ["2/4 videos, about 4 min left  2.mp4"]
@@ -28,7 +28,7 @@ def test_plain_lines_say_how_long_the_rest_takes(capsys: pytest.CaptureFixture[s
 
 def test_time_left_ignores_videos_done_before(capsys: pytest.CaptureFixture[str], clock: SimpleNamespace) -> None:
     """An evaluation that goes on at 100 of 150, and the next row of a table, which begins again at 1."""
-    with display.table_display() as (_, report):
+    with display.work_display() as (report, _):
         for done, total in ((101, 150), (102, 150), (150, 150), (1, 3), (2, 3)):
             clock.now += 60.0
             report(done, total, "x")
@@ -45,7 +45,7 @@ def test_time_left_ignores_the_training_before_the_first_video(
     capsys: pytest.CaptureFixture[str], clock: SimpleNamespace
 ) -> None:
     """A run of four minutes once said 2.4 h: the first of 40 videos was taken to have lasted as long as training."""
-    with display.table_display() as (_, report):
+    with display.work_display() as (report, _):
         for clock.now, done in ((200.0, 1), (260.0, 2)):
             report(done, 40, "x")
     assert capsys.readouterr().err.splitlines() == ["1/40 videos  x", "2/40 videos, about 38 min left  x"]
@@ -59,7 +59,7 @@ def test_names_with_brackets_and_bad_bytes_are_shown(
     monkeypatch.setattr(display, "LINE_EVERY", -1.0)
     if terminal:
         monkeypatch.setenv("FORCE_COLOR", "1")
-    with display.counting_display("videos") as report:
+    with display.work_display() as (report, _):
         report(1, 2, "in/[/x].mp4")
         report(2, 2, "caf\udce9 [red].mp4")
     shown = capsys.readouterr().err

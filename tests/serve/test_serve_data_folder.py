@@ -111,20 +111,13 @@ def test_unknown_files_are_left_and_listed(tmp_path: Path) -> None:
     assert (settings.renders / ".plan.partial").read_bytes() == b"mine"
 
 
-def test_a_folder_of_the_version_before_is_taken_over(tmp_path: Path) -> None:
-    settings = filled(tmp_path)
-    (tmp_path / MARKER).unlink()
-    with service_running(tmp_path, devices=()) as (address, _), Client(address) as client:
-        assert len(client.get("/api/videos").json()) == 3
-        assert len(list(settings.videos.iterdir())) == 3
-    assert (tmp_path / MARKER).exists()
-
-
-@pytest.mark.parametrize("harm", ["missing", "zero", "emptied", "garbage", "torn"])
+@pytest.mark.parametrize("harm", ["unmarked", "missing", "zero", "emptied", "garbage", "torn"])
 def test_a_lost_database_stops_the_start_and_is_rebuilt(tmp_path: Path, harm: str) -> None:
     settings = filled(tmp_path)
     path = settings.database
-    if harm == "missing":
+    if harm == "unmarked":
+        (tmp_path / MARKER).unlink()
+    elif harm == "missing":
         path.unlink()
     elif harm == "zero":
         path.write_bytes(b"")

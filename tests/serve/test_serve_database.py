@@ -97,15 +97,3 @@ def test_a_failed_statement_changes_nothing(database: Database) -> None:
     with pytest.raises(sqlite3.IntegrityError):
         database.add_video(uploaded("a"))
     assert len(database.videos()) == 2
-
-
-def test_labels_of_an_older_database_are_kept(tmp_path: Path) -> None:
-    path = tmp_path / "old.sqlite"
-    with sqlite3.connect(path) as old:
-        old.execute("CREATE TABLE labels (video TEXT PRIMARY KEY, action TEXT, spans TEXT, updated REAL)")
-        old.execute("INSERT INTO labels VALUES ('v', 'squat', '[[0.5, 1.5]]', 3.0)")
-    database = Database(path)
-    (label,) = database.labels()
-    assert (label.video, label.action, label.pairs, label.updated) == ("v", "squat", ((0.5, 1.5),), 3.0)
-    assert (label.job, label.revision) == (None, 1)
-    database.close()

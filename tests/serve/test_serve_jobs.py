@@ -98,7 +98,7 @@ def test_nobody_hears_of_a_state_after_the_one_that_followed_it(
 def test_what_a_worker_cancelled_is_cancelled(runner: JobRunner, database: Database, worker: WorkerHandle) -> None:
     runner.submit(queued("job"))
     worker.tasks["job"] = Running("fast", began=0.0, deadline=1e12)
-    runner._end(worker, "cancelled", "job", None)
+    runner._handle(worker, "cancelled", "job", None)
     row = database.job("job")
     assert row is not None
     assert (row.state, row.error) == ("cancelled", None)
@@ -137,6 +137,8 @@ class Ended:
         ["done", "job", {**RESULT, "model": ["m"]}],
         ["done", "job", {**RESULT, "count": {}}],
         ["done", "job", {**RESULT, "repetitions": [{"start": {}, "end": []}]}],
+        ["done", "job", {**RESULT, "left_out": [{"start": "1", "end": 2.0, "score": None}]}],
+        ["done", "job", {**RESULT, "range": ["0", 1.0]}],
         ["done", "job", {"model": "m", "count": 3, "confidence": 0.9, "unsure": False}],
         ["done", "job", [RESULT]],
         ["done", "other job", RESULT],
@@ -195,7 +197,7 @@ def test_a_drawing_that_nobody_waits_for_any_more_harms_nobody(runner: JobRunner
     runner._rendering["drawing"] = drawing
     worker.tasks["drawing"] = Running("slow", began=0.0, deadline=1e12)
     assert drawing.cancel(), "as when the browser went away"
-    runner._end(worker, "done", "drawing", "clip.png")
+    runner._handle(worker, "done", "drawing", "clip.png")
     assert worker.tasks == {}
     waited: Future[str] = Future()
     resolve(waited, EscountsError("no"))

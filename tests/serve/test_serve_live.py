@@ -24,7 +24,7 @@ from escounts.results import DensityMap
 from escounts.serve import live_api
 from escounts.serve.app import Service
 from escounts.serve.live_worker import MAX_PIXELS, shown_density
-from escounts.serve.settings import WorkerOptions
+from escounts.serve.settings import Settings
 from escounts.system.processes import Line
 from escounts.video.files import jpeg_reader
 
@@ -46,9 +46,9 @@ def body(frames: list[tuple[float, bytes]]) -> bytes:
     return b"".join(struct.pack("<dI", seconds, len(data)) + data for seconds, data in frames)
 
 
-def counting_frames(line: Line, options: WorkerOptions, assume_repeats: bool) -> None:
+def counting_frames(line: Line, settings: Settings, assume_repeats: bool) -> None:
     """In place of the process with the model: every frame is a repetition."""
-    line.report("ready", options.model)
+    line.report("ready", settings.model)
     count = 0
     while True:
         command, argument = line.receive()

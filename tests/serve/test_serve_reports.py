@@ -23,12 +23,10 @@ from escounts.serve import live_api, worker_pool
 from escounts.serve.app import Service
 from escounts.serve.live_api import LiveCount, LiveSession
 from escounts.serve.schemas import Training
-from escounts.serve.settings import Source, WorkerOptions
+from escounts.serve.settings import Settings, Source
 from escounts.serve.worker import LANES, RenderTask
 from escounts.system import processes, task_processes
 from escounts.system.processes import HEAD, Child, Line
-
-OPTIONS = WorkerOptions("lite", "cpu", 2**32, 0, 0, max_duration=60.0, max_pixels=10**6, threads=1)
 
 
 class _Command:
@@ -48,7 +46,7 @@ def _stay(line: Line, marker: Path) -> None:
     time.sleep(600)
 
 
-def taken_over(line: Line, options: WorkerOptions, *_: object) -> None:
+def taken_over(line: Line, settings: Settings, *_: object) -> None:
     """A worker, or a live count, after a video has taken it over."""
     with contextlib.suppress(OSError):
         _stay(line, Path(tempfile.gettempdir()) / "ran")  # of a confined process the one folder that it writes to
@@ -96,7 +94,7 @@ def test_a_training_that_sends_a_pickle_has_failed(tmp_path: Path, monkeypatch: 
     with service_running(tmp_path, devices=()) as (_, service):
         row = Training(id="0" * 32, name="mine", videos=[], created=time.time())
         target = tmp_path / "weights" / "mine.safetensors"
-        service.trainings.start(row, (), target, OPTIONS)
+        service.trainings.start(row, (), target, "lite")
         running = service.trainings._running
         assert running is not None
         process = eventually(lambda: running.process._process)
@@ -109,7 +107,7 @@ NOTHING = DensityMap(np.zeros(10, np.float32), 0.0, 0.1)
 RESULT = to_dict(CountResult("clip.mp4", "m", 3, 3.0, (), NOTHING, 0.9, False, 1.0, (0.0, 1.0)))
 
 
-def hostile(line: Line, options: WorkerOptions) -> None:
+def hostile(line: Line, settings: Settings) -> None:
     """A worker that each video takes over in its own way."""
     line.report("ready", "", "m")
     while True:
@@ -183,7 +181,7 @@ def test_a_live_count_cannot_make_itself_ready_again() -> None:
     assert (session.state, session.heard) == ("counting", 0.0), "it would have another two minutes, again and again"
 
 
-def boasting(line: Line, options: WorkerOptions, assume_repeats: bool) -> None:
+def boasting(line: Line, settings: Settings, assume_repeats: bool) -> None:
     line.report("ready", "m")
     line.report("state", {"count": "very many"})
     time.sleep(600)
@@ -229,7 +227,7 @@ def test_a_training_whose_report_or_model_is_none_has_failed(
     with service_running(tmp_path / "data", devices=()) as (address, service), Client(address) as client:
         row = Training(id="0" * 32, name="mine", videos=[], created=time.time())
         target = tmp_path / "weights" / "mine.safetensors"
-        service.trainings.start(row, (), target, OPTIONS)
+        service.trainings.start(row, (), target, "lite")
         eventually(lambda: service.database.trainings(row.id)[0].state == "failed", 60)
         (shown,) = client.get("/api/trainings").json()
         why = "what it wrote is not a model" if process is a_link else "sent what is not a report"

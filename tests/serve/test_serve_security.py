@@ -178,3 +178,8 @@ def test_an_upload_is_never_served_as_a_page(client: Client, tmp_path: Path) -> 
 )
 def test_which_hosts_are_loopback(host: str, loopback: bool, tmp_path: Path) -> None:
     assert Settings(data=tmp_path, host=host).loopback is loopback
+
+
+def test_no_process_that_opens_videos_is_told_the_token(tmp_path: Path) -> None:
+    told = Settings(tmp_path, token="sesame", devices=("cuda:0", "cuda:1")).of_process("cuda:1", "lite")
+    assert (told.token, told.devices, told.model) == (None, ("cuda:1",), "lite")

@@ -17,12 +17,12 @@ from serving import Client, Command, eventually, service_running
 
 from escounts.errors import EscountsError
 from escounts.models import store
-from escounts.serve import trainings
+from escounts.serve import training_api
 from escounts.serve.app import EventHub, Service
 from escounts.serve.database import Database
 from escounts.serve.schemas import Training
-from escounts.serve.settings import Settings, Source, WorkerOptions
-from escounts.serve.trainings import Trainings
+from escounts.serve.settings import Settings, Source
+from escounts.serve.training_api import Trainings
 from escounts.system import processes
 from escounts.system.sandbox import missing_protections
 from escounts.teach import own_action
@@ -157,8 +157,8 @@ def test_a_training_cut_off_by_a_kill_has_failed_at_the_next_start(tmp_path: Pat
     assert row["state"] == "failed" and "start it again" in row["error"]
 
 
-OPTIONS = WorkerOptions("lite", "cpu", 2**33, 0, 0, max_duration=60.0, max_pixels=10**8, threads=1)
-Learn = Callable[[tuple[trainings.Labelled, str]], dict[str, Any]]
+OPTIONS = Settings(Path("data"), model="lite", devices=("cpu",), worker_memory=2**33, worker_threads=1)
+Learn = Callable[[tuple[training_api.Labelled, str]], dict[str, Any]]
 
 
 def asked(name: str) -> Training:
@@ -173,7 +173,7 @@ def database(tmp_path: Path) -> Iterator[Database]:
     database.close()
 
 
-def done_at_once(options: WorkerOptions, tell: object) -> Learn:
+def done_at_once(settings: Settings, tell: object) -> Learn:
     """In place of what learns: it says that it helped, and has written nothing."""
     score = {"right": 0, "within_one": 0, "error": 1.0}
     report = {"helped": True, "message": "", "before": score, "after": score, "videos": []}
@@ -183,8 +183,8 @@ def done_at_once(options: WorkerOptions, tell: object) -> Learn:
 def test_an_end_that_goes_wrong_does_not_block_the_next_training(
     tmp_path: Path, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trainings, "prepare", done_at_once)
-    monkeypatch.setattr(trainings, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(training_api, "prepare", done_at_once)
+    monkeypatch.setattr(training_api, "RETRY_SECONDS", 0.01)
     write, broken = database.end_training, [sqlite3.OperationalError("disk is full")]
 
     def end_training(*arguments: Any, **options: Any) -> None:
@@ -195,7 +195,7 @@ def test_an_end_that_goes_wrong_does_not_block_the_next_training(
     monkeypatch.setattr(database, "end_training", end_training)
     teaching = Trainings(database, EventHub().publish, Settings(tmp_path, job_seconds=60))
     for name in ("a", "b"):
-        teaching.start(asked(name), (), tmp_path / "w" / "mine.safetensors", OPTIONS)
+        teaching.start(asked(name), (), tmp_path / "w" / "mine.safetensors", "lite")
         eventually(lambda: teaching._running is None, 60)
         eventually(lambda: all(row.state != "running" for row in database.trainings()))
         (row,) = database.trainings(name * 32)
@@ -211,7 +211,7 @@ def test_a_process_that_cannot_be_started_is_a_failed_training(
 
     monkeypatch.setattr(processes, "spawned", start)
     teaching = Trainings(database, EventHub().publish, Settings(tmp_path, job_seconds=60))
-    teaching.start(asked("a"), (), tmp_path / "w" / "mine.safetensors", OPTIONS)
+    teaching.start(asked("a"), (), tmp_path / "w" / "mine.safetensors", "lite")
     eventually(lambda: all(row.state != "running" for row in database.trainings()))
     assert [(row.state, row.error) for row in database.trainings()] == [
         ("failed", "no process could be started: Cannot allocate memory")
@@ -225,16 +225,16 @@ def test_an_error_of_the_disk_while_learning_is_told(tmp_path: Path, monkeypatch
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(own_action, "learn_action", learn)
-    monkeypatch.setattr(trainings, "settle", lambda options: None)
+    monkeypatch.setattr(training_api, "settle", lambda options: None)
     monkeypatch.setattr(os, "nice", lambda by: 0)
     with pytest.raises(EscountsError, match=r"could not be learnt: OSError.*No space left"):
-        trainings.prepare(OPTIONS, lambda told: None)(((), str(tmp_path / "mine.safetensors")))
+        training_api.prepare(OPTIONS, lambda told: None)(((), str(tmp_path / "mine.safetensors")))
 
 
-def attempting(options: WorkerOptions, tell: object) -> Learn:
+def attempting(settings: Settings, tell: object) -> Learn:
     """What learns, taken over: tells what it may still do."""
 
-    def learn(task: tuple[trainings.Labelled, str]) -> dict[str, Any]:
+    def learn(task: tuple[training_api.Labelled, str]) -> dict[str, Any]:
         own = Path(task[1]).parent
         done = []
         for work in (
@@ -258,10 +258,10 @@ def attempting(options: WorkerOptions, tell: object) -> Learn:
 def test_the_process_that_learns_is_confined(
     tmp_path: Path, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trainings, "prepare", attempting)
+    monkeypatch.setattr(training_api, "prepare", attempting)
     (tmp_path / "weights").mkdir()
     teaching = Trainings(database, EventHub().publish, Settings(tmp_path))
-    teaching.start(asked("a"), (), tmp_path / "w" / "mine.safetensors", OPTIONS)
+    teaching.start(asked("a"), (), tmp_path / "w" / "mine.safetensors", "lite")
     eventually(lambda: all(row.state != "running" for row in database.trainings()), 60)
     (row,) = database.trainings()
     assert row.error == "done refused refused refused refused"
@@ -274,9 +274,9 @@ def test_the_process_that_learns_is_confined(
 def test_videos_past_the_limits_are_not_learnt_from(
     tmp_path: Path, clips: dict[int, Path], limits: dict[str, Any], word: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trainings, "settle", lambda options: None)
+    monkeypatch.setattr(training_api, "settle", lambda options: None)
     monkeypatch.setattr(os, "nice", lambda by: 0)
     videos = tuple((Source(str(n), str(path), f"{n}.mp4"), ((0.0, 0.8),)) for n, path in clips.items())
-    learn = trainings.prepare(replace(OPTIONS, **limits), lambda told: None)
+    learn = training_api.prepare(replace(OPTIONS, **limits), lambda told: None)
     with pytest.raises(EscountsError, match=word):
         learn((videos, str(tmp_path / "mine.safetensors")))

@@ -18,11 +18,20 @@ from serving import eventually
 
 from escounts.errors import VideoError
 from escounts.results import CountResult, DensityMap
-from escounts.serve.settings import Source, WorkerOptions, open_video
+from escounts.serve.settings import Settings, Source, open_video
 from escounts.serve.worker import CountTask, EncodingCache, Worker
 
 MEGABYTE = 2**20
-OPTIONS = WorkerOptions("spectral", "cpu", 2**32, 2**28, 4, max_duration=60.0, max_pixels=1920 * 1080)
+OPTIONS = Settings(
+    Path("data"),
+    model="spectral",
+    devices=("cpu",),
+    worker_memory=2**32,
+    cache_memory=2**28,
+    cache_videos=4,
+    max_duration=60.0,
+    max_pixels=1920 * 1080,
+)
 
 
 def encoding(megabytes: int) -> SimpleNamespace:

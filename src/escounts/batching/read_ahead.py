@@ -40,12 +40,13 @@ from escounts.errors import EscountsError
 from escounts.system.arrays import Image
 from escounts.system.atomic_files import lock_folder
 from escounts.system.sandbox import Sandbox
-from escounts.system.task_processes import TaskProcess
+from escounts.system.task_processes import TaskProcess, Worker
 from escounts.video.decoding import ReadyPicture
 from escounts.video.files import Video, VideoInfo
 from escounts.video.in_memory import PicturesInMemory, VideoInMemory
 
-P = TypeVar("P")
+T = TypeVar("T")
+A = TypeVar("A")
 MOST_BYTES = 512 * 2**20
 """Of one video's images (six minutes for the default model); a longer one is read by the process that counts it."""
 IN_MEMORY, LEAST_ROOM = Path("/dev/shm"), 4 * 2**30
@@ -142,54 +143,46 @@ def counter_of_read(settings: Settings) -> Callable[[ToCount], Row]:
     return work
 
 
-class Shared(Generic[P]):
-    """Processes that several threads use, each thread one of them at a time."""
+class Shared(Generic[T, A]):
+    """Processes that several threads ask, each thread one of them at a time."""
 
-    def __init__(self, processes: Sequence[P]) -> None:
-        self.all = list(processes)
-        self._idle: queue.SimpleQueue[P] = queue.SimpleQueue()
-        for process in self.all:
+    def __init__(self, processes: Sequence[Worker[T, A]]) -> None:
+        self._all = processes
+        self._idle: queue.SimpleQueue[Worker[T, A]] = queue.SimpleQueue()
+        for process in processes:
             self._idle.put(process)
 
-    @contextmanager
-    def one(self) -> Iterator[P]:
-        """One that nobody else uses; waits for it."""
+    def ask(self, task: T) -> A:
+        """The answer of one that nobody else asks; waits for it."""
         process = self._idle.get()
         try:
-            yield process
+            return process.ask(task)
         finally:
             self._idle.put(process)
 
-
-Readers = Shared[TaskProcess[Task, ReadVideo]]
-Counters = Shared[TaskProcess[ToCount, Row]]
+    def stop(self) -> None:
+        """End all of them."""
+        for process in self._all:
+            process.stop()
 
 
 class ReadAheadWorker:
     """Has a video read by one process and counted by another; workers share both kinds. folder: the readers'."""
 
-    def __init__(self, readers: Readers, counters: Counters, folder: Path) -> None:
+    def __init__(self, readers: Shared[Task, ReadVideo], counters: Shared[ToCount, Row], folder: Path) -> None:
         self._readers, self._counters, self._folder = readers, counters, folder
 
     def ask(self, task: Task) -> Row:
         """The video's row, an error row where it cannot be read or counted."""
         try:
-            return whole_row(task, self._counted)
+            return whole_row(task, lambda task: self._counters.ask((task, self._readers.ask(task))))
         finally:  # here, where it also happens after a process was killed
             images_file(self._folder, task).unlink(missing_ok=True)
 
-    def _counted(self, task: Task) -> Row:
-        with self._readers.one() as reading:
-            read = reading.ask(task)
-        with self._counters.one() as counting:
-            return counting.ask((task, read))
-
     def stop(self) -> None:
         """End all processes."""
-        for process in self._readers.all:
-            process.stop()
-        for counting in self._counters.all:
-            counting.stop()
+        self._readers.stop()
+        self._counters.stop()
 
 
 def read_ahead_workers(

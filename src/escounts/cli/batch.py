@@ -9,7 +9,7 @@ import click
 
 import escounts
 from escounts.batching.tasks import Settings
-from escounts.cli.display import counting_display
+from escounts.cli.display import work_display
 from escounts.cli.options import COUNT, NONE_OR_MORE, SECONDS, check_range, counting_options
 from escounts.exemplars import parse_exemplar
 from escounts.models import catalogue
@@ -59,7 +59,7 @@ def batch_command(
         name = "--readers stands" if options["readers"] else "--nvdec stands"
         raise click.UsageError(f"{name} in the place of --jobs, on this machine; leave out --jobs and --ray")
     catalogue.find(counting["model"])  # an unknown name is known before any process starts
-    with counting_display("videos") as report:
+    with work_display() as (report, _):
         table = escounts.batch(inputs, out=out, settings=Settings(**counting), report=report, **options)
     rows = table.select(["video", "status", "count", "unsure", "error"]).to_pylist()
     errors = [row for row in rows if row["status"] == "error"]

@@ -28,8 +28,9 @@ from escounts.cli.count_jobs import (
     videos_among,
 )
 from escounts.cli.display import (
+    SUMMARY_BEGINS,
     Row,
-    check_summary,
+    check_replaceable,
     facts,
     progress_bar,
     say,
@@ -168,8 +169,8 @@ def _weights(model: str) -> list[Any] | None:
 def run(inputs: tuple[Path, ...], job: Job) -> int:
     """Count every video; 0, or 1 when some failed."""
     ledger = None
-    if job.summary is not None:
-        check_summary(job.summary, replace=job.force)
+    if job.summary is not None and not job.force:
+        check_replaceable(job.summary, SUMMARY_BEGINS, "summary of escounts; give another name, --force replaces it")
     if job.folder is not None:
         check_writable(job.folder)
         ledger = Ledger(job.folder)

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from escounts.cli.display import counting_display, duration_text
+from escounts.cli.display import duration_text, work_display
 from escounts.cli.options import COUNT, NONE_OR_MORE, SEED, Number
 from escounts.errors import DataError, OutputError
 from escounts.nn.device import choose_device, chosen_devices
@@ -198,7 +198,7 @@ def encode_command(
         click.echo(f"about {duration_text(seconds)} on this machine, by the first seconds of one of them")
     if estimate:
         return
-    with counting_display("videos") as progress:
+    with work_display() as (progress, _):
         store, problems = plan.run(progress, devices=places, jobs=jobs)
     for problem in problems:
         click.echo(f"left out: {problem}", err=True)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 MOST_ROWS = 100
 """Of more videos the table shows only those that somebody has to look at."""
 COLUMNS = ("video", "status", "count", "unit", "confidence", "confidence_kind", "unsure", "duration_s", "reason")
-COLUMNS_LINE = ",".join(COLUMNS)
+SUMMARY_BEGINS = ",".join(COLUMNS) + "\n"
 
 LINE_EVERY = 30.0
 """Seconds between plain lines about a number of things."""
@@ -118,19 +118,19 @@ def table(rows: Sequence[Row]) -> str:
     return "\n".join(line.rstrip() for line in [*lines, summary_line(rows)])
 
 
-def check_summary(path: Path, *, replace: bool) -> None:
-    """Raise OutputError where another table lies under the name of summary.csv, unless that is to be replaced."""
+def check_replaceable(path: Path, beginning: str, what: str) -> None:
+    """Raise OutputError where something is there that is not empty and does not begin as ours does: it is not ours
+    to write over. what: it ought to be, and what to do where it is not."""
     if path.exists() and not path.is_file():  # a pipe would be waited for
         raise OutputError(f"{path}: cannot be written: it is a folder, a pipe or a device")
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
-            ours = file.read(len(COLUMNS_LINE) + 2).strip().partition("\n")[0].strip() in ("", COLUMNS_LINE)
+            if file.read(len(beginning)) not in ("", beginning):
+                raise OutputError(f"{path} is there and is no {what}")
     except FileNotFoundError:
         return
     except OSError as error:
         raise OutputError(f"{path}: cannot be written: {error.strerror or error}") from error
-    if not ours and not replace:
-        raise OutputError(f"{path} is there and is no summary of escounts; give another name, --force replaces it")
 
 
 def write_summary(path: Path, rows: Sequence[Row]) -> None:
@@ -165,7 +165,7 @@ def _bar(*, seconds: bool = False) -> Progress:
 
 
 def _task(progress: Progress, name: str = "") -> Task:
-    progress.add_task(name, total=None)
+    progress.add_task(name, total=None, visible=bool(name))  # one without a name has it with its first report
     return progress.tasks[-1]
 
 
@@ -187,24 +187,11 @@ def progress_bar(label: str, *, wanted: bool) -> Iterator[Callable[[float, float
 
 
 @contextmanager
-def counting_display(what: str) -> Iterator[Count]:
-    """Gives a function to call with (done, in all, name of the one in hand)."""
+def work_display(what: str = "videos") -> Iterator[tuple[Count, Report]]:
+    """Gives two functions, since a terminal shows one display at a time: one to call with (things done, in all, name
+    of the one in hand), and one for a training, with (step, steps in all, figures)."""
     with _bar() as progress:
-        yield _counting(what, progress)
-
-
-@contextmanager
-def training_display() -> Iterator[Report]:
-    """Gives a function to call with (step, steps in all, figures)."""
-    with _bar() as progress:
-        yield _training(progress)
-
-
-@contextmanager
-def table_display() -> Iterator[tuple[Report, Count]]:
-    """Both, for what trains and then counts videos: a terminal shows one display at a time."""
-    with _bar() as progress:
-        yield _training(progress), _counting("videos", progress)
+        yield _counting(what, progress), _training(progress)
 
 
 def _counting(what: str, progress: Progress) -> Count:
@@ -215,7 +202,7 @@ def _counting(what: str, progress: Progress) -> Count:
         nonlocal last
         if done < task.completed or not task.completed:  # a row of a table begins at 1, often long after the display
             progress.reset(task.id)
-        progress.update(task.id, completed=done, total=total, description=printable(name))
+        progress.update(task.id, completed=done, total=total, description=printable(name), visible=True)
         now = time.monotonic()
         if not screen.is_terminal and now - last > LINE_EVERY:
             last = now
@@ -234,7 +221,7 @@ def _training(progress: Progress) -> Report:
         line = "  ".join(f"{name.removeprefix('val_')} {value:.3f}" for name, value in shown.items())
         if step < task.completed or not task.completed:  # the next run
             progress.reset(task.id)
-        progress.update(task.id, completed=step, total=total, description=line)
+        progress.update(task.id, completed=step, total=total, description=line, visible=True)
         if not screen.is_terminal and any(name.startswith("val_") for name in figures):
             screen.print(f"step {step}/{total}  {line}", highlight=False)
 

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from escounts import __version__
-from escounts.cli.display import counting_display
+from escounts.cli.display import check_replaceable, work_display
 from escounts.cli.options import COUNT, whole_numbers
 from escounts.nn.device import choose_device, chosen_devices
 from escounts.research.datasets.registry import DATASETS
@@ -30,19 +30,14 @@ from escounts.system.atomic_files import write_text
 
 SOURCES = ("same", "other")
 PATH = click.Path(path_type=Path)
-REPORT = b'{\n "model": {'
+REPORT = '{\n "model": {'
 """How the file of --json begins."""
 
 
 def _report_file(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:
     """Of files that are there only an older report is written over: not labels.csv, and no video."""
-    if value is not None and value.exists():
-        ours = False
-        if value.is_file():
-            with open(value, "rb") as file:
-                ours = file.read(len(REPORT)) in (REPORT, b"")
-        if not ours:
-            raise click.BadParameter(f"{value} is there and is no report of an evaluation; choose another name")
+    if value is not None:
+        check_replaceable(value, REPORT, "report of an evaluation; choose another name")
     return value
 
 
@@ -140,7 +135,7 @@ def evaluate_and_print(
     **options: Any,
 ) -> None:
     """Evaluate, print what was found, and write the document of --json. how: the arithmetic, for the text."""
-    with counting_display("videos") as progress:
+    with work_display() as (progress, _):
         found = evaluate_named(
             model,
             dataset,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from escounts.cli.display import counting_display, training_display
+from escounts.cli.display import Count, work_display
 from escounts.cli.options import COUNT, NONE_OR_MORE, SEED, Number, whole_numbers
 from escounts.models.catalogue import is_own_model, own_model_path
 from escounts.nn.device import choose_device
@@ -132,7 +132,7 @@ def _dataset_command(group_name: str, datasets: tuple[str, ...]) -> None:
             released_objective=objective == "released" or decoder == "released",
         )
         with pushing(repository, options["out"]):
-            with training(options) as how:
+            with training(options) as (how, _):
                 figures = train_dataset(recipe, tokens, options["out"], encoder=encoder, **how)
             say(figures, options["out"])
 
@@ -213,7 +213,7 @@ def folder(
         raise click.UsageError("--whole-decoder, --encoder and --init none train long and need a folder: --out RUN")
 
     with pushing(repository, out):
-        with counting_display("videos") as progress, training(options) as how:
+        with training(options) as (how, progress):
             figures, problems = train_folder(
                 root, out, tokens=tokens, initial=initial, encoder=encoder, progress=progress, **how
             )
@@ -225,7 +225,7 @@ def folder(
 
 def _teach(root: Path, path: Path, called: str, **how: Any) -> None:
     """Learn the action of labelled videos, as `learn_folder` does, and print what it did, video by video."""
-    with counting_display("per cent") as display:
+    with work_display("per cent") as (display, _):
         report, problems = learn_folder(
             root, path, progress=lambda stage, share: display(round(100 * share), 100, stage), **how
         )
@@ -244,17 +244,18 @@ def _say_problems(problems: Iterable[Problem]) -> None:
 
 
 @contextmanager
-def training(options: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """What the library's training functions take of the common options, with a display of its progress."""
+def training(options: dict[str, Any]) -> Iterator[tuple[dict[str, Any], Count]]:
+    """What the library's training functions take of the common options, with a display of its progress; and what
+    shows the videos that are read before."""
     names = ("epochs", "steps", "batch_size", "lr", "warmup_steps", "ema", "precision", "compile")
     changes = {name: options[name] for name in names if options.get(name) is not None}
     pairs = [text.partition("=") for text in options["settings"]]
     if wrong := [name for name, sign, _ in pairs if not sign]:
         raise click.BadParameter(f"--set {wrong[0]}: write KEY=VALUE, such as window_blocks=4")
     changes["settings"] = {name: value for name, _, value in pairs}
-    with training_display() as report:
+    with work_display() as (progress, report):
         device = str(choose_device(options["device"]))
-        yield {"seed": options["seed"], "changes": changes, "device": device, "report": report}
+        yield {"seed": options["seed"], "changes": changes, "device": device, "report": report}, progress
 
 
 @contextmanager
@@ -359,7 +360,7 @@ def synthetic(
     """Train the default model on generated repetitions of clips, motion capture and drawn motion."""
     options["settings"] += tuple(f"generator.{choice}" for choice in choices)
     special = {name: options.pop(name) for name in ("filmed", "coded_stills", "labels")}
-    with training(options) as how:
+    with training(options) as (how, _):
         run = changed(SMOKE if smoke else SyntheticRun(), model=model, seed=how.pop("seed"), **how.pop("changes"))
         bank = None
         if clips is not None or clip_tables:
@@ -392,6 +393,6 @@ def synthetic(
 def calibrate(checkpoint: Path, labels: Path, split: str, device: str) -> None:
     """Fit gate, choice of views, "no repetitions", unit and confidence on labelled clips, and write them into the
     checkpoint."""
-    with counting_display("clips") as progress:
+    with work_display("clips") as (progress, _):
         fitted = calibrate_on_labels(checkpoint, labels, split=split, device=choose_device(device), progress=progress)
     click.echo(fitted.to_json())

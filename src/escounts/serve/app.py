@@ -34,7 +34,7 @@ from escounts.serve.live_api import LiveSessions
 from escounts.serve.schemas import GUARDED, PROBLEMS, Job, Services, Training, Video
 from escounts.serve.security import COOKIE, Guard, GuessLimit, client_address, session_value
 from escounts.serve.settings import MEBIBYTE, Settings, hide_paths
-from escounts.serve.trainings import Trainings
+from escounts.serve.training_api import Trainings
 
 log = logging.getLogger(__name__)
 HEARTBEAT_SECONDS = 15.0
@@ -65,7 +65,8 @@ class EventHub:
         self._listeners: dict[asyncio.Queue[Event | None], asyncio.AbstractEventLoop] = {}
         self._closed = False
 
-    def publish(self, event: Event) -> None:
+    def publish(self, event: Event | None) -> None:
+        """None: the last one."""
         with self._lock:
             for queue, loop in self._listeners.items():
                 if not loop.is_closed():
@@ -73,11 +74,8 @@ class EventHub:
 
     def close(self) -> None:
         """End every stream, so that the server can stop without waiting for open pages."""
-        with self._lock:
-            self._closed = True
-            for queue, loop in self._listeners.items():
-                if not loop.is_closed():
-                    loop.call_soon_threadsafe(_offer, queue, None)
+        self._closed = True
+        self.publish(None)
 
     @property
     def listeners(self) -> int:

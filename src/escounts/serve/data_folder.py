@@ -32,8 +32,8 @@ MARKER = "escounts-data.json"
 MARK = {"format": "escounts serve data folder", "version": 1}
 OWN_NAMES = frozenset({MARKER, "lock", "videos", "renders", "models", "trash", "lost+found"})
 UPLOAD = re.compile(r"[0-9a-f]{32}(\.[a-z0-9]{1,5})?")
-TORN = re.compile(r"\.[0-9a-f]{32}\..*\.partial|[0-9a-f]{32}(\.[a-z0-9]{1,5})?\.part")
-"""What a kill leaves of an upload or a drawing; ".part" was its ending in the first version."""
+TORN = re.compile(r"\.[0-9a-f]{32}\..*\.partial")
+"""What a kill leaves of an upload or a drawing."""
 TRASH_ENTRY = re.compile(r"(\d{10,})-[\w.-]+")
 LABELS_FILE = "labels.csv"
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
@@ -52,7 +52,7 @@ class DataFolder:
     def check(self, *, rebuild: bool = False) -> None:
         """Raise EscountsError for a folder that holds somebody else's files. Changes nothing."""
         data = self.settings.data
-        if not data.exists() or (data / MARKER).exists() or self._has_our_tables() or self._is_empty():
+        if not data.exists() or (data / MARKER).exists() or self._is_empty():
             return
         recognised = self.settings.database.exists() or bool(self.uploads())
         if rebuild and recognised:
@@ -192,16 +192,6 @@ class DataFolder:
 
     def free_bytes(self) -> int:
         return shutil.disk_usage(self.settings.data).free
-
-    def _has_our_tables(self) -> bool:
-        """Whether the database is one of ours: what a version before the marker file left."""
-        if not self.settings.database.is_file():
-            return False
-        try:
-            names = _query(self.settings.database, "SELECT name FROM sqlite_master WHERE type = 'table'")
-        except sqlite3.Error:
-            return False
-        return {"videos", "jobs", "results", "labels"} <= {str(name) for (name,) in names}
 
     def _is_empty(self) -> bool:
         """Nothing but our own empty folders and the lock of a start that went no further."""

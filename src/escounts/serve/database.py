@@ -56,20 +56,9 @@ class Database:
         self._readers: list[sqlite3.Connection] = []
         self._own = threading.local()
         with self._lock:
-            for pragma in (
-                "journal_mode = WAL",
-                "synchronous = FULL",
-                "foreign_keys = ON",
-                "busy_timeout = 5000",
-            ):
+            for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
                 self._connection.execute(f"PRAGMA {pragma}")
             self._connection.executescript(SCHEMA)
-            for column, kind in (("job", "TEXT"), ("revision", "INTEGER")):
-                if column not in self.columns("labels"):  # of an older version
-                    self._connection.execute(f"ALTER TABLE labels ADD COLUMN {column} {kind}")
-
-    def columns(self, table: str) -> list[str]:
-        return [row["name"] for row in self._connection.execute(f"PRAGMA table_info({table})")]
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self._path, check_same_thread=False, isolation_level=None, timeout=5.0)
@@ -112,12 +101,23 @@ class Database:
                 raise
 
     def _insert(self, table: str, row: Video | Job | Training) -> None:
-        values = {name: getattr(row, name) for name in self.columns(table)}
+        columns = self._rows(f"PRAGMA table_info({table})")
+        values = {column["name"]: getattr(row, column["name"]) for column in columns}
         for name in {"request", "videos"} & values.keys():
             values[name] = json.dumps(values[name])
         marks = ", ".join("?" * len(values))
         with self._transaction() as connection:
             connection.execute(f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks})", (*values.values(),))
+
+    def _update(self, table: str, row_id: str, **values: object) -> None:
+        assignments = ", ".join(f"{name} = ?" for name in values)
+        with self._transaction() as connection:
+            connection.execute(f"UPDATE {table} SET {assignments} WHERE id = ?", (*values.values(), row_id))
+
+    def _delete(self, table: str, row_id: str) -> None:
+        """A row and, by the foreign keys, what belongs to it."""
+        with self._transaction() as connection:
+            connection.execute(f"DELETE FROM {table} WHERE id = ?", (row_id,))
 
     def _rows(self, query: str, *values: Any) -> list[sqlite3.Row]:
         reader: sqlite3.Connection | None = getattr(self._own, "reader", None)
@@ -151,16 +151,10 @@ class Database:
         return (Video(**row) for row in self._rows(f"SELECT * FROM videos {which}", *values))
 
     def describe_video(self, video_id: str, *, duration: float, width: int, height: int, fps: float) -> None:
-        with self._transaction() as connection:
-            connection.execute(
-                "UPDATE videos SET duration = ?, width = ?, height = ?, fps = ? WHERE id = ?",
-                (duration, width, height, fps, video_id),
-            )
+        self._update("videos", video_id, duration=duration, width=width, height=height, fps=fps)
 
     def delete_video(self, video_id: str) -> None:
-        """The video and, by the foreign keys, its jobs, results and labels."""
-        with self._transaction() as connection:
-            connection.execute("DELETE FROM videos WHERE id = ?", (video_id,))
+        self._delete("videos", video_id)
 
     # jobs
 
@@ -194,7 +188,7 @@ class Database:
         return {str(row[0]): int(row[1]) for row in rows}
 
     def start_job(self, job_id: str) -> None:
-        self._set_job(job_id, state="running", started=time.time())
+        self._update("jobs", job_id, state="running", started=time.time())
 
     def requeue(self, job_id: str, *, crashed: bool) -> None:
         with self._transaction() as connection:
@@ -210,46 +204,32 @@ class Database:
             return connection.execute(statement).rowcount
 
     def end_job(self, job_id: str, state: str, *, error: str | None = None) -> None:
-        self._set_job(job_id, state=state, error=error, finished=time.time())
+        self._update("jobs", job_id, state=state, error=error, finished=time.time())
 
     def finish_job(self, job_id: str, document: dict[str, Any]) -> None:
         """Job and result in one transaction: a job that is done has its result."""
         with self._transaction() as connection:
+            found = [document[name] for name in ("model", "count", "confidence", "unsure")]
             updated = connection.execute(
                 "UPDATE jobs SET state = 'done', error = NULL, finished = ?, model = ?, count = ?, "
                 "confidence = ?, unsure = ? WHERE id = ?",
-                (
-                    time.time(),
-                    document["model"],
-                    document["count"],
-                    document["confidence"],
-                    int(document["unsure"]),
-                    job_id,
-                ),
+                (time.time(), *found, job_id),
             ).rowcount
             if updated:
-                connection.execute(
-                    "INSERT OR REPLACE INTO results (job, document) VALUES (?, ?)",
-                    (job_id, json.dumps(document)),
-                )
+                result = (job_id, json.dumps(document))
+                connection.execute("INSERT OR REPLACE INTO results (job, document) VALUES (?, ?)", result)
 
     def say_again(self, job_id: str, request: dict[str, Any], document: dict[str, Any]) -> None:
         """A finished job in the unit that a person chose: what is asked for, and the count that lists show."""
-        shown = {name: document[name] for name in ("count", "confidence")}
-        self._set_job(job_id, request=json.dumps(request), **shown, unsure=int(document["unsure"]))
+        shown = {name: document[name] for name in ("count", "confidence", "unsure")}
+        self._update("jobs", job_id, request=json.dumps(request), **shown)
 
     def result(self, job_id: str) -> dict[str, Any] | None:
         rows = self._rows("SELECT document FROM results WHERE job = ?", job_id)
         return dict(json.loads(rows[0][0])) if rows else None
 
     def delete_job(self, job_id: str) -> None:
-        with self._transaction() as connection:
-            connection.execute("DELETE FROM jobs WHERE id = ?", (job_id,))
-
-    def _set_job(self, job_id: str, **values: object) -> None:
-        assignments = ", ".join(f"{name} = ?" for name in values)
-        with self._transaction() as connection:
-            connection.execute(f"UPDATE jobs SET {assignments} WHERE id = ?", (*values.values(), job_id))
+        self._delete("jobs", job_id)
 
     # labels
 
@@ -266,7 +246,7 @@ class Database:
         and None returned. Without it these replace whatever is there."""
         with self._transaction() as connection:
             rows = connection.execute("SELECT revision FROM labels WHERE video = ?", (video_id,)).fetchall()
-            before = (rows[0][0] or 1) if rows else 0
+            before = rows[0][0] if rows else 0
             if revision not in (None, before):
                 return None
             about = {"video": video_id, "action": action, "spans": spans, "job": job, "revision": before + 1}
@@ -293,11 +273,7 @@ class Database:
         self, training_id: str, state: str, *, error: str | None = None, report: str | None = None
     ) -> None:
         """report: what it did, as JSON."""
-        with self._transaction() as connection:
-            connection.execute(
-                "UPDATE trainings SET state = ?, error = ?, report = ?, finished = ? WHERE id = ?",
-                (state, error, report, time.time(), training_id),
-            )
+        self._update("trainings", training_id, state=state, error=error, report=report, finished=time.time())
 
     def trainings(self, training_id: str | None = None) -> list[Training]:
         """The newest first; of one id."""

@@ -12,7 +12,6 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import quote
 
 from fastapi import APIRouter, Body, HTTPException, Query
 from fastapi import Path as PathParameter
@@ -24,14 +23,15 @@ from escounts.output import FORMATS
 from escounts.output.json import from_dict, to_dict
 from escounts.serve.schemas import (
     GUARDED,
+    AskedJob,
     CountRequest,
     Identifier,
     Job,
-    JobId,
     Services,
     Training,
     Unit,
     Video,
+    attachment,
     chosen,
     need_job,
     present_job,
@@ -66,12 +66,7 @@ SILENCE = ": still here\n\n"
 STREAM: dict[int | str, dict[str, Any]] = {200: {"content": {"text/event-stream": {"schema": EVENT}}}}
 
 
-@router.post(
-    "/jobs",
-    status_code=202,
-    dependencies=GUARDED,
-    responses={200: {"model": Job}},
-)
+@router.post("/jobs", status_code=202, dependencies=GUARDED, responses={200: {"model": Job}})
 async def count(service: Services, request: CountRequest, response: Response) -> Job:
     """Count a video. 202 when it is queued; 200 when it ended within `wait` seconds, with the result."""
     video_or_404(service, request.video)
@@ -110,15 +105,10 @@ def jobs(
 
 
 @router.get("/jobs/{job_id}")
-def job(
-    service: Services,
-    job_id: JobId,
-    unit: CountedUnit = None,
-    at: BorderSecond = None,
-) -> Job:
+def job(service: Services, row: AskedJob, unit: CountedUnit = None, at: BorderSecond = None) -> Job:
     """One job, with its result when it is done: what the model counted, whatever was corrected since."""
-    shown = present_job(service, need_job(service, job_id), whole=True)
-    counted = service.database.result(job_id)
+    shown = present_job(service, row, whole=True)
+    counted = service.database.result(row.id)
     if shown.result is None or counted is None or (unit is None and at is None):
         return shown
     result = _changed(counted if unit is not None else shown.result, unit, at)
@@ -128,33 +118,30 @@ def job(
 
 
 @router.put("/jobs/{job_id}/unit", dependencies=GUARDED)
-def choose_unit(service: Services, job_id: JobId, unit: Annotated[Unit | None, Body(embed=True)]) -> Job:
+def choose_unit(service: Services, row: AskedJob, unit: Annotated[Unit | None, Body(embed=True)]) -> Job:
     """Say what one repetition is: the job, its files and later recounts without exemplars are in that unit.
 
     Where the model gave no unit, its count is doubled ("side") or halved ("cycle"), and says so. null: as it counted.
     """
-    row = need_job(service, job_id)
-    counted = service.database.result(job_id)
+    counted = service.database.result(row.id)
     if counted is None:
         raise HTTPException(409, f"this job is {row.state}; there is a count once it is done")
-    service.database.say_again(job_id, {**row.request, "unit": unit}, chosen(counted, unit))
-    return present_job(service, need_job(service, job_id), whole=True)
+    service.database.say_again(row.id, {**row.request, "unit": unit}, chosen(counted, unit))
+    return present_job(service, need_job(service, row.id), whole=True)
 
 
 @router.post("/jobs/{job_id}/cancel", status_code=202, dependencies=GUARDED)
-def cancel(service: Services, job_id: JobId) -> Job:
+def cancel(service: Services, row: AskedJob) -> Job:
     """Stop a job that waits or runs. One that has ended stays as it is."""
-    need_job(service, job_id)
-    service.runner.cancel(job_id)
-    return present_job(service, need_job(service, job_id))
+    service.runner.cancel(row.id)
+    return present_job(service, need_job(service, row.id))
 
 
 @router.delete("/jobs/{job_id}", status_code=204, dependencies=GUARDED)
-def delete_job(service: Services, job_id: JobId) -> None:
+def delete_job(service: Services, row: AskedJob) -> None:
     """Forget one count; the video and its other counts stay."""
-    need_job(service, job_id)
-    service.runner.cancel(job_id)
-    service.database.delete_job(job_id)
+    service.runner.cancel(row.id)
+    service.database.delete_job(row.id)
 
 
 @router.get("/events", response_class=StreamingResponse, responses=STREAM)
@@ -174,15 +161,14 @@ async def events(service: Services) -> StreamingResponse:
 
 
 @router.get("/jobs/{job_id}/events", response_class=StreamingResponse, responses=STREAM)
-async def job_events(service: Services, job_id: JobId) -> StreamingResponse:
+async def job_events(service: Services, row: AskedJob) -> StreamingResponse:
     """One job's changes as server-sent events; the stream ends with the job."""
-    need_job(service, job_id)
 
     async def stream() -> AsyncIterator[str]:
         async for event in service.hub.listen():
-            if event is not None and event.id != job_id:
+            if event is not None and event.id != row.id:
                 continue
-            job = service.database.job(job_id)
+            job = service.database.job(row.id)
             if job is None:
                 return
             yield f"event: job\ndata: {present_job(service, job).model_dump_json()}\n\n"
@@ -204,7 +190,7 @@ def _stream(text: AsyncIterator[str]) -> StreamingResponse:
 )
 async def download(
     service: Services,
-    job_id: JobId,
+    row: AskedJob,
     format: Format,
     unit: CountedUnit = None,
     at: BorderSecond = None,
@@ -212,7 +198,6 @@ async def download(
 ) -> Response:
     """The result as a file. Of a video with labels it says what they say, marked as corrected, unless `unit`, `at` or
     `corrected=false` asks for the model's own count. Pictures, videos and reports are drawn by a worker."""
-    row = need_job(service, job_id)
     video = video_or_404(service, row.video)
     document, version = await asyncio.to_thread(_shown, service, row, unit, at, corrected)
     kind = FORMATS[format]
@@ -220,9 +205,8 @@ async def download(
     name = f"{Path(video.name).stem or 'video'}{suffix}"
     if not kind.drawn:
         text = await asyncio.to_thread(_written, document, format)
-        attachment = f"attachment; filename*=UTF-8''{quote(name, safe='')}"
-        return Response(text, media_type=media_type, headers={"content-disposition": attachment})
-    target = service.settings.renders / f"{job_id}.{version}{suffix}"
+        return attachment(text, media_type, name)
+    target = service.settings.renders / f"{row.id}.{version}{suffix}"
     if not target.exists():
         await drawn(service, video, target, format, document)
         if "-" in version:

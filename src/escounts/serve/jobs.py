@@ -50,12 +50,12 @@ class JobRunner:
         self._publish = publish
         self._maintain = maintain
         self._lock = threading.RLock()
-        self._pool = WorkerPool(settings, on_message=self._wake)
+        self._news = threading.Event()
+        self._pool = WorkerPool(settings, on_message=self._news.set)
         self._renders: list[tuple[RenderTask, Future[str]]] = []
         self._rendering: dict[str, Future[str]] = {}
         self._waiters: dict[str, list[Future[Job | None]]] = {}
         self._received: deque[tuple[Any, ...]] = deque()
-        self._news = threading.Event()
         self._stopping = False
         self._thread = threading.Thread(target=self._supervise, name="jobs", daemon=True)
         self._maintained = 0.0
@@ -76,7 +76,7 @@ class JobRunner:
         """Stop the workers; what they were counting stays running and is taken up at the next start."""
         with self._lock:
             self._stopping = True
-        self._wake()
+        self._news.set()
         if self._thread.is_alive():
             self._thread.join(10)
         self._pool.stop()
@@ -86,7 +86,7 @@ class JobRunner:
         if not self._database.add_job(job):
             return False
         self._announce(job.id)
-        self._wake()
+        self._news.set()
         return True
 
     def ended(self, job_id: str) -> Future[Job | None]:
@@ -132,7 +132,7 @@ class JobRunner:
             if sum(not waiting.cancelled() for _, waiting in self._renders) >= self._settings.max_queue:
                 raise EscountsError(f"{self._settings.max_queue} drawings are waiting already; try again later")
             self._renders.append((task, future))
-        self._wake()
+        self._news.set()
         return future
 
     def with_progress(self, job: Job) -> Job:
@@ -149,9 +149,6 @@ class JobRunner:
             return [worker.view() for worker in self._pool.workers]
 
     # the supervising thread
-
-    def _wake(self) -> None:
-        self._news.set()
 
     def _supervise(self) -> None:
         """Round after round. One that goes wrong (a full disk, say) is tried again: the queue must not die of it."""
@@ -189,7 +186,7 @@ class JobRunner:
                     return
                 self._received.append((worker, *report))
                 self._handle_received()
-            self._wake()
+            self._news.set()
         except sqlite3.Error:
             raise
         except (EOFError, OSError):
@@ -231,13 +228,12 @@ class JobRunner:
                 entry.done, entry.total = value
                 self._announce(task_id)
             case "done" | "failed" | "cancelled", _ if entry is not None:
-                self._end(worker, kind, task_id, value)
+                self._end(worker, entry, kind, task_id, value)
             case _:
                 raise ValueError(f"a worker sent a report that it had no reason to send ({kind[:20]!r})")
 
-    def _end(self, worker: WorkerHandle, kind: str, task_id: str, value: Any) -> None:
+    def _end(self, worker: WorkerHandle, entry: Running, kind: str, task_id: str, value: Any) -> None:
         """A task left its worker: done, failed or cancelled."""
-        entry = worker.tasks.get(task_id)
         render = self._rendering.pop(task_id, None)
         if render is not None:
             resolve(render, str(value) if kind == "done" else EscountsError(str(value)))
@@ -248,16 +244,14 @@ class JobRunner:
             if job is not None and job.unit is not None:
                 self._database.say_again(task_id, job.request, chosen(document, job.unit))
             self._measure(entry)
-        elif kind == "cancelled" or (entry is not None and entry.cancel_at is not None):
+        elif kind == "cancelled" or entry.cancel_at is not None:
             self._database.end_job(task_id, "cancelled")
         else:
             self._database.end_job(task_id, "failed", error=str(value))
-        worker.tasks.pop(task_id, None)
+        del worker.tasks[task_id]
         self._announce(task_id)
 
-    def _measure(self, entry: Running | None) -> None:
-        if entry is None:
-            return
+    def _measure(self, entry: Running) -> None:
         kind = "recount" if entry.lane == "fast" else "count"
         self.tally[f"{kind}s"] += 1
         self.tally[f"{kind}_seconds"] += time.monotonic() - entry.began
@@ -311,28 +305,23 @@ class JobRunner:
         if self._pool.unusable is not None:
             self._refuse(self._pool.unusable)
             return
-        waiting = [job for job in self._database.queued()] if self._pool.has_room() else []
-        for job in list(waiting):
+        waiting = []
+        for job in self._database.queued() if self._pool.has_room() else ():
             task = self._task(job)
-            if task is None:
-                waiting.remove(job)
-                continue
-            worker = self._pool.free("fast", task.encodings)
-            if worker is not None:
-                waiting.remove(job)
+            if task is not None and (worker := self._pool.free("fast", task.encodings)) is not None:
                 self._begin(worker, "fast", task)
+            elif task is not None:
+                waiting.append(task)
         self._renders = [(task, future) for task, future in self._renders if not future.cancelled()]
         while self._renders and (worker := self._pool.free("slow")) is not None:
             drawing, future = self._renders.pop(0)
             self._rendering[drawing.id] = future
             worker.begin("slow", drawing, self._settings.job_seconds)
-        for job in waiting:
+        for task in waiting:
             worker = self._pool.free("slow")
             if worker is None:
                 break
-            task = self._task(job)
-            if task is not None:
-                self._begin(worker, "slow", task)
+            self._begin(worker, "slow", task)
 
     def _begin(self, worker: WorkerHandle, lane: Any, task: CountTask) -> None:
         self._database.start_job(task.id)

@@ -9,11 +9,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote
+from typing import Annotated, Any
 
-from fastapi import APIRouter, HTTPException
-from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from fastapi import APIRouter, Depends, HTTPException
+from fastapi.responses import PlainTextResponse, Response, StreamingResponse
 
 from escounts.counting.maps import pseudo_spans
 from escounts.errors import OutputError
@@ -27,19 +26,19 @@ from escounts.research.datasets.annotation_formats import (
 )
 from escounts.research.datasets.annotation_formats.labels import NAMED, cut, label_problem, of_one_action
 from escounts.research.datasets.annotation_formats.tables import read_counts, write_file
-from escounts.research.datasets.annotation_formats.timelines import read_tasks, task
+from escounts.research.datasets.annotation_formats.timelines import read_tasks, write_label_studio
 from escounts.serve.data_folder import LABELS_FILE
 from escounts.serve.schemas import (
     GUARDED,
+    AskedVideo,
     ImportedLabels,
     LabelImport,
     Labels,
     SavedLabels,
     Services,
     Video,
-    VideoId,
+    attachment,
     need_job,
-    video_or_404,
 )
 
 router = APIRouter(prefix="/api", tags=["labels"])
@@ -50,11 +49,19 @@ EXPORT: dict[int | str, dict[str, Any]] = {
 CSV: dict[int | str, dict[str, Any]] = {200: {"content": {"text/csv": {"schema": {"type": "string"}}}}}
 
 
+def _asked_labels(service: Services, row: AskedVideo) -> SavedLabels:
+    for labels in service.database.labels(row.id):
+        return labels
+    raise HTTPException(404, "this video has no labels yet; correct its repetitions and save them")
+
+
+AskedLabels = Annotated[SavedLabels, Depends(_asked_labels)]
+
+
 @router.put("/videos/{video_id}/labels", dependencies=GUARDED)
-def save_labels(service: Services, video_id: VideoId, labels: Labels) -> SavedLabels:
+def save_labels(service: Services, row: AskedVideo, labels: Labels) -> SavedLabels:
     """Save repetitions; also in videos/labels.csv of the data folder, for `escounts train folder`."""
-    row = video_or_404(service, video_id)
-    if labels.job is not None and need_job(service, labels.job).video != video_id:
+    if labels.job is not None and need_job(service, labels.job).video != row.id:
         raise HTTPException(422, f"job {labels.job} is a count of another video")
     spans = tuple(sorted((span.start, span.end) for span in labels.spans))
     file = LabelledFile(row.name, spans, labels.action)
@@ -95,17 +102,15 @@ def _save_all(
 
 
 @router.get("/videos/{video_id}/labels")
-def labels_of(service: Services, video_id: VideoId) -> SavedLabels:
+def labels_of(labels: AskedLabels) -> SavedLabels:
     """The corrected repetitions of a video."""
-    video_or_404(service, video_id)
-    return _need(service, video_id)
+    return labels
 
 
 @router.get("/videos/{video_id}/labels.csv", response_class=PlainTextResponse, responses=CSV)
-def labels_csv(service: Services, video_id: VideoId) -> Response:
+def labels_csv(row: AskedVideo, labels: AskedLabels) -> Response:
     """One video's labels in the form `escounts train folder` reads."""
-    row = video_or_404(service, video_id)
-    return _exported([labelled_file(row, _need(service, video_id), row.name)], "csv", "labels")
+    return _exported([labelled_file(row, labels, row.name)], "csv", "labels")
 
 
 @router.get("/labels.csv", response_class=PlainTextResponse, responses=CSV)
@@ -141,12 +146,12 @@ def _exported(labelled: Sequence[LabelledFile], format: Format, name: str) -> Re
     files = write_labels(labelled, format)
     if not entry.one_video:
         ((_, text),) = files.items()
-        return _download(text.encode(), entry.media_type, name + entry.suffix)
+        return attachment(text, entry.media_type, name + entry.suffix)
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         for file, text in files.items():
             archive.writestr(file, text)
-    return _download(packed.getvalue(), "application/zip", f"{name}.zip")
+    return attachment(packed.getvalue(), "application/zip", f"{name}.zip")
 
 
 @router.post("/labels/import", dependencies=GUARDED)
@@ -202,37 +207,22 @@ def _not_emptied(service: Services, row: Video, file: LabelledFile) -> LabelledF
 
 
 @router.get("/videos/{video_id}/label-studio")
-def label_studio(service: Services, video_id: VideoId) -> JSONResponse:
+def label_studio(row: AskedVideo, labels: AskedLabels) -> Response:
     """The labels as a Label Studio task with timeline regions."""
-    row = video_or_404(service, video_id)
-    label = _need(service, video_id)
-    disposition = f"attachment; filename*=UTF-8''{quote(row.name, safe='')}.label-studio.json"
-    return JSONResponse([task([labelled_file(row, label, row.name)])], headers={"content-disposition": disposition})
+    tasks = write_label_studio([labelled_file(row, labels, row.name)])
+    return attachment(tasks, "application/json", f"{row.name}.label-studio.json")
 
 
 @router.post("/videos/{video_id}/label-studio", dependencies=GUARDED)
 def import_label_studio(
-    service: Services, video_id: VideoId, document: list[dict[str, Any]] | dict[str, Any]
+    service: Services, row: AskedVideo, document: list[dict[str, Any]] | dict[str, Any]
 ) -> SavedLabels:
     """Save the timeline regions of a Label Studio export of one task as this video's labels."""
-    row = video_or_404(service, video_id)
     found = read_tasks(document, fps=row.fps)
     if len(found) != 1:
         raise HTTPException(422, f"expected one Label Studio task, got {len(found)}")
     file = _not_emptied(service, row, replace(found[0], file=row.name))
     return _save_all(service, [(row, file)])[0]
-
-
-def _download(content: bytes, kind: str, name: str) -> Response:
-    headers = {"content-disposition": f'attachment; filename="{name}"'}
-    return Response(content, media_type=kind, headers=headers)
-
-
-def _need(service: Services, video_id: str) -> SavedLabels:
-    rows = service.database.labels(video_id)
-    if not rows:
-        raise HTTPException(404, "this video has no labels yet; correct its repetitions and save them")
-    return rows[0]
 
 
 def _duration(service: Services, row: Video) -> float:

@@ -16,13 +16,13 @@ import time
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, HTTPException, Path, Request
+from fastapi import APIRouter, HTTPException, Request
 from pydantic import BaseModel, Field
 
 from escounts.serve.live_worker import run
-from escounts.serve.schemas import GUARDED, Services, Span, Strict
+from escounts.serve.schemas import GUARDED, RowId, Services, Span, Strict
 from escounts.serve.security import client_address
-from escounts.serve.settings import MEBIBYTE, Settings, WorkerOptions
+from escounts.serve.settings import MEBIBYTE, Settings
 from escounts.serve.training_api import other_model
 from escounts.system.processes import Child
 
@@ -31,7 +31,6 @@ router = APIRouter(prefix="/api/live", tags=["live"])
 HEAD = struct.Struct("<dI")
 MOST_FRAMES, MOST_BYTES = 120, 4 * MEBIBYTE
 """In one request."""
-LiveId = Annotated[str, Path(pattern=r"^[0-9a-f]{32}$")]
 FRAMES_BODY = {
     "requestBody": {
         "required": True,
@@ -128,6 +127,14 @@ class LiveSession:
         finally:
             self.sending.release()
 
+    def take(self, frames: list[tuple[float, bytes]]) -> LiveCount:
+        """Frames with their time in seconds, as JPEG; they are counted meanwhile, not waited for."""
+        self.heard = time.monotonic()
+        self.send("frames", frames)
+        if self.state == "ready":
+            self.state, self.began = "counting", self.heard
+        return self.view()
+
     def hear(self, kind: str, value: Any) -> None:
         """A report of the process; ValueError where it has no reason to send it, or it holds something else."""
         if kind == "ready" and self.state == "starting":
@@ -182,31 +189,6 @@ class LiveSessions:
             raise HTTPException(404, "there is no such live count; it may have ended long ago")
         return session
 
-    def take(self, session_id: str, frames: list[tuple[float, bytes]]) -> LiveSession:
-        """Frames with their time in seconds, as JPEG; they are counted meanwhile, not waited for."""
-        session = self.find(session_id)
-        session.heard = time.monotonic()
-        session.send("frames", frames)
-        if session.state == "ready":
-            session.state, session.began = "counting", session.heard
-        return session
-
-    def mark(self, session_id: str, start: float, end: float) -> LiveSession:
-        """One repetition to look for, from now on."""
-        session = self.find(session_id)
-        session.send("mark", (start, end))
-        return session
-
-    def end(self, session_id: str) -> LiveSession:
-        """No more frames: wait for the last repetitions."""
-        session = self.find(session_id)
-        if session.state == "counting":
-            with contextlib.suppress(HTTPException):
-                session.send("end", None)
-                session.over.wait(LAST_SECONDS)
-        session.end("ended")
-        return session
-
     def stop(self) -> None:
         """The server stops."""
         with self._lock:
@@ -216,7 +198,7 @@ class LiveSessions:
 
     def _start(self, client: str, model: str, assume_repeats: bool) -> LiveSession:
         device = self._settings.devices[0] if self._settings.devices else "auto"
-        options = WorkerOptions.of(self._settings, device, model=model)
+        options = self._settings.of_process(device, model)
         sandbox = self._settings.confined(self._settings.renders, ())
         now = time.monotonic()
         process = Child(run, options, assume_repeats, sandbox=sandbox)
@@ -264,28 +246,36 @@ def begin(service: Services, request: Request, wanted: LiveRequest) -> LiveCount
 
 
 @router.get("/{live_id}")
-def state(service: Services, live_id: LiveId) -> LiveCount:
+def state(service: Services, live_id: RowId) -> LiveCount:
     """The count as it stands."""
     return service.live.find(live_id).view()
 
 
 @router.post("/{live_id}/frames", dependencies=GUARDED, openapi_extra=FRAMES_BODY)
-async def frames(service: Services, request: Request, live_id: LiveId) -> LiveCount:
+async def frames(service: Services, request: Request, live_id: RowId) -> LiveCount:
     """Send the next frames, a few at a time, one request after the other; the answer is the count as it stands."""
     parsed = parse_frames(await request.body())
-    return (await asyncio.to_thread(service.live.take, live_id, parsed)).view()
+    return await asyncio.to_thread(service.live.find(live_id).take, parsed)
 
 
 @router.post("/{live_id}/exemplars", dependencies=GUARDED)
-def exemplar(service: Services, live_id: LiveId, span: Span) -> LiveCount:
+def exemplar(service: Services, live_id: RowId, span: Span) -> LiveCount:
     """Mark one repetition of the last two minutes: what is remembered is counted anew like it."""
-    return service.live.mark(live_id, span.start, span.end).view()
+    session = service.live.find(live_id)
+    session.send("mark", (span.start, span.end))
+    return session.view()
 
 
 @router.delete("/{live_id}", dependencies=GUARDED)
-def end(service: Services, live_id: LiveId) -> LiveCount:
+def end(service: Services, live_id: RowId) -> LiveCount:
     """End it: the answer has the last repetitions."""
-    return service.live.end(live_id).view()
+    session = service.live.find(live_id)
+    if session.state == "counting":
+        with contextlib.suppress(HTTPException):
+            session.send("end", None)
+            session.over.wait(LAST_SECONDS)
+    session.end("ended")
+    return session.view()
 
 
 def parse_frames(body: bytes) -> list[tuple[float, bytes]]:

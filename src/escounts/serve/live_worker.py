@@ -8,12 +8,11 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import escounts
 from escounts.errors import EscountsError
-from escounts.serve.settings import WorkerOptions, explain, settle
+from escounts.serve.settings import Settings, explain, settle
 from escounts.system.processes import Line
 
 if TYPE_CHECKING:
@@ -29,29 +28,29 @@ MAX_PIXELS = 1920 * 1080
 """Of one picture."""
 
 
-def run(line: Line, options: WorkerOptions, assume_repeats: bool) -> None:
+def run(line: Line, settings: Settings, assume_repeats: bool) -> None:
     """Entry point of the process.
 
     Reports ("ready", model), ("state", dict) …, then ("ended", dict) or ("failed", why).
     Takes ("frames", [(seconds, JPEG bytes)]), ("mark", (start, end)) and ("end", None).
     """
     try:
-        _Session(line, options, assume_repeats).serve()
+        _Session(line, settings, assume_repeats).serve()
     except Exception as error:
-        line.report("failed", _explain(error, options))
+        line.report("failed", explain(error, settings))
 
 
 class _Session:
     """Reads the pipe in one thread and counts in another, so that what comes too fast is dropped and not queued."""
 
-    def __init__(self, line: Line, options: WorkerOptions, assume_repeats: bool) -> None:
+    def __init__(self, line: Line, settings: Settings, assume_repeats: bool) -> None:
         from escounts.video import files, streams  # noqa: PLC0415 - here alone: the server's process never opens a picture
 
-        counter = escounts.load(options.model, device=options.device)
-        self._line, self._options = line, options
+        counter = escounts.load(settings.model, device=settings.devices[0])
+        self._line, self._settings = line, settings
         self._frames: PushedFrames = streams.PushedFrames()
         self._watch: Watch = escounts.watch(self._frames, model=counter, assume_repeats=assume_repeats)
-        settle(options)
+        settle(settings)
         network: Any = getattr(counter.model, "network", None)
         self._read_jpeg = files.jpeg_reader(network.encoder.spec.size, max_pixels=MAX_PIXELS)
         self._spans: dict[str, deque[LiveEvent]] = {kind: deque() for kind in ("repetition", "gap", "exemplar")}
@@ -87,7 +86,7 @@ class _Session:
                 kind = "ended" if event.kind == "end" else "state"
                 self._line.report(kind, self._state(event))
         except Exception as error:
-            self._line.report("failed", _explain(error, self._options))
+            self._line.report("failed", explain(error, self._settings))
         os._exit(0)
 
     def _state(self, event: LiveEvent) -> dict[str, Any]:
@@ -113,22 +112,14 @@ class _Session:
 def shown_density(density: DensityMap | None) -> dict[str, Any]:
     """The last seconds of a density map, in fewer cells: repetitions in each, as in a result's document."""
     if density is None:
-        return {"start": 0.0, "step": 0.1, "values": []}
+        return {"values": []}
     step = density.step * POOLED
     first = max(0, len(density.values) - round(SHOWN / step) * POOLED) // POOLED * POOLED
-    cells = list(_pooled([float(value) for value in density.values[first:]]))
+    values = [float(value) for value in density.values[first:]]
+    cells = [sum(values[n : n + POOLED]) for n in range(0, len(values) - POOLED + 1, POOLED)]
     start = density.start + first * density.step
     return {"start": _rounded(start), "step": round(step, 6), "values": [round(value, 4) for value in cells]}
 
 
-def _pooled(values: list[float]) -> Iterator[float]:
-    for first in range(0, len(values) - POOLED + 1, POOLED):
-        yield sum(values[first : first + POOLED])
-
-
 def _rounded(value: float | None) -> float:
     return round(value or 0.0, 3)
-
-
-def _explain(error: Exception, options: WorkerOptions) -> str:
-    return explain(error, memory=f"it needs more memory than the {options.memory / 2**30:.1f} GiB it may use")

@@ -7,9 +7,11 @@ seconds since 1970.
 from __future__ import annotations
 
 import json
+import time
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
+from urllib.parse import quote
 
-from fastapi import Depends, Header, HTTPException, Path, Request
+from fastapi import Depends, Header, HTTPException, Path, Request, Response
 from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
@@ -26,6 +28,8 @@ Hidden = Annotated[SkipJsonSchema[T], Field(exclude=True)]
 """In the database, and not in an answer or its description."""
 Identifier = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$", examples=["0" * 32])]
 Unit = Literal["cycle", "side"]
+Stage = Literal["encoding", "checking", "training"]
+"""Of a training, as escounts.teach.own_action has it."""
 Second = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 
 
@@ -172,7 +176,7 @@ class SavedLabels(BaseModel):
     action: str
     job: str | None = None
     updated: float
-    revision: Annotated[int, BeforeValidator(lambda number: number or 1)] = 1
+    revision: int = 1
 
     @property
     def pairs(self) -> tuple[tuple[float, float], ...]:
@@ -284,7 +288,7 @@ class Training(BaseModel):
     id: str
     name: str
     state: Literal["running", "done", "failed", "cancelled"] = "running"
-    stage: Literal["encoding", "checking", "training"] | None = None
+    stage: Stage | None = None
     progress: float = 0.0
     remaining_s: float | None = None
     error: str | None = None
@@ -325,8 +329,7 @@ def service_of(request: Request) -> Service:
 
 
 Services = Annotated["Service", Depends(service_of)]
-VideoId = Annotated[str, Path(pattern=r"^[0-9a-f]{32}$")]
-JobId = Annotated[str, Path(pattern=r"^[0-9a-f]{32}$")]
+RowId = Annotated[str, Path(pattern=r"^[0-9a-f]{32}$")]
 
 
 def header_stated(
@@ -350,6 +353,32 @@ def need_job(service: Service, job_id: str) -> Job:
     if row is None:
         raise HTTPException(404, "there is no such job; it may have been deleted with its video")
     return row
+
+
+def _asked_video(service: Services, video_id: RowId) -> Video:
+    return video_or_404(service, video_id)
+
+
+def _asked_job(service: Services, job_id: RowId) -> Job:
+    return need_job(service, job_id)
+
+
+AskedVideo = Annotated[Video, Depends(_asked_video)]
+"""The video that a path names, as it was when the request came; so the others."""
+AskedJob = Annotated[Job, Depends(_asked_job)]
+
+
+def shown_progress(share: float, began: float) -> dict[str, float | None]:
+    """How far something is that began then, on the monotonic clock: its share done and the seconds that it may take
+    still, where they can be guessed."""
+    left = (time.monotonic() - began) * (1 - share) / share if share > 0.02 else None
+    return {"progress": round(share, 4), "remaining_s": None if left is None else round(left, 1)}
+
+
+def attachment(content: bytes | str, media_type: str, name: str) -> Response:
+    """A file to be kept under a name."""
+    headers = {"content-disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}"}
+    return Response(content, media_type=media_type, headers=headers)
 
 
 def chosen(document: dict[str, Any], unit: Unit | None) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -120,6 +120,10 @@ class Settings:
         path = self.models / f"{model}.safetensors"
         return str(path) if path.is_file() else model
 
+    def of_process(self, device: str, model: str) -> Settings:
+        """What a process that opens videos is told: its own device and model, and no secret."""
+        return replace(self, devices=(device,), model=model, token=None)
+
     def confined(self, scratch: Path, videos: Iterable[Path | str], model: str | None = None) -> Sandbox | None:
         """What a process that opens these files, or any in these folders, is confined to; None: to nothing.
 
@@ -131,40 +135,12 @@ class Settings:
         return Sandbox((*map(str, videos), *weight_places(model or self.model), str(self.models)), (str(scratch),))
 
 
-@dataclass(frozen=True)
-class WorkerOptions:
-    """What a process that opens videos may do. memory and cache_memory in bytes, max_duration in seconds."""
-
-    model: str
-    device: str
-    memory: int
-    cache_memory: int
-    cache_videos: int
-    max_duration: float
-    max_pixels: int
-    threads: int | None = None
-
-    @classmethod
-    def of(cls, settings: Settings, device: str, *, model: str) -> WorkerOptions:
-        """As the service's settings have it."""
-        return cls(
-            model=model,
-            device=device,
-            memory=settings.worker_memory,
-            cache_memory=settings.cache_memory,
-            cache_videos=settings.cache_videos,
-            max_duration=settings.max_duration,
-            max_pixels=settings.max_pixels,
-            threads=settings.worker_threads,
-        )
-
-
-def open_video(source: Source, options: WorkerOptions) -> Any:
-    """The video, if it is one and within the limits of the options, whatever it is wanted for."""
-    video = escounts.Video(source.path, max_duration=options.max_duration)
+def open_video(source: Source, settings: Settings) -> Any:
+    """The video, if it is one and within the limits of the settings, whatever it is wanted for."""
+    video = escounts.Video(source.path, max_duration=settings.max_duration)
     width, height = video.info.width, video.info.height
-    if width * height > options.max_pixels:
-        most = f"{options.max_pixels / 1e6:.1f} megapixels"
+    if width * height > settings.max_pixels:
+        most = f"{settings.max_pixels / 1e6:.1f} megapixels"
         raise VideoError(f"{source.name} is {width} × {height}; this server takes up to {most}. Scale it down first")
     return video
 
@@ -181,10 +157,12 @@ def lacks_memory(error: Exception) -> bool:
     return isinstance(error, MemoryError) or (told and not isinstance(error, EscountsError))
 
 
-def explain(error: Exception, sources: Iterable[Source] = (), *, memory: str, fault: str = "") -> str:
+def explain(
+    error: Exception, settings: Settings, sources: Iterable[Source] = (), *, what: str = "it", fault: str = ""
+) -> str:
     """One line for a person, never a traceback: the names of videos instead of their paths.
 
-    memory: what is said where there was too little of it. fault: comes first where the program is to blame.
+    what: needs too much memory, where it is that. fault: comes first where the program is to blame.
     """
     text = " ".join(str(error).split())
     for source in sources:
@@ -193,19 +171,20 @@ def explain(error: Exception, sources: Iterable[Source] = (), *, memory: str, fa
     if isinstance(error, EscountsError):
         return text
     if lacks_memory(error):
-        return memory
+        limit = f"{settings.worker_memory / GIBIBYTE:.1f} GiB"
+        return f"{what} needs more memory than the {limit} it may use"
     traceback.print_exception(error, file=sys.stderr)
     return f"{fault}{type(error).__name__}: {text}"
 
 
-def settle(options: WorkerOptions) -> None:
+def settle(settings: Settings) -> None:
     """Keep this process, which has loaded what it needs, to its cores and, without a GPU, to its memory."""
     import torch  # noqa: PLC0415 - 1.5 s of start-up and the memory of it: the server's process needs none of this
 
-    if options.threads is not None:
-        torch.set_num_threads(options.threads)
+    if settings.worker_threads is not None:
+        torch.set_num_threads(settings.worker_threads)
     if not torch.cuda.is_available():
-        limit_memory(options.memory)
+        limit_memory(settings.worker_memory)
 
 
 def limit_memory(extra: int) -> None:

@@ -27,12 +27,12 @@ from escounts.serve.job_api import drawn
 from escounts.serve.label_api import write_labels_csv
 from escounts.serve.schemas import (
     GUARDED,
+    AskedVideo,
+    RowId,
     Services,
     Text,
     Video,
-    VideoId,
     present_video,
-    video_or_404,
 )
 from escounts.serve.settings import MEBIBYTE
 from escounts.system.atomic_files import atomic_file
@@ -92,9 +92,9 @@ def videos(service: Services) -> list[Video]:
 
 
 @router.get("/videos/{video_id}")
-def video(service: Services, video_id: VideoId) -> Video:
+def video(service: Services, row: AskedVideo) -> Video:
     """One video with its newest job."""
-    return present_video(service, video_or_404(service, video_id))
+    return present_video(service, row)
 
 
 @router.get(
@@ -102,9 +102,8 @@ def video(service: Services, video_id: VideoId) -> Video:
     response_class=FileResponse,
     responses={200: {"content": {"video/*": {}, "application/octet-stream": {}}}, **RANGES},
 )
-def video_file(service: Services, video_id: VideoId) -> FileResponse:
+def video_file(service: Services, row: AskedVideo) -> FileResponse:
     """The file, whole or in ranges, as a video element asks for it."""
-    row = video_or_404(service, video_id)
     path = service.settings.locate(row).path
     try:
         open(path, "rb").close()
@@ -118,36 +117,35 @@ def video_file(service: Services, video_id: VideoId) -> FileResponse:
     response_class=FileResponse,
     responses={200: {"content": {"video/mp4": {}}}, **RANGES},
 )
-async def preview(service: Services, video_id: VideoId) -> FileResponse:
+async def preview(service: Services, row: AskedVideo) -> FileResponse:
     """A small H.264 copy for browsers that cannot play the file; a worker makes it the first time."""
-    return await _drawn(service, video_id, "preview", ".mp4")
+    return await _drawn(service, row, "preview", ".mp4")
 
 
 @router.get("/videos/{video_id}/thumbnail", response_class=FileResponse, responses=PICTURE)
-async def thumbnail(service: Services, video_id: VideoId) -> FileResponse:
+async def thumbnail(service: Services, row: AskedVideo) -> FileResponse:
     """A small JPEG from the middle of the video; a worker makes it the first time."""
-    return await _drawn(service, video_id, "thumbnail", ".jpg")
+    return await _drawn(service, row, "thumbnail", ".jpg")
 
 
 @router.get("/videos/{video_id}/filmstrip", response_class=FileResponse, responses=PICTURE)
-async def filmstrip(service: Services, video_id: VideoId) -> FileResponse:
+async def filmstrip(service: Services, row: AskedVideo) -> FileResponse:
     """60 small pictures side by side in one JPEG, evenly spread over the video."""
-    return await _drawn(service, video_id, "filmstrip", ".jpg")
+    return await _drawn(service, row, "filmstrip", ".jpg")
 
 
-async def _drawn(service: Services, video_id: str, format: str, suffix: str) -> FileResponse:
+async def _drawn(service: Services, video: Video, format: str, suffix: str) -> FileResponse:
     """A file that shows the video itself, made by a worker the first time it is asked for."""
-    target = service.settings.renders / f"{video_id}.{format}{suffix}"
-    video = video_or_404(service, video_id)
+    target = service.settings.renders / f"{video.id}.{format}{suffix}"
     if not target.exists():
         await drawn(service, video, target, format)
     return FileResponse(target, headers=FILE_HEADERS)
 
 
 @router.delete("/videos/{video_id}", status_code=204, dependencies=GUARDED)
-def delete_video(service: Services, video_id: VideoId) -> None:
+def delete_video(service: Services, row: AskedVideo) -> None:
     """Delete a video with its jobs, results and labels. A file under the media root stays on the disk."""
-    service.delete(video_or_404(service, video_id))
+    service.delete(row)
 
 
 @router.get("/media")
@@ -186,12 +184,8 @@ def deleted_videos(service: Services) -> list[DeletedVideo]:
     ]
 
 
-@router.post(
-    "/trash/{video_id}/restore",
-    status_code=201,
-    dependencies=GUARDED,
-)
-def restore(service: Services, video_id: VideoId) -> Video:
+@router.post("/trash/{video_id}/restore", status_code=201, dependencies=GUARDED)
+def restore(service: Services, video_id: RowId) -> Video:
     """Take a video and its labels out of the trash. Its counts are gone: POST /api/jobs counts it again."""
     found = next((found for found in service.folder.discarded() if found[1].id == video_id), None)
     if found is None:

@@ -24,7 +24,7 @@ from escounts.models.catalogue import find
 from escounts.output import FORMATS
 from escounts.output.json import from_dict, to_dict
 from escounts.results import CountResult
-from escounts.serve.settings import Source, WorkerOptions, explain, lacks_memory, open_video, settle
+from escounts.serve.settings import Settings, Source, explain, lacks_memory, open_video, settle
 from escounts.system.processes import Line
 
 Lane = Literal["slow", "fast"]
@@ -85,11 +85,11 @@ class RenderTask:
         return frozenset({self.source.id})
 
 
-def run(line: Line, options: WorkerOptions) -> None:
+def run(line: Line, settings: Settings) -> None:
     """Entry point of the process. Ends when the server closes its end of the pipe or says stop."""
     if hasattr(os, "nice"):
         os.nice(5)  # the page answers first
-    worker = Worker(line, options)
+    worker = Worker(line, settings)
     try:
         worker.prepare()
     except Exception as error:
@@ -102,9 +102,9 @@ def run(line: Line, options: WorkerOptions) -> None:
 class Worker:
     """One model on one device."""
 
-    def __init__(self, line: Line, options: WorkerOptions) -> None:
+    def __init__(self, line: Line, settings: Settings) -> None:
         self._line = line
-        self._options = options
+        self._settings = settings
         self._held: set[str] = set()
         self._cancelled: set[str] = set()
         self._holding = threading.Lock()
@@ -114,12 +114,12 @@ class Worker:
         self._counter: Any = None
         self._others: dict[str, tuple[Any, int]] = {}
         self._loading = threading.Lock()
-        self._cache = EncodingCache(max_bytes=options.cache_memory, max_videos=options.cache_videos)
+        self._cache = EncodingCache(max_bytes=settings.cache_memory, max_videos=settings.cache_videos)
 
     def prepare(self) -> None:
         """Load the model, then bound the memory: what is loaded is not held against a video."""
-        self._counter = escounts.load(self._options.model, device=self._options.device)
-        settle(self._options)
+        self._counter = escounts.load(self._settings.model, device=self._settings.devices[0])
+        settle(self._settings)
         self.report("ready", "", self._counter.model.name)
 
     def serve(self) -> None:
@@ -223,7 +223,7 @@ class Worker:
             if self._others.get(model, (None, -1))[1] != changed:
                 self._others.pop(model, None)
                 self._cache.forget_model(model)
-                self._others[model] = (escounts.load(model, device=self._options.device), changed)
+                self._others[model] = (escounts.load(model, device=self._settings.devices[0]), changed)
             return self._others[model][0]
 
     def _encoded(self, task: CountTask, source: Source) -> Any:
@@ -242,7 +242,7 @@ class Worker:
 
     def _opened(self, task_id: str, source: Source) -> Any:
         """The video, described to the server."""
-        video = open_video(source, self._options)
+        video = open_video(source, self._settings)
         described = {name: getattr(video.info, name) for name in ("duration", "width", "height", "fps")}
         self.report("info", task_id, (source.id, described))
         return video
@@ -268,7 +268,7 @@ class Worker:
             write_thumbnail,
         )
 
-        video = open_video(task.source, self._options)
+        video = open_video(task.source, self._settings)
         if task.document is None:
             write = {"preview": write_preview, "thumbnail": write_thumbnail, "filmstrip": write_filmstrip}
             write[task.format](video, Path(task.target))
@@ -280,9 +280,8 @@ class Worker:
         if lacks_memory(error):
             self._cache.clear()
             self.report("cached", "", [])
-        limit = f"{self._options.memory / 2**30:.1f} GiB"
-        memory = f"{source.name} needs more memory than the {limit} a worker may use"
-        return explain(error, [source], memory=memory, fault=f"{source.name} could not be counted: ")
+        fault = f"{source.name} could not be counted: "
+        return explain(error, self._settings, [source], what=source.name, fault=fault)
 
 
 class EncodingCache:

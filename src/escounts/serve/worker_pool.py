@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import queue
 import threading
 import time
@@ -10,9 +11,14 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from pydantic import BaseModel
+
+from escounts.decision.sets import RepetitionSet
 from escounts.errors import EscountsError
 from escounts.output.json import from_dict, to_dict
-from escounts.serve.settings import Settings, WorkerOptions, hide_paths
+from escounts.results import ExemplarSpan, Repetition, Track, Unit
+from escounts.serve.schemas import shown_progress
+from escounts.serve.settings import Settings, hide_paths
 from escounts.serve.worker import LANES, CountTask, Lane, RenderTask, run
 from escounts.system.processes import Child
 
@@ -31,13 +37,26 @@ def resolve(future: Future[T], outcome: T | EscountsError) -> None:
         future.set_result(outcome)
 
 
+class Counted(BaseModel):
+    """What lists, pages and files read of a result's document, of the types that they rely on."""
+
+    model: str
+    count: int
+    unsure: bool
+    range: tuple[float, float]
+    repetitions: tuple[Repetition, ...]
+    left_out: tuple[Repetition, ...] = ()
+    sets: tuple[RepetitionSet, ...] = ()
+    tracks: tuple[Track, ...] = ()
+    hypotheses: tuple[dict[str, float | Unit], ...] = ()
+    exemplars: tuple[ExemplarSpan, ...] = ()
+
+
 def checked_result(document: Any) -> dict[str, Any]:
     """A result's document as a process sent it, if it is one: whatever reads it later finds what it looks for."""
     try:
-        result = from_dict(document)
-        if not (isinstance(result.model, str) and isinstance(result.count, int) and isinstance(result.unsure, bool)):
-            raise TypeError("its model, count or doubt is of another type")
-        return to_dict(result)
+        Counted.model_validate_json(json.dumps(document), strict=True)
+        return to_dict(from_dict(document))
     except Exception as error:
         raise ValueError(f"a report holds a result that is none ({type(error).__name__})") from error
 
@@ -57,13 +76,7 @@ class Running:
     videos: frozenset[str] = frozenset()
 
     def view(self) -> dict[str, Any]:
-        fraction = min(self.done / self.total, 1.0) if self.total > 0 else 0.0
-        elapsed = time.monotonic() - self.began
-        remaining = elapsed * (1 - fraction) / fraction if fraction > 0.02 else None
-        return {
-            "progress": round(fraction, 4),
-            "remaining_s": None if remaining is None else round(remaining, 1),
-        }
+        return shown_progress(min(self.done / self.total, 1.0) if self.total > 0 else 0.0, self.began)
 
 
 @dataclass(eq=False)
@@ -146,11 +159,12 @@ class WorkerPool:
                 self.workers.append(self._start(device))
 
     def _start(self, device: str) -> WorkerHandle:
-        options = WorkerOptions.of(self._settings, device, model=self._settings.model)
         settings = self._settings
         videos = [settings.videos, *([settings.media_root] if settings.media_root else [])]
         sandbox = settings.confined(settings.renders, videos)
-        process = Child(run, options, parts=3, on_message=self._on_message, sandbox=sandbox)
+        process = Child(
+            run, settings.of_process(device, settings.model), parts=3, on_message=self._on_message, sandbox=sandbox
+        )
         return WorkerHandle(device, process, failures=self._failures.get(device, 0))
 
     def remove_dead(self, worker: WorkerHandle) -> None:
