@@ -19,8 +19,8 @@ import httpx
 from warm_processes import warm_processes
 
 from escounts.serve.app import Service, create_app
-from escounts.serve.limits import Server
 from escounts.serve.schemas import Video
+from escounts.serve.security import Server
 from escounts.serve.settings import Settings
 
 GUARD = {"X-Escounts": "1"}

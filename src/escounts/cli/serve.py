@@ -115,7 +115,7 @@ def every_device() -> tuple[str, ...]:
 def serve(settings: Settings, *, rebuild: bool = False) -> None:
     """Listen, print the address, serve until Ctrl-C. rebuild: make the database anew first."""
     try:
-        from escounts.serve import app, data_folder, limits  # noqa: PLC0415 - the extra [serve]
+        from escounts.serve import app, data_folder, security  # noqa: PLC0415 - the extra [serve]
     except ImportError as error:
         raise EscountsError(f"serve needs more packages ({error.name}): {install_command('serve')}") from error
 
@@ -151,7 +151,7 @@ def serve(settings: Settings, *, rebuild: bool = False) -> None:
             click.echo(f"videos are opened without protection of {what}: {why}", err=True)
         say_unknown_files(application.state.service.unknown_files, settings.videos)
         with contextlib.suppress(KeyboardInterrupt):
-            limits.Server(application, settings).run(sockets=[listening])
+            security.Server(application, settings).run(sockets=[listening])
         click.echo("stopped; what was running is taken up at the next start")
 
 

@@ -29,7 +29,6 @@ from escounts.serve import job_api, label_api, live_api, training_api, video_api
 from escounts.serve.data_folder import DISK_RESERVE, DataFolder
 from escounts.serve.jobs import JobRunner
 from escounts.serve.label_api import write_labels_csv
-from escounts.serve.limits import RequestLimits
 from escounts.serve.live_api import LiveSessions
 from escounts.serve.schemas import GUARDED, PROBLEMS, Job, Services, Training, Video
 from escounts.serve.security import COOKIE, Guard, GuessLimit, client_address, session_value
@@ -274,8 +273,7 @@ def create_app(settings: Settings) -> FastAPI:
         redoc_url=None,
     )
     app.state.service = service
-    app.add_middleware(RequestLimits, settings=settings)
-    app.add_middleware(Guard, settings=settings, guesses=service.guesses)  # the last one added is asked first
+    app.add_middleware(Guard, settings=settings, guesses=service.guesses)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(EscountsError, _unacceptable)
     app.add_exception_handler(sqlite3.Error, _unwritable)

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, HTTPException
 from fastapi.responses import PlainTextResponse, Response, StreamingResponse
+from pydantic import BaseModel, Field
 
 from escounts.counting.maps import pseudo_spans
 from escounts.errors import OutputError
@@ -31,11 +32,11 @@ from escounts.serve.data_folder import LABELS_FILE
 from escounts.serve.schemas import (
     GUARDED,
     AskedVideo,
-    ImportedLabels,
-    LabelImport,
     Labels,
     SavedLabels,
     Services,
+    Strict,
+    Text,
     Video,
     attachment,
     need_job,
@@ -47,6 +48,29 @@ EXPORT: dict[int | str, dict[str, Any]] = {
     200: {"content": {kind: {} for kind in ("text/csv", "application/json", "application/zip")}}
 }
 CSV: dict[int | str, dict[str, Any]] = {200: {"content": {"text/csv": {"schema": {"type": "string"}}}}}
+
+
+class LabelImport(Strict):
+    """A file of an annotation tool: its name, its text, and where they cannot be told, its format, which behaviour,
+    tier or label is meant, and the frames a second it counts in."""
+
+    name: Annotated[Text, Field(max_length=500)]
+    text: Annotated[Text, Field(max_length=8_000_000)]
+    format: Format | None = None
+    only: Annotated[Text, Field(max_length=200)] | None = None
+    fps: Annotated[float, Field(ge=1, le=1000)] | None = None
+
+
+class ImportedLabels(BaseModel):
+    """saved: ids of the videos that have these labels now. unknown: files of which there is no video here. ambiguous:
+    names that several videos here have. shortened: files with a repetition that ran past the end of the video, by
+    half a second at most, and ends with it now. spread: files of which only a count was given."""
+
+    saved: list[str]
+    unknown: list[str]
+    ambiguous: list[str]
+    shortened: list[str] = []
+    spread: list[str] = []
 
 
 def _asked_labels(service: Services, row: AskedVideo) -> SavedLabels:

@@ -16,7 +16,6 @@ from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, C
 from pydantic.json_schema import SkipJsonSchema
 
 from escounts.output.json import from_dict, to_dict
-from escounts.research.datasets.annotation_formats import Format
 from escounts.research.datasets.annotation_formats.labels import LONGEST_ACTION, MOST_SPANS, name_problem
 from escounts.video.regions import region
 
@@ -142,29 +141,6 @@ class Labels(Strict):
     action: Action = ""
     job: Identifier | None = None
     revision: Annotated[int, Field(ge=0)] | None = None
-
-
-class LabelImport(Strict):
-    """A file of an annotation tool: its name, its text, and where they cannot be told, its format, which behaviour,
-    tier or label is meant, and the frames a second it counts in."""
-
-    name: Annotated[Text, Field(max_length=500)]
-    text: Annotated[Text, Field(max_length=8_000_000)]
-    format: Format | None = None
-    only: Annotated[Text, Field(max_length=200)] | None = None
-    fps: Annotated[float, Field(ge=1, le=1000)] | None = None
-
-
-class ImportedLabels(BaseModel):
-    """saved: ids of the videos that have these labels now. unknown: files of which there is no video here. ambiguous:
-    names that several videos here have. shortened: files with a repetition that ran past the end of the video, by
-    half a second at most, and ends with it now. spread: files of which only a count was given."""
-
-    saved: list[str]
-    unknown: list[str]
-    ambiguous: list[str]
-    shortened: list[str] = []
-    spread: list[str] = []
 
 
 class SavedLabels(BaseModel):
