@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -10,6 +11,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -20,9 +22,11 @@ from serving import REQUEST, Client, eventually, service_running, uploaded
 from escounts.errors import EscountsError
 from escounts.output.json import to_dict
 from escounts.results import CountResult, DensityMap
+from escounts.serve.app import EventHub, Service
 from escounts.serve.database import Database
+from escounts.serve.job_api import followed
 from escounts.serve.jobs import JobRunner
-from escounts.serve.schemas import Job
+from escounts.serve.schemas import Job, Training
 from escounts.serve.settings import Settings, Source
 from escounts.serve.worker import RenderTask
 from escounts.serve.worker_pool import Running, WorkerHandle, resolve
@@ -31,14 +35,17 @@ from escounts.system.processes import Child, parsed_report
 SOURCE = Source("v", "clip.mp4", "clip.mp4")
 
 
-class Listening:
+class Listening(EventHub):
     """Keeps what is published."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.states: list[str] = []
 
-    def publish(self, event: Job) -> None:
-        self.states.append(event.state)
+    def publish(self, event: Job | Training | None) -> None:
+        if event is not None:
+            self.states.append(event.state)
+        super().publish(event)
 
 
 @pytest.fixture()
@@ -102,7 +109,6 @@ def test_what_a_worker_cancelled_is_cancelled(runner: JobRunner, database: Datab
     row = database.job("job")
     assert row is not None
     assert (row.state, row.error) == ("cancelled", None)
-    assert runner.ended("job").result(1) == row
 
 
 DENSITY = DensityMap(np.zeros(10, np.float32), 0.0, 0.1)
@@ -231,13 +237,17 @@ def test_somebody_who_stopped_waiting_does_not_stop_the_news(
     runner: JobRunner, database: Database, hub: Listening
 ) -> None:
     runner.submit(queued("job"))
-    gone, patient = runner.ended("job"), runner.ended("job")
-    assert gone.cancel()
-    runner.cancel("job")
-    row = patient.result(1)
-    assert row is not None
-    assert row.state == "cancelled"
-    assert hub.states == ["queued", "cancelled"]
+    service = cast(Service, SimpleNamespace(hub=hub, database=database))
+
+    async def follow() -> list[str]:
+        gone, patient = followed(service, "job"), followed(service, "job")
+        states = [(await anext(waiting)).state for waiting in (gone, patient)]
+        await gone.aclose()  # type: ignore[attr-defined]
+        runner.cancel("job")
+        return [*states, *[job.state async for job in patient]]
+
+    assert asyncio.run(follow()) == ["queued", "queued", "cancelled"]
+    assert (hub.states, hub.listeners) == (["queued", "cancelled"], 0)
 
 
 def test_a_full_disk_is_said_and_waited_for(

@@ -6,12 +6,13 @@ A file says what the person said where a video was corrected, otherwise what the
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 import tempfile
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Body, HTTPException, Query
 from fastapi import Path as PathParameter
@@ -39,6 +40,9 @@ from escounts.serve.schemas import (
 )
 from escounts.serve.training_api import other_model, present_training
 from escounts.serve.worker import RenderTask
+
+if TYPE_CHECKING:
+    from escounts.serve.app import Service
 
 router = APIRouter(prefix="/api", tags=["jobs"])
 
@@ -83,10 +87,29 @@ async def count(service: Services, request: CountRequest, response: Response) ->
     if not await asyncio.to_thread(service.runner.submit, job):
         raise HTTPException(404, "the video was deleted meanwhile")
     if request.wait > 0:
-        await asyncio.wait({asyncio.wrap_future(service.runner.ended(job.id))}, timeout=request.wait)
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(_ended(service, job.id), request.wait)
     now = need_job(service, job.id)
     response.status_code = 200 if now.ended else 202
     return present_job(service, now, whole=True)
+
+
+async def _ended(service: Service, job_id: str) -> None:
+    async for _ in followed(service, job_id):
+        pass
+
+
+async def followed(service: Service, job_id: str) -> AsyncIterator[Job]:
+    """A job as it is, and again with every change of it, until it has ended or is deleted."""
+    async for event in service.hub.listen():
+        if event is not None and event.id != job_id:
+            continue
+        job = service.database.job(job_id)
+        if job is None:
+            return
+        yield job
+        if job.ended:
+            return
 
 
 def _unit_before(service: Services, video: str) -> Unit | None:
@@ -165,15 +188,8 @@ async def job_events(service: Services, row: AskedJob) -> StreamingResponse:
     """One job's changes as server-sent events; the stream ends with the job."""
 
     async def stream() -> AsyncIterator[str]:
-        async for event in service.hub.listen():
-            if event is not None and event.id != row.id:
-                continue
-            job = service.database.job(row.id)
-            if job is None:
-                return
+        async for job in followed(service, row.id):
             yield f"event: job\ndata: {present_job(service, job).model_dump_json()}\n\n"
-            if job.ended:
-                return
 
     return _stream(stream())
 

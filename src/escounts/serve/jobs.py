@@ -54,7 +54,6 @@ class JobRunner:
         self._pool = WorkerPool(settings, on_message=self._news.set)
         self._renders: list[tuple[RenderTask, Future[str]]] = []
         self._rendering: dict[str, Future[str]] = {}
-        self._waiters: dict[str, list[Future[Job | None]]] = {}
         self._received: deque[tuple[Any, ...]] = deque()
         self._stopping = False
         self._thread = threading.Thread(target=self._supervise, name="jobs", daemon=True)
@@ -88,17 +87,6 @@ class JobRunner:
         self._announce(job.id)
         self._news.set()
         return True
-
-    def ended(self, job_id: str) -> Future[Job | None]:
-        """A future of the job's row once it is done, failed or cancelled; of None when it is deleted."""
-        future: Future[Job | None] = Future()
-        with self._lock:
-            job = self._database.job(job_id)
-            if job is None or job.ended:
-                future.set_result(job)
-            else:
-                self._waiters.setdefault(job_id, []).append(future)
-        return future
 
     def cancel(self, job_id: str) -> None:
         """End a job that waits or runs; one that has ended stays as it is."""
@@ -363,14 +351,8 @@ class JobRunner:
         )
 
     def _announce(self, job_id: str) -> None:
-        """Tell the listeners, and who waits for the end. Under the lock: nobody hears of an older state later.
-
-        Neither waits: the listeners and the futures only hand over to the event loops of those who listen.
-        """
+        """Tell the listeners. Under the lock: nobody hears of an older state later."""
         with self._lock:
             job = self._database.job(job_id)
-            if job is None or job.ended:
-                for future in self._waiters.pop(job_id, []):
-                    resolve(future, job)
             if job is not None:
                 self._publish(self.with_progress(job))

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -22,12 +22,11 @@ from escounts.serve.settings import Settings, hide_paths
 from escounts.serve.worker import LANES, CountTask, Lane, RenderTask, run
 from escounts.system.processes import Child
 
-T = TypeVar("T")
 START_FAILURES_ALLOWED = 5
 RESTART_SECONDS = 0.5
 
 
-def resolve(future: Future[T], outcome: T | EscountsError) -> None:
+def resolve(future: Future[str], outcome: str | EscountsError) -> None:
     """Give a future its value or its error; one that was given up meanwhile stays given up."""
     if not future.set_running_or_notify_cancel():
         return
