@@ -10,7 +10,6 @@ import logging
 import sqlite3
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
@@ -54,7 +53,6 @@ class JobRunner:
         self._pool = WorkerPool(settings, on_message=self._news.set)
         self._renders: list[tuple[RenderTask, Future[str]]] = []
         self._rendering: dict[str, Future[str]] = {}
-        self._received: deque[tuple[Any, ...]] = deque()
         self._stopping = False
         self._thread = threading.Thread(target=self._supervise, name="jobs", daemon=True)
         self._maintained = 0.0
@@ -154,7 +152,6 @@ class JobRunner:
     def _round(self) -> None:
         self._news.clear()
         with self._lock:
-            self._handle_received()
             for worker in list(self._pool.workers):
                 self._receive(worker)
             self._pool.ensure_running()
@@ -166,14 +163,15 @@ class JobRunner:
             self._maintain()
 
     def _receive(self, worker: WorkerHandle) -> None:
-        """What one worker said since the last round; not more than REPORTS_AT_ONCE, or one could talk for ever."""
+        """What one worker said since the last round; not more than REPORTS_AT_ONCE, or one could talk for ever. A
+        report that the database cannot take now stays the first."""
         try:
             for _ in range(REPORTS_AT_ONCE):
-                report = worker.process.take()
-                if report is None:
+                worker.report = worker.report or worker.process.take()
+                if worker.report is None:
                     return
-                self._received.append((worker, *report))
-                self._handle_received()
+                self._handle(worker, *worker.report)
+                worker.report = None
             self._news.set()
         except sqlite3.Error:
             raise
@@ -186,24 +184,12 @@ class JobRunner:
             worker.process.kill()
             self._remove_dead(worker)
 
-    def _handle_received(self) -> None:
-        """What the workers said, in order. What the database cannot take now stays first in line."""
-        while self._received:
-            try:
-                self._handle(*self._received[0])
-            except sqlite3.Error:
-                raise
-            except Exception:
-                self._received.popleft()
-                raise
-            self._received.popleft()
-
     def _handle(self, worker: WorkerHandle, kind: str, task_id: str, value: Any) -> None:
         """One report; ValueError where this worker has no reason to send it, or it holds what its kind does not."""
         entry = worker.tasks.get(task_id)
         match kind, value:
             case "ready", str():
-                worker.ready, worker.failures, worker.last_error, worker.model = True, 0, None, value
+                worker.ready, worker.last_error, worker.model = True, None, value
             case "unusable", [str(), bool()] if not worker.ready:
                 worker.last_error, worker.unrecoverable = value
             case "cached", list():

@@ -85,12 +85,13 @@ class WorkerHandle:
     device: str
     process: Child
     ready: bool = False
-    failures: int = 0
     last_error: str | None = None
     unrecoverable: bool = False
     model: str | None = None
     cached: set[str] = field(default_factory=set)
     tasks: dict[str, Running] = field(default_factory=dict)
+    report: list[Any] | None = None
+    """The one in hand."""
     distrusted: bool = False
     """It sent what no worker of ours sends."""
 
@@ -164,13 +165,13 @@ class WorkerPool:
         process = Child(
             run, settings.of_process(device, settings.model), parts=3, on_message=self._on_message, sandbox=sandbox
         )
-        return WorkerHandle(device, process, failures=self._failures.get(device, 0))
+        return WorkerHandle(device, process)
 
     def remove_dead(self, worker: WorkerHandle) -> None:
         """Forget a dead worker. One that never got ready counts against its device."""
         worker.close()
         self.workers.remove(worker)
-        failures = 0 if worker.ready else worker.failures + 1
+        failures = 0 if worker.ready else self._failures.get(worker.device, 0) + 1
         self._failures[worker.device] = failures
         self._next_start[worker.device] = time.monotonic() + RESTART_SECONDS * failures
         if failures >= START_FAILURES_ALLOWED or worker.unrecoverable:
