@@ -57,16 +57,16 @@ class CountTask:
         return name if self.model is None else f"{name}@{self.model}"
 
     @property
-    def videos(self) -> frozenset[str]:
-        """Ids of all videos that it opens."""
-        return frozenset(source.id for source in (self.source, *(s for *_, s in self.exemplars)) if source)
+    def sources(self) -> frozenset[Source]:
+        """All videos that it opens."""
+        return frozenset(source for source in (self.source, *(s for *_, s in self.exemplars)) if source)
 
     @property
     def encodings(self) -> set[str]:
         """All encodings that it needs; those of places are found anew each time, and never kept."""
         if self.each:
             return {f"{self.source.id}#each"}
-        return {self.encoding(source) for source in (self.source, *(s for *_, s in self.exemplars)) if source}
+        return {self.encoding(source) for source in self.sources}
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,8 @@ class RenderTask:
     document: dict[str, Any] | None = None
 
     @property
-    def videos(self) -> frozenset[str]:
-        return frozenset({self.source.id})
+    def sources(self) -> frozenset[Source]:
+        return frozenset({self.source})
 
 
 def run(line: Line, settings: Settings) -> None:
@@ -137,7 +137,7 @@ class Worker:
             with self._holding:
                 self._cancelled |= {argument} & self._held  # one that has ended meanwhile stays as it is
         elif command == "forget":
-            self._cache.forget(argument)
+            self._cache.forget(lambda name: re.split("[@#]", name)[0] == argument)  # of whatever model
             self.report("cached", "", self._cache.names())
         elif command in LANES:
             with self._holding:
@@ -222,7 +222,7 @@ class Worker:
         with self._loading:
             if self._others.get(model, (None, -1))[1] != changed:
                 self._others.pop(model, None)
-                self._cache.forget_model(model)
+                self._cache.forget(lambda name: name.partition("@")[2] == model)
                 self._others[model] = (escounts.load(model, device=self._settings.devices[0]), changed)
             return self._others[model][0]
 
@@ -278,7 +278,7 @@ class Worker:
 
     def _explain(self, error: Exception, source: Source) -> str:
         if lacks_memory(error):
-            self._cache.clear()
+            self._cache.forget(lambda name: True)
             self.report("cached", "", [])
         fault = f"{source.name} could not be counted: "
         return explain(error, self._settings, [source], what=source.name, fault=fault)
@@ -311,21 +311,11 @@ class EncodingCache:
             while len(self._entries) > 1 and (self._bytes() > self._max_bytes or len(self) > self._max_videos):
                 self._entries.popitem(last=False)
 
-    def forget(self, video_id: str) -> None:
-        """Drop a video's encodings, of whatever model."""
+    def forget(self, which: Callable[[str], bool]) -> None:
+        """Drop the encodings whose names are these."""
         with self._lock:
-            for name in [name for name in self._entries if re.split("[@#]", name)[0] == video_id]:
+            for name in filter(which, list(self._entries)):
                 del self._entries[name]
-
-    def forget_model(self, model: str) -> None:
-        """Drop the encodings that a model other than the worker's made."""
-        with self._lock:
-            for name in [name for name in self._entries if name.partition("@")[2] == model]:
-                del self._entries[name]
-
-    def clear(self) -> None:
-        with self._lock:
-            self._entries.clear()
 
     def names(self) -> list[str]:
         with self._lock:

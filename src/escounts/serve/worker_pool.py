@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from escounts.decision.sets import RepetitionSet
+from escounts.decision.repetitions import RepetitionSet
 from escounts.errors import EscountsError
 from escounts.output.json import from_dict, to_dict
 from escounts.results import ExemplarSpan, Repetition, Track, Unit
@@ -118,8 +118,8 @@ class WorkerHandle:
         self._sender.join(2)
 
     def begin(self, lane: Lane, task: CountTask | RenderTask, seconds: float) -> None:
-        now = time.monotonic()
-        self.tasks[task.id] = Running(lane, began=now, deadline=now + seconds, videos=task.videos)
+        now, videos = time.monotonic(), frozenset(source.id for source in task.sources)
+        self.tasks[task.id] = Running(lane, began=now, deadline=now + seconds, videos=videos)
         self.send(lane, task)
 
     def busy(self, lane: Lane) -> bool:
