@@ -16,9 +16,9 @@ from escounts.errors import DataError, ModelError
 from escounts.models import store
 from escounts.models.catalogue import own_model_path
 from escounts.nn.heads import RateHead, RateHeadConfig
-from escounts.teach import own_action
+from escounts.teach import Score, own_action
 from escounts.teach.head_tuning import FeatureEncoding, HeadRows, in_other_unit, tuned_heads
-from escounts.teach.own_action import ActionReport, LabelledVideo, Score, learn_action, learn_folder
+from escounts.teach.own_action import ActionReport, LabelledVideo, learn_action, learn_folder
 from escounts.video.files import Video
 
 COUNTS = (4, 5, 6)

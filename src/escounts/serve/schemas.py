@@ -17,6 +17,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from escounts.output.json import from_dict, to_dict
 from escounts.research.datasets.annotation_formats.labels import LONGEST_ACTION, MOST_SPANS, name_problem
+from escounts.teach import Score, Stage
 from escounts.video.regions import region
 
 if TYPE_CHECKING:
@@ -27,8 +28,6 @@ Hidden = Annotated[SkipJsonSchema[T], Field(exclude=True)]
 """In the database, and not in an answer or its description."""
 Identifier = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$", examples=["0" * 32])]
 Unit = Literal["cycle", "side"]
-Stage = Literal["encoding", "checking", "training"]
-"""Of a training, as escounts.teach.own_action has it."""
 Second = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 
 
@@ -225,14 +224,6 @@ class Video(BaseModel):
     labelled_count: int | None = None
     action: str | None = None
     job: Job | None = None
-
-
-class Score(BaseModel):
-    """Videos counted right and within one, and the mean of |count − label| / label."""
-
-    right: int
-    within_one: int
-    error: float
 
 
 class Outcome(BaseModel):

@@ -34,7 +34,6 @@ from escounts.serve.schemas import (
     Report,
     RowId,
     Services,
-    Stage,
     Strict,
     Text,
     Training,
@@ -45,11 +44,10 @@ from escounts.serve.settings import Settings, Source, explain, hide_paths, open_
 from escounts.system.atomic_files import atomic_file
 from escounts.system.processes import are_numbers
 from escounts.system.task_processes import NOT_A_REPORT, TaskProcess
+from escounts.teach import FEWEST, Stage
 
 log = logging.getLogger(__name__)
 router = APIRouter(prefix="/api", tags=["teaching"])
-FEWEST = 3
-"""Labelled videos a training needs, as escounts.teach.own_action has it."""
 CUT_OFF = "the server was stopped while this was being learnt; start it again"
 RETRY_SECONDS = 0.5
 """Between tries to write down how a training ended, while the database cannot take it."""

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
@@ -26,6 +26,7 @@ from escounts.research.datasets.annotation_formats import LabelledFile, label_fi
 from escounts.research.datasets.annotation_formats.labels import label_problem
 from escounts.research.datasets.annotations import Problem, Span
 from escounts.research.datasets.folder import load_folder
+from escounts.teach import FEWEST, Score, Stage
 from escounts.teach.head_tuning import (
     FeatureEncoding,
     HeadRows,
@@ -36,8 +37,6 @@ from escounts.teach.head_tuning import (
 )
 from escounts.video.files import Video
 
-FEWEST = 3
-"""Labelled videos: with fewer, one cannot be left out and an action still be seen twice."""
 GAIN = 2 / 3
 """What may remain of the error on videos left out: the least of many recipes' is taken, so a small gain is chance."""
 STEPS = 40
@@ -46,7 +45,6 @@ EVERY = 4
 UNITS = (2.0, 0.5)
 """Labels may count sides where the model counts cycles, or cycles where it counts sides."""
 
-Stage = Literal["encoding", "checking", "training"]
 Progress = Callable[[Stage, float], None]
 """Called with what is being done and how much of the whole is, 0..1."""
 ENCODING_SHARE, CHECKING_SHARE = 0.7, 0.25
@@ -71,22 +69,6 @@ class VideoOutcome:
     before: int
     after: int
     fitted: int
-
-
-@dataclass(frozen=True)
-class Score:
-    """Videos counted right, videos within one, and the mean of |count − label| / max(label, 1)."""
-
-    right: int
-    within_one: int
-    error: float
-
-    @classmethod
-    def of(cls, counted: Sequence[int], labelled: Sequence[int]) -> Score:
-        """The score of counts against labels."""
-        off = [abs(count - label) for count, label in zip(counted, labelled, strict=True)]
-        relative = [miss / max(label, 1) for miss, label in zip(off, labelled, strict=True)]
-        return cls(sum(miss == 0 for miss in off), sum(miss <= 1 for miss in off), sum(relative) / len(relative))
 
 
 @dataclass(frozen=True)
