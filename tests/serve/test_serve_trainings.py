@@ -150,11 +150,15 @@ def test_a_training_cut_off_by_a_kill_has_failed_at_the_next_start(tmp_path: Pat
     database = Database(tmp_path / "data" / "escounts.sqlite")
     database.add_training(Training(id="0" * 32, name="mine", videos=[], created=1.0))
     database.close()
+    left = tmp_path / "data" / "renders" / f".{'0' * 32}.training.partial"
+    left.mkdir()
+    (left / "model.safetensors").write_bytes(b"half")
     command = Command(tmp_path / "data")
     with Client(command.address) as client:
         row = client.get(f"/api/trainings/{'0' * 32}").json()
     command.interrupt()
     assert row["state"] == "failed" and "start it again" in row["error"]
+    assert not left.exists()
 
 
 OPTIONS = Settings(Path("data"), model="lite", devices=("cpu",), worker_memory=2**33, worker_threads=1)

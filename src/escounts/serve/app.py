@@ -34,6 +34,7 @@ from escounts.serve.schemas import GUARDED, PROBLEMS, Job, Services, Training, V
 from escounts.serve.security import COOKIE, Guard, GuessLimit, client_address, session_value
 from escounts.serve.settings import MEBIBYTE, Settings, hide_paths
 from escounts.serve.training_api import Trainings
+from escounts.system.atomic_files import remove_partials
 
 log = logging.getLogger(__name__)
 HEARTBEAT_SECONDS = 15.0
@@ -121,7 +122,12 @@ class Service:
         self.folder.check()
         self.folder.prepare()
         self.database = self.folder.open_database()
-        self.folder.set_torn_files_aside()
+        for folder in (
+            settings.data,
+            settings.videos,
+            settings.renders,
+        ):  # an upload, a drawing, a copy of the database
+            remove_partials(folder)
         self.unknown_files = self.folder.unknown_files(self.database.videos(limit=-1))
         self.hub = EventHub()
         self.runner = JobRunner(settings, self.database, self.hub.publish, maintain=self.maintain)

@@ -32,8 +32,6 @@ MARKER = "escounts-data.json"
 MARK = {"format": "escounts serve data folder", "version": 1}
 OWN_NAMES = frozenset({MARKER, "lock", "videos", "renders", "models", "trash", "lost+found"})
 UPLOAD = re.compile(r"[0-9a-f]{32}(\.[a-z0-9]{1,5})?")
-TORN = re.compile(r"\.[0-9a-f]{32}\..*\.partial")
-"""What a kill leaves of an upload or a drawing."""
 TRASH_ENTRY = re.compile(r"(\d{10,})-[\w.-]+")
 LABELS_FILE = "labels.csv"
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
@@ -115,15 +113,6 @@ class DataFolder:
         """Files in videos/ that no row names, sorted; they are never touched."""
         known = {row.file for row in rows if row.source != "media"} | {LABELS_FILE}
         return sorted(p.name for p in _entries(self.settings.videos) if p.name not in known)
-
-    def set_torn_files_aside(self) -> None:
-        """At start: what a kill left in the middle of an upload, a drawing or a copy of the database goes to the
-        trash."""
-        folders = (self.settings.videos, self.settings.renders)
-        torn = [path for folder in folders for path in _entries(folder) if TORN.fullmatch(path.name)]
-        torn += self.settings.data.glob(f".{self.settings.backup.name}.*.partial")
-        if torn:
-            self.set_aside("torn", torn)
 
     def set_aside(self, name: str, paths: Iterable[Path], record: dict[str, Any] | None = None) -> Path:
         """Move files to an entry of the trash, with what the database knew of them; returns the entry's folder.

@@ -117,7 +117,12 @@ class Trainings:
         """At start: what was running when the server went away has failed, and says so."""
         for row in self._database.trainings():
             if row.state == "running":
+                shutil.rmtree(self._folder(row.id), ignore_errors=True)
                 self._database.end_training(row.id, "failed", error=CUT_OFF)
+
+    def _folder(self, training_id: str) -> Path:
+        """Where alone the process of a training may write."""
+        return self._settings.renders / f".{training_id}.training.partial"
 
     def start(self, row: Training, labelled: Labelled, target: Path, initial: str) -> None:
         """Begin to learn from labelled videos, starting from the model `initial`; the new one is put at target only
@@ -126,7 +131,7 @@ class Trainings:
         with self._lock:
             if self._running is not None:
                 raise HTTPException(409, f"{self._running.row.name} is being learnt; wait for it, or cancel it")
-            made = self._settings.renders / f".{row.id}.training.partial" / "model.safetensors"
+            made = self._folder(row.id) / "model.safetensors"
             for folder in (target.parent, made.parent):
                 folder.mkdir(parents=True, exist_ok=True)
             self._database.add_training(row)
