@@ -8,6 +8,7 @@ import math
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -135,21 +136,20 @@ class ConfinedWatch:
         camera, file = found.format is not None, not found.live
         self.time = 0.0
         self._source = source
-        self._scratch = counting_sandbox(
-            model,
-            exemplars,
-            readable=[found.path] if file else [],
-            writable=[found.path] if camera else [],
-            network=not (camera or file),
-        )
-        sandbox = self._scratch.__enter__()
-        try:
-            self._child = Child(
-                watch_work, source, {"model": model, "exemplars": exemplars, **options}, sandbox=sandbox
+        options |= {"model": model, "exemplars": exemplars}
+        with ExitStack() as held:
+            sandbox = held.enter_context(
+                counting_sandbox(
+                    model,
+                    exemplars,
+                    readable=[found.path] if file else [],
+                    writable=[found.path] if camera else [],
+                    network=not (camera or file),
+                )
             )
-        except OSError as error:
-            self._scratch.__exit__(None, None, None)
-            raise EscountsError(f"no process could be started: {error.strerror or error}") from error
+            self._child = Child(watch_work, source, options, sandbox=sandbox)
+            held.callback(self._child.end)
+            self._held = held.pop_all()
 
     def __iter__(self) -> Iterator[LiveEvent]:
         try:
@@ -180,8 +180,7 @@ class ConfinedWatch:
         self._child.send((start, end))
 
     def close(self) -> None:
-        self._child.end()
-        self._scratch.__exit__(None, None, None)
+        self._held.close()
 
 
 def watch_work(line: Line, source: str, options: dict[str, Any]) -> None:

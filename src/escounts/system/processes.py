@@ -25,6 +25,7 @@ from contextlib import suppress
 from io import FileIO
 from typing import Any, cast
 
+from escounts.errors import EscountsError
 from escounts.system.sandbox import ONE_THREAD, Sandbox, confine
 
 PROGRAM = "import sys; sys.path[:] = sys.argv[1:]; from escounts.system.processes import run_child; run_child()"
@@ -107,7 +108,8 @@ def _fail() -> None:
 
 
 class Child:
-    """A process that calls `target(line, *arguments)`, and its end of the line. Raises OSError where none can start.
+    """A process that calls `target(line, *arguments)`, and its end of the line. Raises EscountsError where none can
+    start.
 
     target: a function of a module, which the child imports. parts: of each report, all but the last of them text.
     on_message: called, in a thread, whenever there is something to take. sandbox: what it is confined to, as far as
@@ -126,7 +128,10 @@ class Child:
         on_message: Callable[[], None] = lambda: None,
         sandbox: Sandbox | None = None,
     ) -> None:
-        self._process = spawned({} if sandbox is None else ONE_THREAD)
+        try:
+            self._process = spawned({} if sandbox is None else ONE_THREAD)
+        except OSError as error:  # no memory or no room for another one
+            raise EscountsError(f"no process could be started: {error.strerror or error}") from error
         self._commands, self._reports = cast(FileIO, self._process.stdin), cast(FileIO, self._process.stdout)
         self._kill = weakref.finalize(self, _kill, self._process)  # at the parent's end, too
         self._parts, self._on_message = parts, on_message

@@ -166,11 +166,8 @@ class TaskProcess(Generic[T, A]):
         with self._changing:
             if self._closed:
                 raise TaskError(STOPPED)
-            try:
-                about = (self._prepare, self._arguments, self._threads, self._hear is not None)
-                self._process = Child(_serve, *about, sandbox=self._sandbox)
-            except OSError as error:  # no memory or no room for another one: no task can have an answer
-                raise EscountsError(f"no process could be started: {error.strerror or error}") from error
+            about = (self._prepare, self._arguments, self._threads, self._hear is not None)
+            self._process = Child(_serve, *about, sandbox=self._sandbox)
             return self._process
 
     def _unready(self, process: Child) -> str | None:
