@@ -7,6 +7,7 @@ import os
 import re
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from acting import answer_with, choose, length, open_card, shown, spans, time_now
@@ -166,7 +167,7 @@ def test_an_example_of_most_of_the_video_is_said_to_be_the_reason(page: Page, sa
 @pytest.mark.parametrize("unsure", [False, True])
 def test_an_example_across_a_cut_is_told_of_however_sure_the_count_is(page: Page, sample: Path, unsure: bool) -> None:
     example, confidence = {"start": 2.0, "end": 4.0, "video": None}, 0.5 if unsure else 0.95
-    told = {"exemplars": [example], "details": {"exemplar_cut": 3.2}}
+    told: dict[str, Any] = {"exemplars": [example], "details": {"exemplar_cut": 3.2}}
     answer_with(page, confidence_kind="probability", confidence=confidence, unsure=unsure, **told)
     choose(page, sample)
     expect(page.locator("#unsure")).to_be_visible()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from acting import answer_with, choose, length, set_mode, spans
@@ -31,7 +32,7 @@ def test_sets_and_tempo_are_seen_at_once_and_a_set_is_counted_like(page: Page, c
         {"start": part[0]["start"], "end": part[-1]["end"], "count": len(part), "motion": motion, "tempo": tempo}
         for part, motion, tempo in ((first, "A", 1.84), (second, "B", 2.11))
     ]
-    sure = {"confidence_kind": "probability", "confidence": 0.95, "unsure": False}
+    sure: dict[str, Any] = {"confidence_kind": "probability", "confidence": 0.95, "unsure": False}
     answer_with(page, **sure, sets=[sets[0] | {"rest_before": None}, sets[1] | {"rest_before": 44.7}])
     page.reload()
     rows = page.locator("#sets-rows tr")
