@@ -341,6 +341,11 @@ def test_what_was_undone_is_redone_and_all_are_split_by_the_keyboard_after_a_cli
     page.keyboard.press("Control+z")
     page.keyboard.press("Control+Shift+Z")
     assert spans(page) == halved
+    for undo, redo in (("Control+Z", "Control+Shift+z"), ("Meta+z", "Meta+Shift+Z")):  # Caps Lock, and Apple's keys
+        page.keyboard.press(undo)
+        assert spans(page) == counted
+        page.keyboard.press(redo)
+        assert spans(page) == halved
     expect(page.locator("#redo")).to_be_disabled()
 
 

@@ -87,7 +87,10 @@ def test_of_what_1_0_said_the_sum_and_the_number_of_repetitions_hold(results: li
 
 
 def test_the_page_names_the_version_and_what_a_reader_of_1_0_must_expect() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "json-schema.md").read_text()
+    documented = Path(__file__).parents[2] / "docs" / "json-schema.md"
+    if not documented.parent.is_dir():
+        pytest.skip("needs a checkout: a package has no docs")
+    page = documented.read_text()
     assert f'`"{VERSION}"`' in page
     _, section = page.split("## For a reader of 1.0")
     named = set(re.findall(r"^\| `([a-z_.]+)` \|", section, flags=re.MULTILINE))

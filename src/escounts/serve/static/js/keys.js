@@ -5,12 +5,13 @@ const MODES = { w: "watch", m: "mark", c: "correct" };
 
 export function setUpKeys(act) {
   window.addEventListener("keydown", (event) => {
-    if (event.target.closest?.(TYPING) || event.metaKey) return;
+    if (event.target.closest?.(TYPING)) return;
     if (event.key === "?") run(event, act.help);
     if (!act.open()) return;
-    if (event.ctrlKey) {
-      if (event.key === "y" || event.key === "Z") run(event, act.redo);
-      else if (event.key === "z") run(event, act.undo);
+    if (event.ctrlKey || event.metaKey) {
+      const key = event.key.toLowerCase(); // a capital with Shift, and with Caps Lock
+      if (key === "z") run(event, event.shiftKey ? act.redo : act.undo);
+      else if (key === "y" && event.ctrlKey) run(event, act.redo);
       return;
     }
     const onButton = event.target.closest?.("button, a, label");
