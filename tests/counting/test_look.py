@@ -136,7 +136,7 @@ def test_a_short_shot_in_the_same_colours_is_the_same_motion_with_a_doubt(
 def test_without_a_cut_another_side_is_shown_for_two_repetitions_only(
     scenes: list[int], repetitions: float, counted: bool
 ) -> None:
-    one = looks(0.0, 1.5 * RULES.look_same, cells=30)
+    one = looks(0.0, 0.8 * RULES.look_side, cells=30)
     film = Looks(one.values_TD, coloured(0, 20, cells=30), scenes, one.start, one.rate)
     motions = film.motions(everywhere(film), np.zeros((1, 60), np.float32), 2.0, [mark(film, 102.0)])
     assert list(motions.motion) == [0, 1]
