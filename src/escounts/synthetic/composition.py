@@ -96,10 +96,12 @@ def _procedural_action(rng: np.random.Generator, config: GeneratorConfig, length
     return Action(source, full, way, period, recipe, alternating, turn, ease, warp)
 
 
-NEGATIVES = ("pass", "wander", "frozen", "pan", "light")
-"""Ways of having no repetitions; footage and motion capture have two more each."""
-CLIP_NEGATIVES = ("once", "cuts")
-MOTION_NEGATIVES = ("once", "walk")
+NEGATIVES = {"pass": 3.0, "wander": 7.0, "frozen": 2.0, "pan": 2.0}
+"""Ways of having no repetitions, and how likely each is beside the others: the motion is played once, one way; it
+goes to and fro without a rhythm; nothing moves; the camera pans over a still scene. Recipes weigh two more."""
+CUTS, CODED, WALK = 1.5, 6.0, 1.5
+"""The same of one shot after another and of a still picture that pulses as codecs make it (clips), and of somebody
+who walks through the picture (motion capture)."""
 
 
 @dataclass(frozen=True)
@@ -177,15 +179,15 @@ class Composer:
 
     def negative(self, rng: np.random.Generator, action: Action, length: int) -> Plan:
         """A video of `length` frames with no repetitions, of what the action is made of."""
-        ways: tuple[str, ...] = NEGATIVES
+        ways = {**NEGATIVES, "light": self.config.negative_light}
         if action.source == "clips":
-            ways += CLIP_NEGATIVES
+            ways |= {"once": self.config.negative_once, "cuts": CUTS}
             if self.clips is not None and len(self.clips.segments.coded):
-                ways += ("coded",)
+                ways["coded"] = CODED
         elif action.source in ("motion", "exercise") and self.motion is not None:
-            ways += MOTION_NEGATIVES
-        weights = np.array([getattr(self.config, f"negative_{way}") for way in ways])
-        way = str(rng.choice(ways, p=weights / weights.sum()))
+            ways |= {"once": self.config.negative_once, "walk": WALK}
+        weights = np.array(list(ways.values()))
+        way = str(rng.choice(list(ways), p=weights / weights.sum()))
         clock = clock_without_repetitions(
             rng, frame_times(length, 1, 1.0), way if way in ("pass", "wander") else "frozen"
         )

@@ -58,24 +58,11 @@ class GeneratorConfig:
     second_action: float = 0.05
     """Share of clip and figure videos in which another repeated action follows the first; both count."""
 
-    # Where there are no repetitions: how likely each way is beside the others.
-    negative_pass: float = 3.0
-    """The motion is played once, one way."""
-    negative_wander: float = 7.0
-    """The motion goes to and fro without a rhythm."""
-    negative_frozen: float = 2.0
-    negative_pan: float = 2.0
-    """The camera pans over a still scene."""
+    # Where there are no repetitions: how likely these ways are beside NEGATIVES of `composition`.
     negative_light: float = 2.0
     """Only the light changes."""
     negative_once: float = 5.0
     """A clip or a motion-capture trial that does not come back, played as it is."""
-    negative_cuts: float = 1.5
-    """One shot after another; clips only."""
-    negative_coded: float = 6.0
-    """A still picture that pulses as codecs make it; clips only, where coded stills are."""
-    negative_walk: float = 1.5
-    """Somebody walks through the picture; motion capture only."""
 
     # Alternating sides: a full cycle, left and right, is one repetition.
     alternate_figures: float = 0.22
