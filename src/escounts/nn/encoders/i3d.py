@@ -9,7 +9,7 @@ second and gives 7.5 cells a second: what two processor cores can afford, and fa
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -20,44 +20,41 @@ from escounts.nn.encoders.interface import Encoder, EncoderSpec, Read, Tensors
 
 Triple = tuple[int, int, int]
 
-CONVOLUTIONS: dict[str, tuple[int, int, Triple, Triple]] = {
-    "Conv3d_1a_7x7": (3, 64, (7, 7, 7), (2, 2, 2)),
-    "Conv3d_2b_1x1": (64, 64, (1, 1, 1), (1, 1, 1)),
-    "Conv3d_2c_3x3": (64, 192, (3, 3, 3), (1, 1, 1)),
+
+class Layer(NamedTuple):
+    """channels: none of a max pool; in and out of a convolution; of four branches side by side in, out of the first,
+    of the second's two layers, of the third's two, out of the fourth."""
+
+    channels: tuple[int, ...]
+    kernel: Triple = (1, 1, 1)
+    stride: Triple = (1, 1, 1)
+
+    @property
+    def width(self) -> int:
+        """Channels out; 0 where it has as many as come in."""
+        mixed = (1, 3, 5, 6) if len(self.channels) > 2 else (1,) if self.channels else ()
+        return sum(self.channels[place] for place in mixed)
+
+
+LAYERS = {
+    "Conv3d_1a_7x7": Layer((3, 64), (7, 7, 7), (2, 2, 2)),
+    "MaxPool3d_2a_3x3": Layer((), (1, 3, 3), (1, 2, 2)),
+    "Conv3d_2b_1x1": Layer((64, 64)),
+    "Conv3d_2c_3x3": Layer((64, 192), (3, 3, 3)),
+    "MaxPool3d_3a_3x3": Layer((), (1, 3, 3), (1, 2, 2)),
+    "Mixed_3b": Layer((192, 64, 96, 128, 16, 32, 32)),
+    "Mixed_3c": Layer((256, 128, 128, 192, 32, 96, 64)),
+    "MaxPool3d_4a_3x3": Layer((), (3, 3, 3), (2, 2, 2)),
+    "Mixed_4b": Layer((480, 192, 96, 208, 16, 48, 64)),
+    "Mixed_4c": Layer((512, 160, 112, 224, 24, 64, 64)),
+    "Mixed_4d": Layer((512, 128, 128, 256, 24, 64, 64)),
+    "Mixed_4e": Layer((512, 112, 144, 288, 32, 64, 64)),
+    "Mixed_4f": Layer((528, 256, 160, 320, 32, 128, 128)),
+    "MaxPool3d_5a_2x2": Layer((), (2, 2, 2), (2, 2, 2)),
+    "Mixed_5b": Layer((832, 256, 160, 320, 32, 128, 128)),
+    "Mixed_5c": Layer((832, 384, 192, 384, 48, 128, 128)),
 }
-"""Channels in and out, kernel, stride."""
-POOLS: dict[str, tuple[Triple, Triple]] = {
-    "MaxPool3d_2a_3x3": ((1, 3, 3), (1, 2, 2)),
-    "MaxPool3d_3a_3x3": ((1, 3, 3), (1, 2, 2)),
-    "MaxPool3d_4a_3x3": ((3, 3, 3), (2, 2, 2)),
-    "MaxPool3d_5a_2x2": ((2, 2, 2), (2, 2, 2)),
-}
-"""Window, stride."""
-MIXED: dict[str, tuple[int, tuple[int, int, int, int, int, int]]] = {
-    "Mixed_3b": (192, (64, 96, 128, 16, 32, 32)),
-    "Mixed_3c": (256, (128, 128, 192, 32, 96, 64)),
-    "Mixed_4b": (480, (192, 96, 208, 16, 48, 64)),
-    "Mixed_4c": (512, (160, 112, 224, 24, 64, 64)),
-    "Mixed_4d": (512, (128, 128, 256, 24, 64, 64)),
-    "Mixed_4e": (512, (112, 144, 288, 32, 64, 64)),
-    "Mixed_4f": (528, (256, 160, 320, 32, 128, 128)),
-    "Mixed_5b": (832, (256, 160, 320, 32, 128, 128)),
-    "Mixed_5c": (832, (384, 192, 384, 48, 128, 128)),
-}
-"""Channels in; channels of the first branch, of the second's two layers, of the third's two, of the fourth."""
-STAGES = (
-    *("Conv3d_1a_7x7", "MaxPool3d_2a_3x3", "Conv3d_2b_1x1", "Conv3d_2c_3x3", "MaxPool3d_3a_3x3", "Mixed_3b"),
-    *("Mixed_3c", "MaxPool3d_4a_3x3", "Mixed_4b", "Mixed_4c", "Mixed_4d", "Mixed_4e", "Mixed_4f"),
-    *("MaxPool3d_5a_2x2", "Mixed_5b", "Mixed_5c"),
-)
-STRIDES = {
-    name: CONVOLUTIONS[name][3] if name in CONVOLUTIONS else POOLS[name][1] if name in POOLS else (1, 1, 1)
-    for name in STAGES
-}
-WIDTHS = {name: CONVOLUTIONS[name][1] for name in CONVOLUTIONS} | {
-    name: channels[0] + channels[2] + channels[4] + channels[5] for name, (_, channels) in MIXED.items()
-}
-"""Channels out."""
+STAGES = tuple(LAYERS)
 CLASSES = 400
 _LOGITS_WINDOW = (2, 7, 7)
 
@@ -88,11 +85,11 @@ class I3d(Encoder):
         self.strides: dict[str, Triple] = {}
         channels, pace, cell = 3, 1, 1
         for name in self.run:
-            time, height, width = STRIDES[name]
+            time, height, width = LAYERS[name].stride
             if frames_per_cell is not None and pace * time > frames_per_cell:
                 time = 1
             self.strides[name] = (time, height, width)
-            channels, pace, cell = WIDTHS.get(name, channels), pace * time, cell * height
+            channels, pace, cell = LAYERS[name].width or channels, pace * time, cell * height
         if frames_per_cell not in (None, pace):
             raise ValueError(f"frames_per_cell is {frames_per_cell}; {stage} takes powers of 2 up to {pace}")
         super().__init__(
@@ -110,13 +107,12 @@ class I3d(Encoder):
                 fps=fps,
             )
         )
-        for name in STAGES:
-            if name in CONVOLUTIONS:
-                inside, outside, kernel, _ = CONVOLUTIONS[name]
-                self.add_module(name, Convolution(inside, outside, kernel))
-            elif name in MIXED:
-                self.add_module(name, Mixed(*MIXED[name]))
-        self.logits = nn.Conv3d(WIDTHS["Mixed_5c"], CLASSES, 1)
+        for name, layer in LAYERS.items():
+            if len(layer.channels) == 2:
+                self.add_module(name, Convolution(*layer.channels, layer.kernel))
+            elif layer.channels:
+                self.add_module(name, Mixed(*layer.channels))
+        self.logits = nn.Conv3d(LAYERS["Mixed_5c"].width, CLASSES, 1)
         self.to(memory_format=torch.channels_last_3d)  # type: ignore[call-overload]  # oneDNN's and cuDNN's own order
 
     def forward(self, frames_BTCHW: Tensor) -> Tensor:
@@ -128,16 +124,15 @@ class I3d(Encoder):
     def classify(self, frames_BTCHW: Tensor) -> Tensor:
         """The 400 logits (B, 400) of windows of at least 9 frames of 193 pixels; the stage chosen is passed by."""
         x_BCTHW = _channels_last(frames_BTCHW)
-        for name in STAGES:
-            x_BCTHW = self._stage(name, x_BCTHW, STRIDES[name])
+        for name, layer in LAYERS.items():
+            x_BCTHW = self._stage(name, x_BCTHW, layer.stride)
         logits_BC: Tensor = self.logits(F.avg_pool3d(x_BCTHW, _LOGITS_WINDOW, stride=1)).mean((2, 3, 4))
         return logits_BC
 
     def _stage(self, name: str, x_BCTHW: Tensor, stride: Triple) -> Tensor:
-        if name in POOLS:
-            return max_pool(x_BCTHW, POOLS[name][0], stride)
-        module = self.get_submodule(name)
-        out: Tensor = module(x_BCTHW, stride) if name in CONVOLUTIONS else module(x_BCTHW)
+        if not LAYERS[name].channels:
+            return max_pool(x_BCTHW, LAYERS[name].kernel, stride)
+        out: Tensor = self.get_submodule(name)(x_BCTHW, stride)
         return out
 
 
@@ -156,23 +151,23 @@ class Convolution(nn.Conv3d):
 class Mixed(nn.Module):
     """Four branches side by side: 1×1×1; 1×1×1 and 3×3×3, twice; a max pool and 1×1×1."""
 
-    def __init__(self, inside: int, channels: tuple[int, int, int, int, int, int]) -> None:
+    def __init__(
+        self, inside: int, first: int, reduced2: int, second: int, reduced3: int, third: int, fourth: int
+    ) -> None:
         super().__init__()
-        first, reduced_second, second, reduced_third, third, fourth = channels
         self.branch0 = Convolution(inside, first, (1, 1, 1))
-        self.reduce1 = Convolution(inside, reduced_second, (1, 1, 1))
-        self.branch1 = Convolution(reduced_second, second, (3, 3, 3))
-        self.reduce2 = Convolution(inside, reduced_third, (1, 1, 1))
-        self.branch2 = Convolution(reduced_third, third, (3, 3, 3))
+        self.reduce1 = Convolution(inside, reduced2, (1, 1, 1))
+        self.branch1 = Convolution(reduced2, second, (3, 3, 3))
+        self.reduce2 = Convolution(inside, reduced3, (1, 1, 1))
+        self.branch2 = Convolution(reduced3, third, (3, 3, 3))
         self.branch3 = Convolution(inside, fourth, (1, 1, 1))
 
-    def forward(self, x_BCTHW: Tensor) -> Tensor:
-        pooled_BCTHW = max_pool(x_BCTHW, (3, 3, 3), (1, 1, 1))
+    def forward(self, x_BCTHW: Tensor, stride: Triple) -> Tensor:
         branches = (
             self.branch0(x_BCTHW),
             self.branch1(self.reduce1(x_BCTHW)),
             self.branch2(self.reduce2(x_BCTHW)),
-            self.branch3(pooled_BCTHW),
+            self.branch3(max_pool(x_BCTHW, (3, 3, 3), stride)),
         )
         return torch.cat(branches, 1)
 
