@@ -52,17 +52,14 @@ def app() -> None:
 @click.option("--list", "show_list", is_flag=True, help="The tables there are.")
 def table(
     name: str | None,
-    tokens: Path,
-    roots: tuple[str, ...],
-    out: Path,
     data: str,
     quick: bool,
     seeds: int | None,
-    epochs: int | None,
-    limit_videos: int | None,
+    roots: tuple[str, ...],
     estimate: bool,
     device: str,
     show_list: bool,
+    **options: Any,
 ) -> None:
     """Print table NAME, or `all` of them. Rows that cannot be run as they are labelled are printed as not run, with
     the command that makes them; no cell is ever made up, and no row shows another row's run.
@@ -76,23 +73,20 @@ def table(
         return
     if name != "all" and name not in TABLES:
         raise click.BadParameter(f"no table {name!r}; there are {', '.join(TABLES)}, and all")
-    if data == "synthetic" and (epochs or roots):
+    if data == "synthetic" and (options["epochs"] or roots):
         raise click.UsageError(
             "--epochs and --root are of the paper's datasets; generated runs have their own length"
         )
     wanted = list(TABLES.values()) if name == "all" else [TABLES[name]]
     with work_display() as (progress, report):
         maker = TableMaker(
-            out,
-            tokens=tokens,
             roots=_folders(roots),
             synthetic=None if data == "paper" else ("quick" if quick else "full"),
             seeds=range(seeds or (1 if data == "paper" else 2)),
-            epochs=epochs,
-            limit_videos=limit_videos,
             device=str(choose_device(device)),
             report=report,
             progress=progress,
+            **options,
         )
         told = maker.estimate(wanted)
         if told is not None:
@@ -140,21 +134,13 @@ def _show(filled: FilledTable) -> None:
 @click.option("--data", "dataset", help="For compilation: the dataset, when not the predictions' own.")
 @click.option("--root", type=PATH, help="For compilation: folder with labels and videos.")
 @click.option("--videos", type=PATH, help="For compilation: the videos, when not in the root.")
-def figure(
-    kind: str,
-    run: Path | None,
-    predictions: Path | None,
-    out: Path | None,
-    dataset: str | None,
-    root: Path | None,
-    videos: Path | None,
-) -> None:
+def figure(kind: str, run: Path | None, predictions: Path | None, out: Path | None, **videos: Any) -> None:
     """Draw KIND from the predictions that `escounts evaluate` or `python -m paper table` kept."""
     source = predictions or _predictions(run)
     rows = load_predictions(source)
     path = out or source.with_name(f"{source.stem}-{kind}" + (".mp4" if kind == "compilation" else ".png"))
     if kind == "compilation":
-        clips = figures.write_compilation(rows, _locator(rows, dataset, root, videos), path)
+        clips = figures.write_compilation(rows, _locator(rows, **videos), path)
         click.echo(f"wrote {path}: {clips} clips")
         return
     figures.save_figure(kind, rows, path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -97,6 +98,16 @@ class Table:
         ))  # fmt: skip
 
     @property
+    def cells(self) -> Iterator[Cells]:
+        """Of all rows."""
+        return (cells for row in self.rows for cells in row.cells)
+
+    @property
+    def recipes(self) -> dict[Recipe, None]:
+        """What is trained for it, each once."""
+        return {cells.recipe: None for cells in self.cells if cells.recipe is not None}
+
+    @property
     def names_encoder(self) -> bool:
         """Whether its rows say which encoder they use, so that no other may stand in for it."""
         return "Encoder" in self.labels
@@ -121,11 +132,5 @@ class Table:
     @property
     def datasets(self) -> tuple[str, ...]:
         """Datasets that ours needs, each once."""
-        used = [
-            name
-            for row in self.rows
-            for cells in row.cells
-            for name in (cells.recipe.dataset if cells.recipe else None, cells.spec.dataset)
-            if name
-        ]
-        return tuple(dict.fromkeys(used))
+        named = ((cells.recipe.dataset if cells.recipe else None, cells.spec.dataset) for cells in self.cells)
+        return tuple(dict.fromkeys(name for both in named for name in both if name))

@@ -25,7 +25,6 @@ from escounts.research.training.optimisation import TrainConfig
 from escounts.research.training.recipes import Recipe
 from escounts.research.training.stored_tokens import StoredTokensConfig
 from escounts.research.training.token_run import TokenRun
-from escounts.research.training.trainer import Report
 from escounts.results import DensityMap
 from paper.entries import NamedModel, Table
 from paper.generated_tokens import generated_stores, thumbnails_of
@@ -152,20 +151,10 @@ class GeneratedBench:
         )
         self.stores = {every: TokenStore(path) for every, path in zip(rates, layouts, strict=True)}
 
-    def runner(
-        self, table: Table, *, seeds: Sequence[int], report: Report | None = None, **options: Any
-    ) -> TableRunner:
+    def runner(self, table: Table, **options: Any) -> TableRunner:
         """What fills one table here."""
-        return TableRunner(
-            self.out,
-            self.find_source(table),
-            self.plan(table),
-            find_model=self.find_model,
-            seeds=seeds,
-            device=self.device,
-            report=report,
-            **options,
-        )
+        source, plan = self.find_source(table), self.plan(table)
+        return TableRunner(self.out, source, plan, find_model=self.find_model, device=self.device, **options)
 
     def find_source(self, table: Table) -> Callable[[Recipe, str], Source | Unavailable]:
         """Tokens for a recipe; a row that names its own dataset or encoder cannot be run as it is labelled."""
@@ -209,17 +198,14 @@ class GeneratedBench:
             f"escounts data make synthetic --root DIR; escounts evaluate {name} --data synthetic --root DIR",
         )
 
-    def fill(
-        self, table: Table, *, seeds: Sequence[int], report: Report | None = None, **options: Any
-    ) -> FilledTable:
+    def fill(self, table: Table, **options: Any) -> FilledTable:
         """Train what is missing and print the table."""
         what = self.experiment.what
         note = (
             f"ours: {what.train} generated videos to train on, {what.test} held out, tokens of {self.encoder_name}, "
             "a small decoder; the paper's numbers are of real data and not comparable"
         )
-        runner = self.runner(table, seeds=seeds, report=report, **options)
-        filled = fill(table, runner, ours=SOURCE, notes=(note,))
+        filled = fill(table, self.runner(table, **options), ours=SOURCE, notes=(note,))
         return replace(filled, notes=(*filled.notes, *order_notes(table, filled)))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal
+from typing import Any, Literal
 
 from escounts.research.evaluation.evaluate import Progress
 from escounts.research.evaluation.report import by_action
@@ -55,20 +55,21 @@ class TableMaker:
         self.synthetic = synthetic
         self.single_thread = synthetic == "quick" and device == "cpu"
         self.bench: GeneratedBench | None = None
-        self._options = {"seeds": tuple(seeds), "limit_videos": limit_videos, "report": report, "progress": progress}
+        self._options: dict[str, Any] = {"seeds": tuple(seeds), "limit_videos": limit_videos}
+        self._options |= {"report": report, "progress": progress}
         self._tokens, self._roots, self._epochs = tokens, dict(roots or {}), epochs
 
     def runner(self, table: Table) -> TableRunner:
         """What fills one table."""
         if self.synthetic is not None:
-            return self._bench().runner(table, **self._options)  # type: ignore[arg-type]
+            return self._bench().runner(table, **self._options)
         return TableRunner(
             self.out,
             stored_source(self._tokens),
             lambda recipe, layout, seed: recipe.paper_run(layout, seed, epochs=self._epochs),
             find_model=stored_model(self._tokens, self._roots, table=table.name, device=self.device),
             device=self.device,
-            **self._options,  # type: ignore[arg-type]
+            **self._options,
         )
 
     def estimate(self, tables: Sequence[Table]) -> tuple[int, int, str] | None:
@@ -78,10 +79,8 @@ class TableMaker:
             found: dict[Path, tuple[TableRunner, Recipe, Source, int]] = {}
             for table in tables:
                 runner = self.runner(table)
-                for recipe, seed in runner.runs([table]):
-                    source = runner.find_source(recipe, recipe.dataset)
-                    assert not isinstance(source, Unavailable)
-                    found.setdefault(runner.folder(recipe, source, seed), (runner, recipe, source, seed))
+                for folder, recipe, source, seed in runner.missing(table):
+                    found.setdefault(folder, (runner, recipe, source, seed))
             if not found:
                 return None
             steps = 0
@@ -104,11 +103,10 @@ class TableMaker:
         lacking: dict[str, dict[Recipe, None]] = {}
         for table in tables:
             runner = self.runner(table)
-            for cells in (cells for row in table.rows for cells in row.cells if cells.recipe):
-                assert cells.recipe is not None
-                found = runner.find_source(cells.recipe, cells.recipe.dataset)
+            for recipe in table.recipes:
+                found = runner.find_source(recipe, recipe.dataset)
                 if isinstance(found, Unavailable):
-                    lacking.setdefault(found.command or found.reason, {})[cells.recipe] = None
+                    lacking.setdefault(found.command or found.reason, {})[recipe] = None
         if not lacking:
             return "nothing to train: every run is there"
         lines = [f"  {command}  (runs: {len(recipes)})" for command, recipes in lacking.items()]
@@ -119,7 +117,7 @@ class TableMaker:
         self.out.mkdir(parents=True, exist_ok=True)
         with one_thread(self.single_thread):
             if self.synthetic is not None:
-                filled = self._bench().fill(table, **self._options)  # type: ignore[arg-type]
+                filled = self._bench().fill(table, **self._options)
             else:
                 filled = fill(table, self.runner(table))
         if table.name == "text":

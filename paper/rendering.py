@@ -228,16 +228,9 @@ class FilledTable:
         return csv_text([*self.headers, "seed"], table)
 
 
-def fill(
-    table: Table,
-    runner: TableRunner,
-    *,
-    ours: str = "ours",
-    extra: Sequence[Row] = (),
-    notes: Sequence[str] = (),
-) -> FilledTable:
+def fill(table: Table, runner: TableRunner, *, ours: str = "ours", notes: Sequence[str] = ()) -> FilledTable:
     """Measure what can be measured. A row of ours that cannot be run as it is labelled is printed as not run, and
-    the notes say with which command it would be. extra: further rows, which carry their own source."""
+    the notes say with which command it would be."""
     rows: list[Row] = []
     told: dict[str, None] = {}
     for row in table.rows:
@@ -262,7 +255,7 @@ def fill(
     spread = ["± is the standard deviation over the seeds"] if len(runner.seeds) > 1 else []
     headers = (*table.labels, "source", *_headers(table), "videos")
     every = [*([table.note] if table.note else []), *told, *spread, *notes]
-    return FilledTable(table.name, table.title, headers, (*rows, *extra), tuple(every))
+    return FilledTable(table.name, table.title, headers, tuple(rows), tuple(every))
 
 
 def markdown_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

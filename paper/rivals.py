@@ -15,7 +15,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -42,15 +42,7 @@ class RivalHead(nn.Module, ABC):
     map_kind: DensityKind
 
     def forward(
-        self,
-        tokens_BTHWC: Tensor,
-        exemplars_BSTHWC: Tensor | None = None,
-        *,
-        shots_B: Tensor | None = None,
-        cells_BS: Tensor | None = None,
-        valid_BT: Tensor | None = None,
-        lengths: tuple[int, ...] | None = None,
-        time_offset: float | Tensor = 0.0,
+        self, tokens_BTHWC: Tensor, *exemplars: Tensor | None, valid_BT: Tensor | None = None, **others: Any
     ) -> HeadOutput:
         """Encoder tokens → map."""
         batch, cells = tokens_BTHWC.shape[:2]

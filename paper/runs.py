@@ -189,20 +189,15 @@ class TableRunner:
         seeds = f"{len(self.seeds)} seed" + "s" * (len(self.seeds) > 1)
         return f"{long}, {layout.grid[0]}×{layout.grid[1]} tokens, {seeds}"
 
-    def runs(self, tables: Sequence[Table]) -> Iterator[tuple[Recipe, int]]:
-        """Every run that some tables need and that is not trained yet, each once; a seed's before the next seed's."""
-        seen = set()
+    def missing(self, table: Table) -> Iterator[tuple[Path, Recipe, Source, int]]:
+        """Every run that a table needs and that is not trained yet: its folder, recipe, tokens and seed."""
         for seed in self.seeds:
-            for table in tables:
-                for cells in (cells for row in table.rows for cells in row.cells if cells.recipe):
-                    assert cells.recipe is not None
-                    source = self.find_source(cells.recipe, cells.recipe.dataset)
-                    if isinstance(source, Unavailable):
-                        continue
-                    folder = self.folder(cells.recipe, source, seed)
-                    if folder not in seen and not (folder / DONE).exists():
-                        seen.add(folder)
-                        yield cells.recipe, seed
+            for recipe in table.recipes:
+                source = self.find_source(recipe, recipe.dataset)
+                if isinstance(source, Source):
+                    folder = self.folder(recipe, source, seed)
+                    if not (folder / DONE).exists():
+                        yield folder, recipe, source, seed
 
     def folder(self, recipe: Recipe, source: Source, seed: int) -> Path:
         """Where a run lies, by everything that makes it what it is."""
@@ -238,26 +233,19 @@ class TableRunner:
 
     def _seeds(self, cells: Cells) -> list[tuple[Evaluation, Path]] | Unavailable:
         assert cells.recipe is not None
-        source = self.find_source(cells.recipe, cells.recipe.dataset)
+        source, tested = (self.find_source(cells.recipe, name) for name in (cells.recipe.dataset, cells.dataset))
         if isinstance(source, Unavailable):
             return source
-        tested = source
-        if cells.spec.dataset is not None:
-            other = self.find_source(cells.recipe, cells.spec.dataset)
-            if isinstance(other, Unavailable):
-                return other
-            tested = other
+        if isinstance(tested, Unavailable):
+            return tested
         held, shifts = len(tested.store.layout.offsets), cells.spec.shifts
         if shifts > held:
             return Unavailable(
                 f"K = {shifts} needs tokens at as many offsets, and {tested.store.path.name} has {held}",
                 f"{encode_command(cells.dataset, cells.recipe.encoder, cells.recipe.every)} --tokens NEW",
             )
-        found = []
-        for seed in self.seeds:
-            folder = self.trained(cells.recipe, source, seed)
-            found.append((self.evaluated(folder, cells.spec, tested), folder))
-        return found
+        folders = [self.trained(cells.recipe, source, seed) for seed in self.seeds]
+        return [(self.evaluated(folder, cells.spec, tested), folder) for folder in folders]
 
     def evaluated(self, folder: Path, spec: EvalSpec, source: Source) -> Evaluation:
         """What a run says of the test videos; counted anew where videos, labels or arithmetic changed."""
@@ -275,15 +263,7 @@ class TableRunner:
             coming=source.dataset.split(source.test)[: self.limit_videos],
         )
         started, done = time.perf_counter(), json.loads((folder / DONE).read_text())
-        (found,) = evaluate_model(
-            model,
-            source.dataset,
-            [spec],
-            folder / "predictions",
-            split=source.test,
-            limit_videos=self.limit_videos,
-            progress=self._naming("ours"),
-        )
+        found = self._evaluation(model, source.dataset, spec, folder / "predictions", source.test, name="ours")
         if "test_seconds_per_sample" not in done:
             done["test_seconds_per_sample"] = (time.perf_counter() - started) / max(len(found.rows), 1)
             write_text(folder / DONE, json.dumps(done, indent=1) + "\n")
@@ -297,21 +277,16 @@ class TableRunner:
             return found
         model, labels, split = found
         folder = self.out / MODELS / cells.model
-        (evaluation,) = evaluate_model(
-            model,
-            labels,
-            [cells.spec],
-            folder,
-            split=split,
-            limit_videos=self.limit_videos,
-            progress=self._naming(cells.model),
-        )
-        return [(evaluation, folder)]
+        return [(self._evaluation(model, labels, cells.spec, folder, split, name=cells.model), folder)]
 
-    def _naming(self, model: str) -> Progress | None:
-        """Progress that says which model counts the videos: a table has several, and each may take hours."""
-        told = self.progress
-        return told and (lambda done, total, video: told(done, total, f"{model}: {video}"))
+    def _evaluation(
+        self, model: EvaluatedModel, labels: Dataset, spec: EvalSpec, folder: Path, split: str, *, name: str
+    ) -> Evaluation:
+        """Its progress says which model counts the videos: a table has several, and each may take hours."""
+        tell, limit = self.progress, self.limit_videos
+        progress = tell and (lambda done, total, video: tell(done, total, f"{name}: {video}"))
+        (found,) = evaluate_model(model, labels, [spec], folder, split=split, limit_videos=limit, progress=progress)
+        return found
 
     def cache(self, store: TokenStore) -> TokenCache:
         """Tokens near the device, kept from one run to the next."""

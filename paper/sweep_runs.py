@@ -163,7 +163,7 @@ def tables(rates: Mapping[str, float], which: Which) -> list[Table]:
 def runs_of(made: Sequence[Table]) -> dict[Recipe, dict[EvalSpec, None]]:
     """Every run of some tables, with all the evaluations that some row wants of it."""
     specs: dict[Recipe, dict[EvalSpec, None]] = {}
-    for cells in (cells for table in made for row in table.rows for cells in row.cells):
+    for cells in (cells for table in made for cells in table.cells):
         if cells.recipe is not None:
             specs.setdefault(cells.recipe, {})[cells.spec] = None
     return specs
@@ -238,7 +238,7 @@ def spread_of(results: Results, made: Sequence[Table], table: Table, seeds: int)
     table, whose rows are of several kinds."""
     if not _is_ablation(table):
         return None
-    head = next(cells.recipe.head for row in table.rows for cells in row.cells if cells.recipe is not None)
+    head = next(iter(table.recipes)).head
     rows = []
     for recipe in runs_of([other for other in made if _is_ablation(other)]):
         found = results.seeds_of(Cells((), recipe), seeds) if recipe.head == head else {}

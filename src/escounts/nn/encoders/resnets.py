@@ -11,6 +11,7 @@ its `module.` prefix.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch.nn.functional as F
@@ -59,6 +60,18 @@ class Residual(nn.Module):
         return F.relu_(changed + self.downsample(features_BCTHW))
 
 
+def stages(
+    blocks: tuple[int, ...], inside: int, outside: int, block: Callable[[int, int, int], Residual]
+) -> dict[str, nn.Module]:
+    """A stage for each number of blocks; all but the first halve space and time and double the channels."""
+    made: dict[str, nn.Module] = {}
+    for stage, depth in enumerate(blocks):
+        first = block(inside, outside, 1 if stage == 0 else 2)
+        made[f"layer{stage + 1}"] = nn.Sequential(first, *(block(outside, outside, 1) for _ in range(depth - 1)))
+        inside, outside = outside, 2 * outside
+    return made
+
+
 def split_block(inside: int, outside: int, stride: int) -> Residual:
     """Two (2+1)-D convolutions."""
     # as many channels between space and time as keep the weights of a full 3-D convolution
@@ -90,16 +103,10 @@ def r2plus1d(
         nn.BatchNorm3d(width),
         nn.ReLU(inplace=True),
     )
-    layers: dict[str, nn.Module] = {"stem": stem}
-    inside = width
-    for stage, depth in enumerate(blocks):
-        outside, stride = width * 2**stage, 1 if stage == 0 else 2
-        rest = [split_block(outside, outside, 1) for _ in range(depth - 1)]
-        layers[f"layer{stage + 1}"] = nn.Sequential(split_block(inside, outside, stride), *rest)
-        inside = outside
+    layers = {"stem": stem} | stages(blocks, width, width, split_block)
     spec = EncoderSpec(
         name="r2plus1d-18",
-        channels=inside,
+        channels=width * shrink,
         window_frames=frames,
         every=2,
         size=size,
@@ -123,8 +130,9 @@ ACTIVITYNET_MEAN = (114.7748 / 255, 107.7354 / 255, 99.4750 / 255)
 UNIT_STD = (1 / 255, 1 / 255, 1 / 255)
 
 
-def bottleneck(inside: int, middle: int, groups: int, stride: int) -> Residual:
+def bottleneck(inside: int, outside: int, stride: int, *, groups: int) -> Residual:
     """1×1×1, grouped 3×3×3, 1×1×1 to twice the channels."""
+    middle = outside // 2
     layers = {
         "conv1": nn.Conv3d(inside, middle, 1, bias=False),
         "bn1": nn.BatchNorm3d(middle),
@@ -132,10 +140,10 @@ def bottleneck(inside: int, middle: int, groups: int, stride: int) -> Residual:
         "conv2": nn.Conv3d(middle, middle, 3, stride=stride, padding=1, groups=groups, bias=False),
         "bn2": nn.BatchNorm3d(middle),
         "relu2": nn.ReLU(inplace=True),
-        "conv3": nn.Conv3d(middle, 2 * middle, 1, bias=False),
-        "bn3": nn.BatchNorm3d(2 * middle),
+        "conv3": nn.Conv3d(middle, outside, 1, bias=False),
+        "bn3": nn.BatchNorm3d(outside),
     }
-    return Residual(layers, inside, 2 * middle, stride)
+    return Residual(layers, inside, outside, stride)
 
 
 def resnext3d(
@@ -153,16 +161,10 @@ def resnext3d(
         "relu": nn.ReLU(inplace=True),
         "maxpool": nn.MaxPool3d(3, stride=2, padding=1),
     }
-    inside = 64
-    for stage, depth in enumerate(blocks):
-        middle, stride = width * 2**stage, 1 if stage == 0 else 2
-        first = bottleneck(inside, middle, groups, stride)
-        inside = 2 * middle
-        rest = [bottleneck(inside, middle, groups, 1) for _ in range(depth - 1)]
-        layers[f"layer{stage + 1}"] = nn.Sequential(first, *rest)
+    layers |= stages(blocks, 64, 2 * width, lambda *shape: bottleneck(*shape, groups=groups))
     spec = EncoderSpec(
         name="resnext3d-101",
-        channels=inside,
+        channels=2 * width * 2 ** (len(blocks) - 1),
         window_frames=frames,
         every=1,
         size=size,

@@ -11,6 +11,7 @@ Space-time patches through pre-norm blocks with joint attention. The two differ 
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal
 
 import torch
@@ -168,38 +169,31 @@ def sinusoid_table(places: int, width: int) -> Tensor:
 
 
 def from_pyslowfast(tensors: Tensors, **options: Any) -> Read | None:
-    """PySlowFast names → ours: q, k and v are joined in that order, the patch kernel becomes a matrix."""
+    """PySlowFast names, ours but for q, k and v and the patch kernel."""
     if "pos_embed_spatial" not in tensors or "blocks.0.norm1.weight" not in tensors:
         return None
-    ours: dict[str, Tensor] = {}
-    for name, tensor in without(
-        tensors, "mask_token", "decoder_embed.*", "decoder_pos_embed*", "pred_head.*"
-    ).items():
-        stem, _, part = name.rpartition(".attn.")
-        letter, _, kind = part.partition(".")
-        if name == "patch_embed.proj.weight":
-            ours[name] = linear_from_convolution(tensor)
-        elif stem.startswith("blocks.") and letter in ("q", "k", "v"):
-            parts = [f"{stem}.attn.{each}.{kind}" for each in "qkv"]
-            ours |= _joined(tensors, name, parts, f"{stem}.attn.qkv.{kind}")
-        else:
-            ours[name] = tensor
-    return ours, {}
+    unneeded = ("mask_token", "decoder_embed.*", "decoder_pos_embed*", "pred_head.*")
+    return as_matrices(without(tensors, *unneeded), ("q", "k", "v")), {}
 
 
-LAYER_NAMES = {
-    "attention.output.dense": "attn.proj",
-    "intermediate.dense": "mlp.fc1",
-    "output.dense": "mlp.fc2",
-    "layernorm_before": "norm1",
-    "layernorm_after": "norm2",
-}
-BIASES = {"query.bias": "q_bias", "q_bias": "q_bias", "value.bias": "v_bias", "v_bias": "v_bias"}
-"""Two generations of names."""
 UNNEEDED = (
     *("classifier.*", "fc_norm.*", "decoder.*", "encoder_to_decoder.*", "mask_token"),
     *("position_embeddings", "embeddings.position_embeddings"),
 )
+LAYER, BLOCK = r"encoder\.layer\.(\d+)", r"blocks.\1"
+VIDEOMAE_NAMES = {
+    r"embeddings\.patch_embeddings\.projection\.(\w+)": r"patch_embed.proj.\1",
+    r"layernorm\.(\w+)": r"norm.\1",
+    rf"{LAYER}\.attention\.output\.dense\.(\w+)": rf"{BLOCK}.attn.proj.\2",
+    rf"{LAYER}\.intermediate\.dense\.(\w+)": rf"{BLOCK}.mlp.fc1.\2",
+    rf"{LAYER}\.output\.dense\.(\w+)": rf"{BLOCK}.mlp.fc2.\2",
+    rf"{LAYER}\.layernorm_before\.(\w+)": rf"{BLOCK}.norm1.\2",
+    rf"{LAYER}\.layernorm_after\.(\w+)": rf"{BLOCK}.norm2.\2",
+    # two generations of names of the biases
+    rf"{LAYER}\.attention\.attention\.(?:query\.bias|q_bias)": rf"{BLOCK}.attn.q_bias",
+    rf"{LAYER}\.attention\.attention\.(?:value\.bias|v_bias)": rf"{BLOCK}.attn.v_bias",
+    rf"{LAYER}\.attention\.attention\.(query|key|value)\.weight": rf"{BLOCK}.attn.\2.weight",
+}
 
 
 def from_hugging_face(tensors: Tensors, *, width: int, **options: Any) -> Read | None:
@@ -208,37 +202,25 @@ def from_hugging_face(tensors: Tensors, *, width: int, **options: Any) -> Read |
     kernel = public.get("embeddings.patch_embeddings.projection.weight")
     if kernel is None or len(kernel) != width:
         return None
-    ours: dict[str, Tensor] = {}
-    for name, tensor in without(public, *UNNEEDED).items():
-        stem, _, kind = name.rpartition(".")
-        if stem == "embeddings.patch_embeddings.projection":
-            ours[f"patch_embed.proj.{kind}"] = linear_from_convolution(tensor) if kind == "weight" else tensor
-        elif stem == "layernorm":
-            ours[f"norm.{kind}"] = tensor
-        elif name.startswith("encoder.layer."):
-            ours |= _layer(name, public)
-        else:
-            ours[name] = tensor
-    return ours, {"final_norm": "layernorm.weight" in public}
+    ours = {_our_name(name): tensor for name, tensor in without(public, *UNNEEDED).items()}
+    ours = as_matrices(ours, ("query", "key", "value"))
+    return ours, {"final_norm": "norm.weight" in ours}
 
 
-def _layer(name: str, public: Tensors) -> dict[str, Tensor]:
-    """A tensor of one of VideoMAE's layers under our name."""
-    number, _, inner = name.removeprefix("encoder.layer.").partition(".")
-    stem, _, kind = inner.rpartition(".")
-    attention = inner.removeprefix("attention.attention.")
-    if stem in LAYER_NAMES:
-        return {f"blocks.{number}.{LAYER_NAMES[stem]}.{kind}": public[name]}
-    if attention != inner and attention in BIASES:
-        return {f"blocks.{number}.attn.{BIASES[attention]}": public[name]}
-    if attention != inner and kind == "weight":
-        parts = [f"encoder.layer.{number}.attention.attention.{part}.weight" for part in ("query", "key", "value")]
-        return _joined(public, name, parts, f"blocks.{number}.attn.qkv.weight")
-    return {name: public[name]}
+def _our_name(name: str) -> str:
+    """A name that no rule fits is kept, and strict loading reports it."""
+    found = ((re.fullmatch(pattern, name), ours) for pattern, ours in VIDEOMAE_NAMES.items())
+    return next((match.expand(ours) for match, ours in found if match), name)
 
 
-def _joined(tensors: Tensors, name: str, parts: list[str], ours: str) -> dict[str, Tensor]:
-    """Queries, keys and values as one; half a projection keeps its name, and strict loading names it."""
-    if all(part in tensors for part in parts):
-        return {ours: torch.cat([tensors[part] for part in parts])}
-    return {name: tensors[name]}
+def as_matrices(tensors: Tensors, parts: tuple[str, str, str]) -> dict[str, Tensor]:
+    """The patch kernel as a matrix; queries, keys and values, so called, as one. Half a projection keeps its name,
+    and strict loading names it."""
+    ours = dict(tensors)
+    for name in tensors:
+        stem, found, kind = name.rpartition(f".attn.{parts[0]}.")
+        three = [f"{stem}.attn.{part}.{kind}" for part in parts]
+        if found and all(part in ours for part in three):
+            ours[f"{stem}.attn.qkv.{kind}"] = torch.cat([ours.pop(part) for part in three])
+    kernel = "patch_embed.proj.weight"
+    return ours | ({kernel: linear_from_convolution(ours[kernel])} if kernel in ours else {})
