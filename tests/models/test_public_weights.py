@@ -267,7 +267,8 @@ def test_folders_of_the_hub_are_checked(
     folder.mkdir()
     assert "without config.json" in refusal(monkeypatch, capsys, "weights", "add", str(folder))
     (folder / "config.json").write_text('{"model_type": "clip"}')
-    assert "holds a 'clip' model" in refusal(monkeypatch, capsys, "weights", "add", str(folder))
+    said = " ".join(refusal(monkeypatch, capsys, "weights", "add", str(folder)).split())
+    assert "holds a 'clip' model" in said and f"it needs no adding: --encoder hf:{folder}" in said
     (folder / "config.json").write_text('{"model_type": "videomae"}')
     assert "half a download" in refusal(monkeypatch, capsys, "weights", "add", str(folder))
 

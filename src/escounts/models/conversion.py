@@ -265,7 +265,10 @@ def _weights_file(path: Path) -> Path:
     except (ValueError, OSError, AttributeError) as error:
         raise ModelError(f"{about} cannot be read: {error}") from error
     if model_type != "videomae":
-        raise ModelError(f"{path} holds a {model_type!r} model; escounts takes 'videomae' folders")
+        raise ModelError(
+            f"{path} holds a {model_type!r} model; escounts adds 'videomae' folders. Through transformers it needs "
+            f"no adding: --encoder hf:{path}"
+        )
     for name in FOLDER_FILES:
         if (path / name).is_file():
             return path / name
