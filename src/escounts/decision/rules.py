@@ -113,7 +113,7 @@ class CountingRules:
 
     places_beside: float = 0.38
     """Least gain (0 to 2) by which a line between left and right may make two places of one …"""
-    places_above: float = 0.52
+    places_above: float = 0.6
     """… and between above and below: a person's arms and legs are above one another."""
     places_clear: float = 0.6
     """With less than this, two places stand only if what is counted in them has two tempos …"""
