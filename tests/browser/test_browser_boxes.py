@@ -56,7 +56,7 @@ def test_places_have_their_own_numbers_on_the_picture(page: Page, client: Client
 
     tracks = [track("0,0,96,64", 4), track("96,0,96,64", 8)]
     spans = tracks[0]["repetitions"] + tracks[1]["repetitions"]
-    answer_with(page, job={"counts": None}, tracks=tracks, repetitions=spans)
+    answer_with(page, tracks=tracks, repetitions=spans)
     choose(page, two_people)
     length(page)
     lanes = page.locator(".region.rep").evaluate_all(
