@@ -51,6 +51,9 @@ def _counting_model(name: str, value: Any) -> Any:
 class Counter:
     """A counting model with videos: encodes them, remembers the exemplars' videos.
 
+    Processes that are forked from one that has counted, as a DataLoader's workers are, count with one thread on the
+    CPU; for CUDA start them by spawn.
+
     >>> counter = escounts.load("spectral")
     >>> encoded = counter.encode("squats.mp4")
     >>> encoded.count().count, encoded.count(exemplars=["3.2-4.8"]).count
