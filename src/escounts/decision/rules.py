@@ -79,7 +79,7 @@ class CountingRules:
     """… at least so many repetitions from another such place …"""
     look_even: float = 0.8
     """… but not where repetitions go on all that time at one pace (a view's least density is this share of its
-    largest) and the parts differ by less than look_side: a camera moves. It is 0.83 or more in such clips."""
+    largest) and the parts differ by less than look_side: a camera moves. It is 0.86 or more in such clips."""
     look_same: float = 5.4
     """Parts of a video whose looks are nearer than this show one motion. Repetitions of one set differ by about 1 in
     each direction; chosen on sets.csv and the labelled pool's validation clips, with the look of `lite`."""
