@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from escounts.cli.display import duration_text, work_display
-from escounts.cli.options import COUNT, NONE_OR_MORE, SEED, Number
+from escounts.cli.options import COUNT, NONE_OR_MORE, PATH, SEED, Number
 from escounts.errors import DataError, OutputError
 from escounts.nn.device import choose_device, chosen_devices
 from escounts.output.mp4 import write_movie
@@ -37,8 +37,8 @@ def data_command() -> None:
 
 @data_command.command()
 @click.argument("dataset", type=click.Choice(list(DATASETS)))
-@click.option("--root", type=click.Path(path_type=Path), required=True, help="Folder with labels and videos.")
-@click.option("--videos", type=click.Path(path_type=Path), help="Folder with the videos, when not the root.")
+@click.option("--root", type=PATH, required=True, help="Folder with labels and videos.")
+@click.option("--videos", type=PATH, help="Folder with the videos, when not the root.")
 @click.option("--open", "open_videos", is_flag=True, help="Open every video and compare its length with its labels.")
 @click.option("--all", "show_all", is_flag=True, help="Name every missing video and every oddity.")
 def check(dataset: str, root: Path, videos: Path | None, open_videos: bool, show_all: bool) -> None:
@@ -62,7 +62,7 @@ def check(dataset: str, root: Path, videos: Path | None, open_videos: bool, show
 
 @data_command.command()
 @click.argument("dataset", type=click.Choice(["synthetic"]))
-@click.option("--root", type=click.Path(path_type=Path), required=True, help="Folder to write to.")
+@click.option("--root", type=PATH, required=True, help="Folder to write to.")
 @click.option("--train", type=NONE_OR_MORE, default=160, show_default=True)
 @click.option("--valid", type=NONE_OR_MORE, default=16, show_default=True)
 @click.option("--test", type=NONE_OR_MORE, default=48, show_default=True)
@@ -86,7 +86,7 @@ def verify(store: Path) -> None:
 
 @data_command.command("import")
 @click.argument("source", type=click.Path(path_type=Path, exists=True, dir_okay=False))
-@click.option("--root", type=click.Path(path_type=Path), required=True, help="Folder with your videos.")
+@click.option("--root", type=PATH, required=True, help="Folder with your videos.")
 @click.option("--format", "name", type=click.Choice(list(FORMATS)), help="Told by the file when left out.")
 @click.option("--only", metavar="NAME", help="The behaviour, tier or label that is meant, when there are several.")
 @click.option("--fps", type=Number(1, 1000), help="Frames a second of a Label Studio file that states none.")
@@ -119,9 +119,9 @@ def import_(source: Path, root: Path, name: Format | None, only: str | None, fps
 
 
 @data_command.command()
-@click.option("--root", type=click.Path(path_type=Path), required=True, help="Folder with a labels.csv.")
+@click.option("--root", type=PATH, required=True, help="Folder with a labels.csv.")
 @click.option("--format", "name", type=click.Choice(list(FORMATS)), required=True)
-@click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="Folder to write to.")
+@click.option("-o", "--out", type=PATH, required=True, help="Folder to write to.")
 @click.option("--force", is_flag=True, help="Write over files that are there.")
 def export(root: Path, name: Format, out: Path, force: bool) -> None:
     """Write the labels.csv of ROOT for BORIS, ELAN or Label Studio."""
@@ -144,9 +144,6 @@ def _list(title: str, lines: list[str], show_all: bool) -> None:
         click.echo(f"    {line}")
     if len(lines) > SHOWN and not show_all:
         click.echo(f"    … and {len(lines) - SHOWN} more: --all names them")
-
-
-PATH = click.Path(path_type=Path)
 
 
 @click.command()
@@ -210,7 +207,7 @@ def _gb(size: int) -> str:
 
 
 @click.command()
-@click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("sample.mp4"), show_default=True)
+@click.option("-o", "--output", type=PATH, default=Path("sample.mp4"), show_default=True)
 @click.option("--repetitions", type=click.IntRange(1, 200), default=8, show_default=True)
 @click.option("--seed", type=SEED, default=0, show_default=True, help="The same seed draws the same video.")
 @click.option("--force", is_flag=True, help="Write over files that are there.")

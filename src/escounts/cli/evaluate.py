@@ -14,7 +14,7 @@ import click
 
 from escounts import __version__
 from escounts.cli.display import check_replaceable, work_display
-from escounts.cli.options import COUNT, whole_numbers
+from escounts.cli.options import COUNT, PATH, whole_numbers
 from escounts.nn.device import choose_device, chosen_devices
 from escounts.research.datasets.registry import DATASETS
 from escounts.research.evaluation.by_name import Opener, evaluate_named, open_model
@@ -29,7 +29,6 @@ from escounts.research.evaluation.report import (
 from escounts.system.atomic_files import write_text
 
 SOURCES = ("same", "other")
-PATH = click.Path(path_type=Path)
 REPORT = '{\n "model": {'
 """How the file of --json begins."""
 

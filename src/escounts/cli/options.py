@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import click
@@ -86,6 +87,21 @@ def _region(value: str) -> str:
         raise click.BadParameter(str(error)) from error
 
 
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def together(*options: Decorator) -> Decorator:
+    """One decorator that adds all these options to a command."""
+
+    def added(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return added
+
+
+PATH = click.Path(path_type=Path)
 device_option = click.option(
     "--device",
     type=click.Choice(["auto", "cpu", "cuda", "mps"]),
@@ -100,7 +116,7 @@ assume_repeats_option = click.option(
 sandbox_option = click.option(
     "--sandbox", is_flag=True, help="Open videos in confined processes (Linux; `escounts doctor` says what that is)."
 )
-_COUNTING = (
+counting_options = together(
     click.option(
         "--from",
         "start",
@@ -129,13 +145,7 @@ _COUNTING = (
     assume_repeats_option,
     sandbox_option,
 )
-
-
-def counting_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds what every way of counting files takes, under the names that `Counter.count` has for it."""
-    for option in reversed(_COUNTING):
-        command = option(command)
-    return command
+"""What every way of counting files takes, under the names that `Counter.count` has for it."""
 
 
 def check_range(counting: Mapping[str, Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from escounts.cli.display import Count, work_display
-from escounts.cli.options import COUNT, NONE_OR_MORE, SEED, Number, whole_numbers
+from escounts.cli.options import COUNT, NONE_OR_MORE, PATH, SEED, Number, together, whole_numbers
 from escounts.models.catalogue import is_own_model, own_model_path
 from escounts.nn.device import choose_device
 from escounts.research.training.publishing import open_hub, push_run
@@ -34,7 +34,6 @@ from escounts.teach.own_action import learn_folder
 if TYPE_CHECKING:
     from escounts.research.datasets.annotations import Problem
 
-PATH = click.Path(path_type=Path)
 EXISTING = click.Path(path_type=Path, exists=True)
 EXISTING_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
@@ -48,35 +47,29 @@ def _sigma(text: Any) -> float | Literal["variable"]:
     return "variable" if text == "variable" else Number(0, 1000, min_open=True).convert(text, None, None)
 
 
-def run_options(function: Callable[..., None]) -> Callable[..., None]:
-    """The options of every training; what is left out is as the recipe has it."""
-    options = [
-        click.option("--steps", type=COUNT, help="Optimiser steps."),
-        click.option("--batch", "batch_size", type=COUNT, help="Videos per step (default 8; 24 generated ones)."),
-        click.option(
-            "--lr",
-            type=Number(0, 100, min_open=True),
-            help="Learning rate (default 5e-5 on a dataset, 1e-4 on a folder, 6e-4 on generated repetitions).",
-        ),
-        click.option("--seed", type=SEED, default=0, show_default=True),
-        click.option(
-            "--ema", type=Number(0, 1, min_open=True, max_open=True), help="Decay of averaged weights, such as 0.999."
-        ),
-        click.option("--precision", type=click.Choice(["auto", "float32", "bf16"]), default="auto"),
-        click.option(
-            "--set",
-            "settings",
-            multiple=True,
-            metavar="KEY=VALUE",
-            help="Any other field of the recipe, such as window_blocks=4, betas=[0.9,0.95], same_class=false.",
-        ),
-        click.option("--device", default="auto", show_default=True),
-    ]
-    for option in reversed(options):
-        function = option(function)
-    return function
-
-
+run_options = together(
+    click.option("--steps", type=COUNT, help="Optimiser steps."),
+    click.option("--batch", "batch_size", type=COUNT, help="Videos per step (default 8; 24 generated ones)."),
+    click.option(
+        "--lr",
+        type=Number(0, 100, min_open=True),
+        help="Learning rate (default 5e-5 on a dataset, 1e-4 on a folder, 6e-4 on generated repetitions).",
+    ),
+    click.option("--seed", type=SEED, default=0, show_default=True),
+    click.option(
+        "--ema", type=Number(0, 1, min_open=True, max_open=True), help="Decay of averaged weights, such as 0.999."
+    ),
+    click.option("--precision", type=click.Choice(["auto", "float32", "bf16"]), default="auto"),
+    click.option(
+        "--set",
+        "settings",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Any other field of the recipe, such as window_blocks=4, betas=[0.9,0.95], same_class=false.",
+    ),
+    click.option("--device", default="auto", show_default=True),
+)
+"""The options of every training; what is left out is as the recipe has it."""
 EPOCHS = click.option("--epochs", type=COUNT, help="Instead of steps; default: 300, the paper's.")
 PUSH = click.option(
     "--push-to-hub", "repository", metavar="ORG/NAME", help="Put the best weights there, with a card of its figures."
