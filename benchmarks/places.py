@@ -4,7 +4,8 @@
 
 DIR holds dev.csv (file, count, duration_s) and the clips it names; --list names another table of the same columns.
 Each clip and the next longer one are drawn side by side at one height; the shorter one rests on its last frame. Each
-pair and each clip is counted with `each=True` and without. Prints a table and writes benchmarks/results/places.json.
+pair and each clip is counted with `each=True` and without. Prints a table and writes benchmarks/results/places.json,
+of another list places-LIST.json.
 """
 
 from __future__ import annotations
@@ -38,8 +39,9 @@ def main() -> None:
     parser.add_argument("--list", type=Path, help="table of clips (default: dev.csv of --clips)")
     parser.add_argument("--pairs", type=int, default=60)
     parser.add_argument("--keep", type=Path, help="keep the pairs' videos in this folder")
-    parser.add_argument("--out", type=Path, default=RESULTS / "places.json")
+    parser.add_argument("--out", type=Path, help="JSON file of the rows")
     options = parser.parse_args()
+    named = f"places-{options.list.stem}" if options.list else "places"
     table = read_sets(options.list or options.clips / "dev.csv", options.clips)
     clips = sorted(table, key=lambda clip: clip.duration)[: options.pairs]
     counter = escounts.load("lite")
@@ -55,7 +57,7 @@ def main() -> None:
             rows.append(measured(counter, left.path, [left.count]))
             print(json.dumps(rows[-2]), json.dumps(rows[-1]), sep="\n", flush=True)
     print(shares(rows))
-    write_json(options.out, rows)
+    write_json(options.out or RESULTS / f"{named}.json", rows)
 
 
 def beside(left: Path, right: Path, path: Path) -> None:
