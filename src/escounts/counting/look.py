@@ -93,7 +93,7 @@ class Motions:
 @dataclass(frozen=True)
 class Looks:
     """What the cells of a video look like, (T, D), from second `start` on, `rate` per second; a small picture of
-    each, (T, P), and which cells a scene begins with."""
+    each, (T, P; P is 0 of a live view), and which cells a scene begins with."""
 
     values_TD: Array32
     pictures_TP: Image
@@ -156,7 +156,8 @@ class Looks:
         distance = apart[: len(parts), anchors].min(1, initial=np.inf)
         motion = [order.index(group) for group in groups[: len(parts)]]
         scenery = np.stack([np.median(self.pictures_TP[a:b], 0) for a, b in pairwise(borders)])
-        marked = [scenery[part] for part, number in enumerate(motion) if marks and number == 0]
+        pictured = bool(marks) and self.pictures_TP.size > 0
+        marked = [scenery[part] for part, number in enumerate(motion) if pictured and number == 0]
         colours = np.min([np.full(len(parts), np.inf), *(np.abs(scenery - one).mean(1) for one in marked)], 0)
         scene: IntArray = np.searchsorted(self.scenes, borders[:-1], side="right")
         return Motions(self.start + np.array(borders) / self.rate, motion, distance, colours, scene)
