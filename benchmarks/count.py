@@ -16,6 +16,7 @@ from dataclasses import asdict
 
 from footage import (
     FAST_REPETITIONS_A_SEGMENT,
+    MARK,
     REPETITIONS_A_SEGMENT,
     Cost,
     cost_of,
@@ -32,6 +33,7 @@ PRECISION_VARIABLE = "ESCOUNTS_PRECISION"
 MINUTE = 6
 """Segments."""
 FAST = "fast motion"
+MARKED = "one exemplar"
 FLOAT32 = "in float32"
 """Said of a setting: counted so where the processor would choose bf16."""
 
@@ -48,7 +50,8 @@ def main() -> None:
         model, _, setting = what.partition(", ")
         if setting.endswith(FLOAT32):
             os.environ[PRECISION_VARIABLE] = "float32"
-        work = (lambda: decode(video)) if what == "decode" else counting(video, model, options.device)
+        mark = MARK if setting == MARKED else None
+        work = (lambda: decode(video)) if what == "decode" else counting(video, model, options.device, mark)
         print(json.dumps(asdict(cost_of(work))))
         return
     from escounts.models import catalogue
@@ -59,7 +62,7 @@ def main() -> None:
     jobs = {"decode": video} | {model: video for model in models}
     for model in models:
         if model != "spectral":
-            jobs |= {f"{model}, {FAST}": quick}
+            jobs |= {f"{model}, {MARKED}": video, f"{model}, {FAST}": quick}
             if options.device == "cpu" and cpu_has_bf16():
                 jobs |= {f"{model}, {FLOAT32}": video, f"{model}, {FAST}, {FLOAT32}": quick}
     costs: dict[str, list[Cost]] = {job: [] for job in jobs}

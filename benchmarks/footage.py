@@ -60,6 +60,8 @@ SEGMENT_SECONDS, RATE = 10, 30
 FOLDER = Path(tempfile.gettempdir()) / "escounts-benchmarks"
 """Where footage is kept from one run to the next."""
 REPETITIONS_A_SEGMENT = 5
+MARK = "4-6"
+"""One of these repetitions, in seconds: an exemplar."""
 FAST_REPETITIONS_A_SEGMENT = 25
 """A repetition in 0.4 s: what the default model encodes at its fast view, too."""
 
@@ -151,17 +153,17 @@ def cost_of(work: Callable[[], float]) -> Cost:
     return Cost(wall, cpu, peak_megabytes(), value)
 
 
-def counting(path: str, model: str, device: str) -> Callable[[], float]:
-    """The work of counting a video with a model: `escounts count`. On a GPU loading and a first count are done
-    before."""
+def counting(path: str, model: str, device: str, mark: str | None = None) -> Callable[[], float]:
+    """The work of counting a video with a model: `escounts count`; mark: with this exemplar. On a GPU loading and a
+    first count are done before."""
     if device == "cpu":
-        options = ["--model", model, "--device", device]
+        options = ["--model", model, "--device", device, *(("--exemplar", mark) if mark else ())]
         return lambda: _command("count", path, "--json", *options)
     from escounts.counter import load
 
     counter = load(model, device=device)
     counter.count(path)
-    return lambda: counter.count(path).count
+    return lambda: counter.count(path, exemplars=[mark] if mark else ()).count
 
 
 def _command(*arguments: str) -> float:
