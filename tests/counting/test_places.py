@@ -96,6 +96,7 @@ def test_what_crosses_the_picture_is_counted_as_one_and_said(counter: escounts.C
     path = write_movie(tmp_path / "walks.mp4", walking(8.0))
     result = counter.count(path, each=True)
     assert len(result.tracks) == 1 and TRAVELS in result.reasons and result.unsure
+    assert result.unsure_below is not None and result.confidence < result.unsure_below
 
 
 def test_files_show_every_place(

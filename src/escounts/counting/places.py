@@ -16,6 +16,7 @@ import numpy as np
 
 from escounts.counting import Progress, part_of
 from escounts.counting.views import BASE_RATE
+from escounts.decision.decide import doubted
 from escounts.decision.rules import RULES
 from escounts.results import CountResult, DensityMap, Track
 from escounts.system.arrays import Array32, Image
@@ -187,7 +188,8 @@ def _apart(results: Sequence[CountResult], tempo: float) -> bool:
 
 def _as_one(result: CountResult, region: str, *, travels: bool) -> CountResult:
     if travels:
-        result = replace(result, unsure=True, reasons=(*result.reasons, TRAVELS))
+        most = doubted(result.confidence, result.unsure_below)
+        result = replace(result, confidence=most, unsure=True, reasons=(*result.reasons, TRAVELS))
     return replace(result, tracks=(_track(result, region),) if result.count else ())
 
 

@@ -158,7 +158,7 @@ def decide(
         hypotheses = _hypotheses(views, density, calibration, ranged=asked.ranged)
         count, unit = hypotheses[0].count, hypotheses[0].unit
         if not zero and (most := unit_certainty(hypotheses)) < 1:
-            caps.append((min(most, below - RULES.just_under), unit_reason(hypotheses)))
+            caps.append((doubted(most, below), unit_reason(hypotheses)))
     confidence = _held_down(confidence, caps)
     kind: ConfidenceKind = "probability" if calibration.calibrated else "agreement"
     return Decision(
@@ -193,6 +193,11 @@ def assuming(ask: Callable[..., Decision]) -> Decision:
 def is_unsure(confidence: float, kind: ConfidenceKind, below: float) -> bool:
     """Whether a count is called unsure: its probability is too low, or its confidence is not a probability."""
     return kind != "probability" or confidence < below
+
+
+def doubted(confidence: float, below: float | None) -> float:
+    """A confidence at which an answer is unsure. below: the model's threshold, None where it has none."""
+    return confidence if below is None else min(confidence, below - RULES.just_under)
 
 
 def p_repeats(views: Sequence[Evidence], calibration: Calibration) -> float:
@@ -244,8 +249,7 @@ def _doubts(
             caps.append((RULES.once_or_never, ONCE_OR_NEVER))
         elif not given:
             gaps = unanswered(views, density, footage, calibration, start=start)
-    doubtful = calibration.unsure_below - RULES.just_under
-    return [*((min(most, doubtful), why) for most, why in caps), *gaps]
+    return [*((doubted(most, calibration.unsure_below), why) for most, why in caps), *gaps]
 
 
 def _hypotheses(

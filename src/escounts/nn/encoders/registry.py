@@ -53,8 +53,11 @@ class EncoderEntry:
         place: its class, or a function that builds it.
         options: keywords of that, where they are not its own defaults.
         files: the public files with its weights; none where it has no learnt parameters or is trained here.
-        models: what is called after it and a decoder on its tokens, as `escounts models` lists it.
+            Each has a reader.
+        models: what is called after it and a decoder on its tokens, as `escounts models` lists it. They need a public
+            file.
         channels: a decoder that takes so many, and names no encoder, was most likely trained on this one.
+        learnt: whether any of its parameters are learnt, so that it needs weights.
     """
 
     place: str
@@ -62,6 +65,14 @@ class EncoderEntry:
     files: tuple[PublicFile, ...] = ()
     models: Mapping[str, str] = field(default_factory=dict)
     channels: int | None = None
+    learnt: bool = True
+
+    def __post_init__(self) -> None:
+        if self.models and not self.files:
+            raise ValueError(f"{self.place}: its models {', '.join(self.models)} need a public file of weights")
+        for file in self.files:
+            if not file.reader:
+                raise ValueError(f"{self.place}: {file.file} needs a reader, a function of the encoder's module")
 
 
 NON_COMMERCIAL = "CC BY-NC 4.0 (non-commercial)"
@@ -77,7 +88,7 @@ def _videomae(letter: str, published: str, *, models: Mapping[str, str] | None =
 
 ENCODERS: Mapping[str, EncoderEntry] = {
     "lite": EncoderEntry("lite:lite"),
-    "patches": EncoderEntry("interface:PatchesEncoder"),
+    "patches": EncoderEntry("interface:PatchesEncoder", learnt=False),
     "mae-vit-b": EncoderEntry(
         "vit:Vit",
         files=(
@@ -182,7 +193,9 @@ def plug_ins() -> dict[str, EntryPoint]:
 
 def brings_weights(encoder: str) -> bool:
     """Whether an encoder comes with its weights (or needs none), so that the store need not hold any."""
-    return encoder == "patches" or encoder.startswith(("hf:", "timm:")) or encoder in plug_ins()
+    if (entry := ENCODERS.get(encoder)) is not None:
+        return not entry.learnt
+    return encoder.startswith(("hf:", "timm:")) or encoder in plug_ins()
 
 
 def check_known(name: str) -> None:
