@@ -228,6 +228,7 @@ class Calibration:
     repeats: from REPEATS to the probability that there is a repetition at all, under 0.5 of which the answer is "no
     repetitions" and nothing_below is not asked; alternates: from ALTERNATES to the probability that the motion has
     two sides. Empty for models whose views do not say.
+    unsure_below: probability below which an answer is "not sure". 0.6 is only the default; a checkpoint has its own.
     calibrated: fitted for this very model; if not, its confidence is not called a probability.
     """
 

@@ -1,4 +1,4 @@
-"""Whole counts and their units: cycles or sides, what a short mark means, and one unit turned into the other."""
+"""Whole counts and their units: sums rounded, cycles or sides, and one unit turned into the other."""
 
 from __future__ import annotations
 
