@@ -126,6 +126,9 @@ def test_what_elan_writes(tmp_path: Path) -> None:
     path.write_text(EAF.replace('TIME_SLOT_REF2="ts2"', 'TIME_SLOT_REF2="ts3"'))
     with pytest.raises(DataError, match="without a time; align it in ELAN"):
         read_labels(path)
+    again = EAF.replace('TIER_ID="empty"/>', 'TIER_ID="jumps"/>')
+    path.write_text(again)
+    assert read_labels(path) == [LabelledFile("jump.mp4", ((0.5, 1.75),), "1")], "two tiers of one name are one"
 
 
 BOMB = '<!DOCTYPE a [<!ENTITY x "ha"><!ENTITY y "&x;&x;">]>'

@@ -50,7 +50,9 @@ def read_elan(text: str, only: str | None = None, fps: float | None = None) -> l
         document = ElementTree.fromstring(text)
         slots = {slot.attrib["TIME_SLOT_ID"]: slot.get("TIME_VALUE") for slot in document.iter("TIME_SLOT")}
         times = {name: None if value is None else int(value) for name, value in slots.items()}
-        tiers = {tier.attrib["TIER_ID"]: [*tier.iter("ALIGNABLE_ANNOTATION")] for tier in document.iter("TIER")}
+        tiers: dict[str, list[ElementTree.Element]] = {}
+        for tier in document.iter("TIER"):
+            tiers.setdefault(tier.attrib["TIER_ID"], []).extend(tier.iter("ALIGNABLE_ANNOTATION"))
         media = next(filter(None, (_media(found.attrib) for found in document.iter("MEDIA_DESCRIPTOR"))), "")
         marks = [
             LabelledFile(
