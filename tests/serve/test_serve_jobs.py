@@ -250,6 +250,33 @@ def test_somebody_who_stopped_waiting_does_not_stop_the_news(
     assert (hub.states, hub.listeners) == (["queued", "cancelled"], 0)
 
 
+def test_whoever_stops_listening_is_gone_though_much_is_said(hub: Listening) -> None:
+    """Before Python 3.12 a wait_for that is cancelled as an event comes goes on: `wait` lasted until the job's end."""
+
+    async def listen() -> None:
+        async for _ in hub.listen():
+            pass
+
+    async def talk() -> None:
+        while True:
+            hub.publish(queued("other"))
+            await asyncio.sleep(0)
+
+    async def stop_again_and_again() -> set[asyncio.Task[None]]:
+        talking = asyncio.ensure_future(talk())
+        listening = [asyncio.ensure_future(listen()) for _ in range(20)]
+        for one in listening:
+            await asyncio.sleep(0.001)
+            one.cancel()
+        _, deaf = await asyncio.wait(listening, timeout=1)
+        talking.cancel()
+        hub.close()
+        return deaf
+
+    assert asyncio.run(stop_again_and_again()) == set()
+    assert hub.listeners == 0
+
+
 def test_a_full_disk_is_said_and_waited_for(
     tmp_path: Path, clips: dict[int, Path], caplog: pytest.LogCaptureFixture
 ) -> None:

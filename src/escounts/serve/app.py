@@ -91,12 +91,13 @@ class EventHub:
         try:
             yield None
             while True:
-                try:
-                    event = await asyncio.wait_for(queue.get(), HEARTBEAT_SECONDS)
-                except (TimeoutError, asyncio.TimeoutError):
-                    yield None
-                    continue
-                if event is None:
+                coming = asyncio.ensure_future(queue.get())
+                try:  # not wait_for: before Python 3.12 it goes on where it is cancelled just as an event comes
+                    await asyncio.wait({coming}, timeout=HEARTBEAT_SECONDS)
+                finally:
+                    silence = coming.cancel()
+                event = None if silence else coming.result()
+                if event is None and not silence:
                     return
                 yield event
         finally:
