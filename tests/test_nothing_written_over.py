@@ -55,14 +55,17 @@ def test_a_table_is_not_written_over_a_table_of_labels(escounts: Command, tmp_pa
     assert escounts(*count).code == 0, "its own table is replaced"
 
 
-def test_a_table_is_not_waited_for_where_a_pipe_has_its_name(escounts: Command, tmp_path: Path) -> None:
+@pytest.mark.parametrize("force", [(), ("--force",)])
+def test_a_pipe_is_neither_waited_for_nor_replaced_by_a_table(
+    escounts: Command, tmp_path: Path, force: tuple[str, ...]
+) -> None:
     pipe = tmp_path / "summary.csv"
     os.mkfifo(pipe)
     ended = threading.Timer(3.0, lambda: os.close(os.open(pipe, os.O_RDWR)))  # who waits for it waits no longer
     ended.start()
-    refused = escounts("count", "--model", "spectral", tmp_path, "--summary", pipe)
+    refused = escounts("count", "--model", "spectral", tmp_path, "--summary", pipe, *force)
     ended.cancel()
-    assert refused.code == 2 and "a pipe or a device" in refused.err
+    assert refused.code == 2 and "a pipe or a device" in refused.err and pipe.is_fifo()
 
 
 def test_a_report_is_not_written_over_labels_or_a_video(escounts: Command, tmp_path: Path) -> None:

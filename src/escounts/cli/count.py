@@ -169,8 +169,9 @@ def _weights(model: str) -> list[Any] | None:
 def run(inputs: tuple[Path, ...], job: Job) -> int:
     """Count every video; 0, or 1 when some failed."""
     ledger = None
-    if job.summary is not None and not job.force:
-        check_replaceable(job.summary, SUMMARY_BEGINS, "summary of escounts; give another name, --force replaces it")
+    if job.summary is not None:
+        what = "summary of escounts; give another name, --force replaces it"
+        check_replaceable(job.summary, SUMMARY_BEGINS, what, force=job.force)
     if job.folder is not None:
         check_writable(job.folder)
         ledger = Ledger(job.folder)

@@ -118,14 +118,14 @@ def table(rows: Sequence[Row]) -> str:
     return "\n".join(line.rstrip() for line in [*lines, summary_line(rows)])
 
 
-def check_replaceable(path: Path, beginning: str, what: str) -> None:
+def check_replaceable(path: Path, beginning: str, what: str, *, force: bool = False) -> None:
     """Raise OutputError where something is there that is not empty and does not begin as ours does: it is not ours
-    to write over. what: it ought to be, and what to do where it is not."""
+    to write over. what: it ought to be, and what to do where it is not. force: any file is, but nothing else."""
     if path.exists() and not path.is_file():  # a pipe would be waited for
         raise OutputError(f"{path}: cannot be written: it is a folder, a pipe or a device")
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
-            if file.read(len(beginning)) not in ("", beginning):
+            if file.read(len(beginning)) not in ("", beginning) and not force:
                 raise OutputError(f"{path} is there and is no {what}")
     except FileNotFoundError:
         return
