@@ -251,7 +251,7 @@ def test_somebody_who_stopped_waiting_does_not_stop_the_news(
 
 
 def test_whoever_stops_listening_is_gone_though_much_is_said(hub: Listening) -> None:
-    """Before Python 3.12 a wait_for that is cancelled as an event comes goes on: `wait` lasted until the job's end."""
+    """Before Python 3.12 a wait_for cancelled as an event comes goes on: `wait` lasted until the job's end."""
 
     async def listen() -> None:
         async for _ in hub.listen():
