@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import sqlite3
 import threading
 import time
 from collections.abc import Iterator
@@ -196,6 +197,31 @@ def test_a_worker_that_never_stops_talking_does_not_keep_the_queue(runner: JobRu
     runner._receive(worker)
     assert runner._pool.workers and len(taken) < 1000
     assert runner._news.is_set(), "the next round comes at once"
+
+
+def test_an_end_that_is_written_and_cannot_be_announced_is_not_the_workers_fault(
+    runner: JobRunner, database: Database, worker: WorkerHandle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its report was handled again, taken for a forged one, and failed what else the worker was counting."""
+    for name in ("job", "other"):
+        runner.submit(queued(name))
+        worker.tasks[name] = Running("slow", began=0.0, deadline=1e12)
+    runner._pool.workers.append(worker)
+    reports: list[list[object] | None] = [["done", "job", RESULT], None]
+    process = SimpleNamespace(take=lambda: reports.pop(0))
+    worker.process = cast(Child, process)
+
+    def unreadable(job_id: str) -> None:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(runner, "_announce", unreadable)
+        with pytest.raises(sqlite3.OperationalError):
+            runner._receive(worker)
+    runner._receive(worker)
+    row = database.job("job")
+    assert row is not None and row.state == "done"
+    assert runner._pool.workers == [worker] and not worker.distrusted and list(worker.tasks) == ["other"]
 
 
 def test_a_drawing_that_nobody_waits_for_any_more_harms_nobody(runner: JobRunner, worker: WorkerHandle) -> None:

@@ -223,6 +223,7 @@ class JobRunner:
         else:
             self._database.end_job(task_id, "failed", error=str(value))
         del worker.tasks[task_id]
+        worker.report = None  # it is written: whatever fails now, it is not handled again
         self._announce(task_id)
 
     def _measure(self, entry: Running) -> None:
