@@ -1,8 +1,9 @@
 """One decision: count, unit, hypotheses, confidence and reasons, from what the network says of a video.
 
 `decide` is the entrance for a model that says what each of its views sees, `decide_by_map` for one that has a density
-map and its own confidence. Nothing else rounds a count, converts a unit or lowers a confidence. The constants are in
-`rules.py`, what the network says in `evidence.py`, what speaks against an answer in `doubts.py`, whole counts and
+map and its own confidence. Nothing else rounds a count, converts a unit or lowers a confidence, except that several
+places (`counting/places.py`) are as sure as the least sure one, and unsure where something travels. The constants are
+in `rules.py`, what the network says in `evidence.py`, what speaks against an answer in `doubts.py`, whole counts and
 units in `units.py`.
 
 A motion of two opposite sides (battle ropes, running on the spot) can be counted by full cycles or by sides; both are
