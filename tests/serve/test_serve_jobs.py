@@ -9,11 +9,11 @@ import signal
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
-from concurrent.futures import Future
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import pytest
@@ -34,6 +34,7 @@ from escounts.serve.worker_pool import Running, WorkerHandle, resolve
 from escounts.system.processes import Child, parsed_report
 
 SOURCE = Source("v", "clip.mp4", "clip.mp4")
+T = TypeVar("T")
 
 
 class Listening(EventHub):
@@ -259,6 +260,12 @@ def test_drawings_wait_in_a_queue_of_bounded_length(
     assert not second.done()
 
 
+def run_aside(main: Coroutine[Any, Any, T]) -> T:
+    """What it returns, run in a thread: in this one Playwright's own loop may be running."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, main).result()
+
+
 def test_somebody_who_stopped_waiting_does_not_stop_the_news(
     runner: JobRunner, database: Database, hub: Listening
 ) -> None:
@@ -272,7 +279,7 @@ def test_somebody_who_stopped_waiting_does_not_stop_the_news(
         runner.cancel("job")
         return [*states, *[job.state async for job in patient]]
 
-    assert asyncio.run(follow()) == ["queued", "queued", "cancelled"]
+    assert run_aside(follow()) == ["queued", "queued", "cancelled"]
     assert (hub.states, hub.listeners) == (["queued", "cancelled"], 0)
 
 
@@ -299,7 +306,7 @@ def test_whoever_stops_listening_is_gone_though_much_is_said(hub: Listening) -> 
         hub.close()
         return deaf
 
-    assert asyncio.run(stop_again_and_again()) == set()
+    assert run_aside(stop_again_and_again()) == set()
     assert hub.listeners == 0
 
 
