@@ -97,3 +97,18 @@ def test_a_failed_statement_changes_nothing(database: Database) -> None:
     with pytest.raises(sqlite3.IntegrityError):
         database.add_video(uploaded("a"))
     assert len(database.videos()) == 2
+
+
+@pytest.mark.parametrize("columns", ["", ", job TEXT", ", job TEXT, revision INTEGER"])
+def test_labels_of_an_older_database_are_kept_and_can_be_changed(tmp_path: Path, columns: str) -> None:
+    path = tmp_path / "old.sqlite"
+    with sqlite3.connect(path) as old:
+        old.execute(f"CREATE TABLE labels (video TEXT PRIMARY KEY, action TEXT, spans TEXT, updated REAL{columns})")
+        old.execute("INSERT INTO labels (video, action, spans, updated) VALUES ('v', 'squat', '[[0.5, 1.5]]', 3.0)")
+    database = Database(path)
+    (label,) = database.labels()
+    assert (label.video, label.action, label.pairs, label.updated) == ("v", "squat", ((0.5, 1.5),), 3.0)
+    assert (label.job, label.revision) == (None, 1)
+    changed = database.save_labels("v", "squat", [(0.5, 1.0)], revision=1)
+    assert changed is not None and changed.revision == 2
+    database.close()

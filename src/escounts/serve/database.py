@@ -59,6 +59,11 @@ class Database:
             for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
                 self._connection.execute(f"PRAGMA {pragma}")
             self._connection.executescript(SCHEMA)
+            known = {row["name"] for row in self._connection.execute("PRAGMA table_info(labels)")}
+            for column, kind in (("job", "TEXT"), ("revision", "INTEGER")):
+                if column not in known:  # labels of 0.1.0: somebody's work
+                    self._connection.execute(f"ALTER TABLE labels ADD COLUMN {column} {kind}")
+            self._connection.execute("UPDATE labels SET revision = 1 WHERE revision IS NULL")
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self._path, check_same_thread=False, isolation_level=None, timeout=5.0)
