@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from movies import write_movie
+from movies import bouncing, write_movie
 from safetensors import safe_open
 
 import escounts
@@ -183,3 +183,12 @@ def test_one_picture_per_second_is_not_sure_and_says_what_could_be_seen(lite: Co
     words = "different pictures per second: 1; a motion faster than 0.3 repetitions per second is not seen"
     assert decision.unsure and words in decision.reasons
     assert not lite.model.encode_images(images).estimate().unsure  # type: ignore[attr-defined]
+
+
+def test_a_rounded_end_is_the_end_of_the_video(lite: Counter, tmp_path: Path) -> None:
+    """Tables round durations: the fifth repetition, which the video cuts off, counts as without the range."""
+    frames = list(bouncing(5, 10.0))
+    path = write_movie(tmp_path / "cut.mp4", frames[: round(0.93 * len(frames))])
+    end = Video(path).info.duration
+    counts = [lite.count(path, end=to).count for to in (None, end - 0.05, end - 0.2)]
+    assert counts == [4, 4, 5], "only a range that ends earlier lies between repetitions"

@@ -17,7 +17,7 @@ from escounts.counting import Progress, part_of
 from escounts.counting.multi_rate_encoding import MultiRateEncoding
 from escounts.counting.views import BASE_RATE, View
 from escounts.decision.evidence import wants_faster
-from escounts.decision.rules import Calibration
+from escounts.decision.rules import RULES, Calibration
 from escounts.errors import VideoError
 from escounts.nn.device import InferencePool, Precision
 from escounts.nn.encoders.lite import LiteEncoder
@@ -92,7 +92,7 @@ class MultiRateModel:
                     report(min(index / BASE_RATE, whole), whole)
                 yield image
 
-        ranged = start > 0 or (end is not None and end < video.info.duration)
+        ranged = start > 0 or (end is not None and end < video.info.duration - RULES.end_slack)
         path = video.info.path
         identity = (path.resolve() if path.exists() else video, video.info.region)  # frames of a program have no file
         encoding = MultiRateEncoding(self, read, start=start, video=identity, ranged=ranged)

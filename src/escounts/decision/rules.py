@@ -52,6 +52,8 @@ class CountingRules:
 
     rest_counts: float = 0.7
     """Where the end of a video cuts a repetition off, the rest counts from this share of a repetition on."""
+    end_slack: float = 0.1
+    """Seconds by which a range may miss the end of the video and still be the whole of it: tables round durations."""
     edge_share: float = 0.25
     """An end cuts a repetition off if the motion repeats throughout this last share of a repetition before it."""
     silent: float = 0.1
