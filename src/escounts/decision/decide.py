@@ -12,6 +12,7 @@ right, and people do both; or there is no repetition at all. Each is a hypothesi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -143,9 +144,8 @@ def decide(
     caps: list[Cap] = []
     if confidence < below:
         vague = why_vague(views, density, chosen, start=start, without=zero_shot_count)
-        caps += [
-            (confidence, why) for why in vague or (f"of such answers {confidence:.0%} are within one of the truth",)
-        ]
+        right = math.floor(100 * confidence)  # rounded as an unsure confidence is wherever it is shown
+        caps += [(confidence, why) for why in vague or (f"of such answers {right}% are within one of the truth",)]
     moves = footage is not None and bool(footage.moving.any())
     if footage is not None and moves:
         details["pictures"] = round(footage.pictures, 1)
