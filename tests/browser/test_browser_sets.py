@@ -57,6 +57,25 @@ def test_sets_and_tempo_are_seen_at_once_and_a_set_is_counted_like(page: Page, c
     assert second[0]["start"] <= marked["start"] < marked["end"] <= second[-1]["end"], "one of that set"
 
 
+@pytest.mark.parametrize("phone", [False, True])
+def test_beside_sets_only_the_first_reason_stands_open_where_room_is_short(
+    page: Page, sample: Path, phone: bool
+) -> None:
+    page.set_viewport_size({"width": 390, "height": 844} if phone else {"width": 1280, "height": 800})
+    one = {"start": 1.0, "end": 5.0, "count": 3, "motion": "A", "tempo": 1.8, "rest_before": 2.0}
+    reasons = [f"from {second} to {second + 3} s something moves and nothing is counted" for second in (0, 53, 70)]
+    answer_with(page, unsure=True, confidence_kind="probability", sets=[one] * 5, reasons=reasons)
+    choose(page, sample)
+    expect(page.locator("#unsure")).to_contain_text("Not sure. From 0 to 3 s")
+    said = page.locator("#unsure").inner_text
+    assert ("From 70 to 73 s" in said()) is phone
+    if not phone:
+        assert visible(page, "#sets"), "five rows"
+        page.locator("#unsure summary").focus()
+        page.keyboard.press("Space")
+        assert "From 70 to 73 s" in said()
+
+
 @pytest.mark.parametrize("kind", ["rate", "peaks"])
 def test_under_a_rate_a_wave_shows_each_repetition(page: Page, sample: Path, kind: str) -> None:
     answer_with(page, density={"start": 0.0, "step": 1.0, "values": [0.5] * 18, "kind": kind})

@@ -14,7 +14,7 @@ export function setUpKeys(act) {
       else if (key === "y" && event.ctrlKey) run(event, act.redo);
       return;
     }
-    const onButton = event.target.closest?.("button, a, label");
+    const onButton = event.target.closest?.("button, a, label, summary");
     if (event.key === " " && (!onButton || event.target.closest(".region"))) run(event, act.toggle);
     else if (event.key === "ArrowRight") run(event, () => act.seek(event.shiftKey ? 0.1 : 1));
     else if (event.key === "ArrowLeft") run(event, () => act.seek(event.shiftKey ? -0.1 : -1));

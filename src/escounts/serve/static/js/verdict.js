@@ -72,14 +72,20 @@ export function showTotal(count, result, corrected) {
   byId("confidence-box").hidden = corrected || !known;
   const cut = result.details?.exemplar_cut;
   byId("unsure").hidden = corrected || !(result.unsure || cut !== undefined);
-  byId("unsure").replaceChildren(
-    element("b", {}, result.unsure ? "Not sure. " : "Look at it. "),
-    known
-      ? (result.reasons ?? []).map((reason) => `${reason[0].toUpperCase()}${reason.slice(1)}. `).join("")
-      : "This model cannot say how sure it is. ",
+  const [first = "", ...reasons] = known
+    ? (result.reasons ?? []).map((reason) => `${reason[0].toUpperCase()}${reason.slice(1)}. `)
+    : ["This model cannot say how sure it is. "];
+  const head = [element("b", {}, result.unsure ? "Not sure. " : "Look at it. "), first];
+  const rest = [
+    ...reasons,
     cut === undefined
       ? advice(result)
       : `Your example lies across a cut of the film at ${clock(cut)}. Mark one repetition on one side of it.`,
+  ];
+  // Beside a table of sets there is no room for all of it, but on a phone, where the page scrolls.
+  const folded = (result.sets ?? []).length > 1 && !matchMedia("(max-width: 700px)").matches;
+  byId("unsure").replaceChildren(
+    ...(folded ? [element("details", {}, element("summary", {}, ...head), ...rest)] : [...head, ...rest]),
   );
   showConfidence(result);
 }
