@@ -81,7 +81,7 @@ def test_within_a_scene_a_sudden_change_parts_and_a_slow_one_does_not() -> None:
 
 
 def test_where_repetitions_go_on_at_one_pace_a_change_is_the_cameras() -> None:
-    size = 0.9 * RULES.look_side
+    size = 0.95 * RULES.look_camera
     panned = looks(0.0, size, scenes=[0])
     even = np.ones((1, 100), np.float32)
     views = np.concatenate([paused(panned), even])
@@ -89,8 +89,15 @@ def test_where_repetitions_go_on_at_one_pace_a_change_is_the_cameras() -> None:
         assert list(panned.motions(everywhere(panned), density, 2.0, [mark(panned, 104.0)]).motion) == motion
     faster = np.repeat(np.array([[1.0, 1.3]], np.float32), 50, 1)
     assert list(panned.motions(everywhere(panned), faster, 2.0, [mark(panned, 104.0)]).motion) == [0, 1]
-    for other in (looks(0.0, size), looks(0.0, FAR, scenes=[0])):  # behind a cut; something else altogether
+    # Behind a cut; more than a camera changes; something else altogether.
+    for other in (looks(0.0, size), looks(0.0, 0.95 * RULES.look_side, scenes=[0]), looks(0.0, FAR, scenes=[0])):
         assert list(other.motions(everywhere(other), even, 2.0, [mark(other, 104.0)]).motion) == [0, 1]
+
+
+def test_another_motion_may_begin_soon_after_a_cut() -> None:
+    film = looks(2 * FAR, FAR, scenes=[0, 42])
+    film.values_TD[42:50, 0] = 0.0  # one and a half seconds of a third
+    assert film.motions(everywhere(film), paused(film), 2.0).borders.tolist() == [100.0, 108.4, 110.0, 120.0]
 
 
 def test_a_part_looks_as_it_does_where_it_repeats() -> None:
@@ -130,6 +137,23 @@ def test_a_short_shot_in_the_same_colours_is_the_same_motion_with_a_doubt(
     times, density = np.array([5.0, 10.0 + cells / 10]), np.array([5, repetitions], np.float32)
     shown, unclear = motions.marked(times, density)
     assert shown.tolist() == [True, counted] and unclear == counted
+
+
+@pytest.mark.parametrize(
+    ("distance", "grey", "cells", "unclear"),
+    [(10.0, 20, 25, True), (10.0, 20, 15, False), (10.0, 90, 25, False), (20.0, 20, 25, False)],
+)
+def test_a_long_time_in_the_same_colours_with_nothing_counted_is_a_doubt(
+    distance: float, grey: int, cells: int, unclear: bool
+) -> None:
+    levels = np.repeat([0.0, distance, -distance], [50, cells, cells])  # seen from two more sides
+    values = np.stack([levels, np.zeros(len(levels))], 1).astype(np.float32)
+    pictures = np.concatenate([coloured(0, cells=50), coloured(grey, cells=2 * cells)])
+    film = Looks(values, pictures, [0, 50, 50 + cells], 0.0, RATE)
+    motions = film.motions(everywhere(film), paused(film), 2.0, [mark(film, 4.0)])
+    assert list(motions.motion) == [0, 1, 2]
+    shown, doubt = motions.marked(np.array([5.0, 11.0, 10.5 + cells / RATE]), np.array([5, 0, 0.1], np.float32))
+    assert shown.all() and doubt == unclear
 
 
 @pytest.mark.parametrize(("scenes", "repetitions", "counted"), [([0, 30], 4, True), ([0], 4, False), ([0], 2, True)])

@@ -17,6 +17,7 @@ from itertools import groupby, pairwise
 import numpy as np
 
 from escounts.counting.views import Window, WindowStore
+from escounts.decision.doubts import runs
 from escounts.decision.repetitions import Stretch
 from escounts.decision.rules import RULES, CountingRules
 from escounts.system.arrays import Array, Array32, BoolArray, Image, IntArray
@@ -54,7 +55,7 @@ class Motions:
     def marked(self, seconds: Array, density: Array32, rules: CountingRules = RULES) -> tuple[BoolArray, bool]:
         """At which of some times the marked motion is shown, and whether that is unclear; density: repetitions at
         each. A part that holds less than a repetition is a set's first or last movement, and goes with the marked
-        ones if there are any."""
+        ones if there are any; a long one may show the marked motion from another side, uncounted."""
         part = self._part(seconds)
         held: Array = np.bincount(part, weights=density, minlength=len(self.motion)).astype(np.float64)
         little = held < rules.look_least
@@ -62,8 +63,10 @@ class Motions:
         marked = (np.array(self.motion) == 0) | other_side
         low, high = (share * rules.look_same for share in rules.look_unclear)
         vague = ~little & (self.distance > low) & (self.distance < high)
+        unseen = little & ~marked & (self.colours < rules.look_colours) & (self.distance < rules.look_side)
+        long = (np.ptp(self.borders[[first, end]]) > rules.look_set_seconds for first, end in runs(unseen))
         shown: BoolArray = (marked | little if (marked & ~little).any() else marked)[part]
-        return shown, bool((other_side | vague).any())
+        return shown, bool((other_side | vague).any()) or any(long)
 
     def _other_side(self, held: Array, rules: CountingRules) -> BoolArray:
         """Which parts may show the marked motion from another side: of the same colours, and too short for a set.
@@ -135,7 +138,7 @@ class Looks:
         reach = round(max(seconds, rules.look_borders[0][0]) * self.rate)
         goes_on = [
             place not in self.scenes
-            and np.linalg.norm(after - before) < rules.look_side
+            and np.linalg.norm(after - before) < rules.look_camera
             and _evenness(density_VT[:, max(0, place - reach) : place + reach]) > rules.look_even
             for place, (before, after) in zip(borders[1:-1], pairwise(parts), strict=True)
         ]

@@ -180,8 +180,7 @@ class MultiRateEncoding:
         own = [one for one in exemplars if self.same_video(one)]
         motions = self._motions(own) if own and len(own) == len(exemplars) else None
         first_view = DensityMap(evidence[0].density, begin, 1 / BASE_RATE, "rate")
-        shown = np.ones(last - first, dtype=bool)
-        unclear = False
+        shown, unclear = np.ones(last - first, dtype=bool), False
         if motions is not None:
             shown, unclear = motions.marked(first_view.times, first_view.values)
         asked = Asked(

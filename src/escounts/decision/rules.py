@@ -77,11 +77,12 @@ class CountingRules:
     look_borders: tuple[tuple[float, float], ...] = ((2.5, 11.0), (5.0, 8.5))
     """Another motion may begin within a scene where the seconds that come after look so different from as many before
     (or, where that is longer, a repetition after and one before) …"""
-    look_border_apart: float = 0.75
+    look_border_apart: float = 0.5
     """… at least so many repetitions from another such place …"""
     look_even: float = 0.8
+    look_camera: float = 9.5
     """… but not where repetitions go on all that time at one pace (a view's least density is this share of its
-    largest) and the parts differ by less than look_side: a camera moves. It is 0.86 or more in such clips."""
+    largest; 0.86 or more in such clips) and the parts differ by less than look_camera: a camera moves."""
     look_same: float = 5.4
     """Parts of a video whose looks are nearer than this show one motion. Repetitions of one set differ by about 1 in
     each direction; chosen on sets.csv and the labelled pool's validation clips, with the look of `lite`."""
