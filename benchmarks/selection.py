@@ -7,7 +7,8 @@ pairs: two clips one after the other, A B, B A and A B A, one marked; `dissolve`
 pairs of different motions of one source. drawn: a drawn figure does two things, before a camera that stands or moves.
 elsewhere: a clip and its own copy, shifted and magnified. ordinary: clips of one motion, which must lose nothing;
 `filmed in one` has no cut. unrelated, sibling: exemplars from other videos. Clips are the validation clips of
-DIR/pool_labels.csv; --dev takes those of DIR/dev.csv for pairs and ordinary, which nothing was chosen by.
+DIR/pool_labels.csv; --dev takes those of DIR/dev.csv for pairs and ordinary, which nothing was chosen by. `spectral`
+does not choose by look, and is never sure.
 """
 
 from __future__ import annotations
