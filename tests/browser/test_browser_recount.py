@@ -188,6 +188,7 @@ def test_an_exemplar_is_borrowed_from_another_video(
     expect(chip).to_contain_text(other_clip.name)
     assert page.locator(".region.exemplar").count() == 0, "it is not on this timeline"
     recount(page)
+    expect(page.locator("#unsure")).to_contain_text("mark one repetition of this video")
     job = newest(client, sample.name)
     (borrowed,) = job["exemplars"]
     assert borrowed["video"] == lender["id"]

@@ -70,6 +70,15 @@ def test_sets_have_a_letter_for_each_motion_and_serve_as_exemplars(encoded: Enco
 def test_an_exemplar_of_another_video_is_not_sure_where_nothing_looks_like_it(encoded: EncodedVideo) -> None:
     sample = encoded.count(exemplars=[f"{SAMPLE}@3.7-5.7"], end=8.0)
     assert sample.unsure == any("looks like the reference" in reason for reason in sample.reasons)
+    swings = escounts.load("lite", device="cpu").encode([*pendulum(150, 128)], fps=15)
+    unlike = encoded.count(exemplars=[(swings, 2.0, 3.0)], end=8.0)
+    assert unlike.unsure and any("nothing here looks like the reference" in reason for reason in unlike.reasons)
+    assert unlike.count == sample.count and not unlike.left_out
+    alike = encoded.count(exemplars=[(swings, 2.0, 3.0)])
+    assert alike.count == pytest.approx(OTHERS, abs=1) and len(alike.left_out) == pytest.approx(SQUATS, abs=1)
+    assert not alike.unsure
+    both = encoded.count(exemplars=[(3.7, 5.7), (swings, 2.0, 3.0)])
+    assert both.count == pytest.approx(SQUATS + OTHERS, abs=2) and not both.left_out
 
 
 def test_frames_of_two_programs_are_two_videos() -> None:

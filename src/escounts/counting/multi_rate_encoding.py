@@ -178,17 +178,20 @@ class MultiRateEncoding:
         evidence = self.evidence(exemplars, first=first, last=last, assume_repeats=assume_repeats, progress=progress)
         without = self.evidence(first=first, last=last) if exemplars else []
         own = [one for one in exemplars if self.same_video(one)]
-        motions = self._motions(own) if own and len(own) == len(exemplars) else None
+        motions = self._motions(exemplars) if exemplars else None
         first_view = DensityMap(evidence[0].density, begin, 1 / BASE_RATE, "rate")
         shown, unclear = np.ones(last - first, dtype=bool), False
         if motions is not None:
             shown, unclear = motions.marked(first_view.times, first_view.values)
+        unlike = len(exemplars) > len(own) == 0 and (motions is None or not shown.any())
+        if unlike:  # across videos one action looks as different as two do: all that repeats is counted
+            motions, shown, unclear = None, np.ones_like(shown), False
         asked = Asked(
             exemplars=len(exemplars),
             marked=tuple(one.seconds * BASE_RATE for one in own),
             without=[view.only(shown) for view in without],
             assume_repeats=assume_repeats,
-            unlike=len(own) < len(exemplars) and self._nothing_like(exemplars),
+            unlike=unlike,
             unclear=unclear,
             ranged=self._ranged or first > 0 or last < self.frames,
         )
@@ -233,11 +236,6 @@ class MultiRateEncoding:
             return None
         pictures = np.frombuffer(bytes(self._pictures), np.uint8).reshape(len(values), -1)
         return Looks(values, pictures, [begin // view.divisor for begin in self._scenes], self.start, view.rate)
-
-    def _nothing_like(self, exemplars: Sequence[MultiRateExemplar]) -> bool:
-        """Whether no part of the video is known to look like any of the exemplars."""
-        motions = [self._motions([one]) for one in exemplars]
-        return not any(told is not None and told.distance.min() < RULES.look_same for told in motions)
 
     def _motions(self, marked: Sequence[MultiRateExemplar] = (), seconds: float = 0.0) -> Motions | None:
         """Which parts of the video show which motion; seconds: of a repetition, where none is marked."""

@@ -94,6 +94,7 @@ function advice({ count, exemplars, range: [first, last], tracks = [] }) {
   if (tracks.length > 1) return "Look at it, or click a place's number to count it alone.";
   const most = exemplars.some(({ start, end, video }) => !video && end - start > (last - first) / 2);
   if (most) return "Your example is most of what was counted. Mark one repetition only.";
+  if (exemplars.some(({ video }) => video)) return "Look at it, or mark one repetition of this video and recount.";
   if (exemplars.length) return "Look at it, and put the borders right by hand.";
   return count === 0
     ? "If something does repeat here, mark one repetition and recount."
