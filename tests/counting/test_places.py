@@ -16,7 +16,9 @@ from escounts.counting import places
 from escounts.counting.places import TRAVELS, Places
 from escounts.errors import EscountsError
 from escounts.output.json import from_dict, to_dict
+from escounts.system.arrays import Array32
 from escounts.video.files import Video
+from escounts.video.lag_maps import SIDE
 from escounts.video.regions import Region
 
 SIZE = (160, 120)
@@ -81,6 +83,32 @@ def test_halves_in_doubt_are_two_places_only_with_two_tempos(
 def test_one_body_whose_halves_move_unlike_is_one_place(counter: escounts.Counter, shared: Path, clip: str) -> None:
     """Their halves have one tempo; each was two places, and counted twice."""
     assert len(counter.count(shared / "clips" / "pool" / f"{clip}.mp4", each=True).tracks) == 1
+
+
+def found_in(monkeypatch: pytest.MonkeyPatch, maps: Array32) -> Places:
+    """The places of difference maps (GRID, GRID, T, L)."""
+    monkeypatch.setattr(places, "lag_maps", lambda _: maps)
+    black = [np.zeros((SIDE, SIDE, 3), np.uint8)] * 30
+    return places.find_places(black, lambda images: np.zeros((len(images), 8, 8, 1), np.float32), seconds=3.0)
+
+
+def two_rhythms(strength: float, columns: int) -> Array32:
+    """The left columns change by as much of what the others do, in a rhythm of their own."""
+    maps = np.random.default_rng(3).random((2, 60, 30), np.float32)
+    beside = [strength**2 * maps[0]] * columns + [maps[1]] * (places.GRID - columns)
+    return np.stack([np.stack(beside)] * places.GRID)
+
+
+def test_a_narrow_place_in_which_little_moves_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = found_in(monkeypatch, two_rhythms(0.15, columns=2))
+    assert [str(place) for place in found.regions] == ["0%,0%,25%,100%", "25%,0%,75%,100%"]
+
+
+def test_one_of_two_who_rests_does_not_cross_the_picture(monkeypatch: pytest.MonkeyPatch) -> None:
+    maps = two_rhythms(0.6, columns=4)
+    maps[:, 4:, 40:] = 0.0
+    found = found_in(monkeypatch, maps)
+    assert not found.travels and len(found.regions) == 2
 
 
 def test_places_of_a_region_lie_in_the_whole_picture(counter: escounts.Counter, tmp_path: Path) -> None:

@@ -96,11 +96,13 @@ Windows = Sequence[tuple[tuple[Array32, float], ...]]
 
 
 def _travels(windows: Windows) -> bool:
-    """Whether what moves at first is elsewhere at last: of the pixels, from left to right."""
+    """Whether what moves at first is elsewhere at last: of the pixels, from left to right. By how far they change,
+    and not by its square: else of two people the livelier one is all that moves, and gone when it rests."""
     moves_KT = np.concatenate([maps[1][0][..., 0].mean(0) for maps in windows], axis=1)
     third = max(1, moves_KT.shape[1] // 3)
     first, last = (
-        part / max(float(part.sum()), 1e-9) for part in (moves_KT[:, :third].sum(1), moves_KT[:, -third:].sum(1))
+        part / max(float(part.sum()), 1e-9)
+        for part in (np.sqrt(moves_KT[:, :third].sum(1)), np.sqrt(moves_KT[:, -third:].sum(1)))
     )
     return bool(np.minimum(first, last).sum() < RULES.places_together)
 
@@ -130,7 +132,8 @@ def _inside(maps: Array32, box: Cells) -> Array32:
 
 def _gains(windows: Windows, box: Cells, axis: int, source: int) -> Array32:
     """For every line across a box, how much liker its columns' (axis 1; rows': 0) maps are on either side than all
-    are to one another: 0 (a line changes nothing) to 1."""
+    are to one another: 0 (a line changes nothing) to 1. A side with little of the weight counts as much as the
+    other: a narrow place has little."""
     count = _inside(windows[0][source][0], box).shape[axis]
     alike, motion = np.zeros((count, count)), np.zeros(count)
     for window in windows:
@@ -148,8 +151,10 @@ def _gains(windows: Windows, box: Cells, axis: int, source: int) -> Array32:
         part = slice(first, last)
         return float(common[part, part].sum() / max(float(weight[part].sum()), 1e-9))
 
-    whole = likeness(0, count)
-    return np.array([likeness(0, k) + likeness(k, count) - whole for k in range(1, count)], np.float32)
+    before = np.cumsum(weight)[:-1]
+    even = 2.0 * np.sqrt(np.maximum(before * (1.0 - before), 1e-7))
+    gains = [likeness(0, k) + likeness(k, count) - likeness(0, count) for k in range(1, count)]
+    return np.asarray(np.array(gains) / even, np.float32)
 
 
 def count_each(
