@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import partial
 from pathlib import Path
 
@@ -134,6 +135,8 @@ def test_files_show_every_place(
     done = command("count", two, "--each", "--device", "cpu", "-o", tmp_path, "-f", "json,csv,mp4,heat.png")
     assert done.code == 0 and "13 repetitions in 2 places (5 + 8)" in done.out
     assert f"place 2  {RIGHT}  8 repetitions, confidence" in done.out
+    assert re.search(r"\n +\d+  0:0.* score 0\.\d\d  place 2\n", done.out), "whose each is"
+    assert "--exemplar" not in done.out, "which is not taken with places"
     rows = (tmp_path / "two.csv").read_text().splitlines()[1:]
     assert sum(f'"{LEFT}"' in row for row in rows) == 5 and sum(f'"{RIGHT}"' in row for row in rows) == 8
     document = json.loads((tmp_path / "two.json").read_text())

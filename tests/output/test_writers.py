@@ -23,7 +23,7 @@ from escounts.output.json import from_dict, to_dict
 from escounts.output.mp4 import Badge
 from escounts.output.png import ORANGE, draw, frames_at, jpeg, telling_times
 from escounts.output.text import clock, cues, describe, headline, timestamp
-from escounts.results import CountResult, DensityMap, ExemplarSpan, Hypothesis, Repetition
+from escounts.results import CountResult, DensityMap, ExemplarSpan, Hypothesis, Repetition, Track
 from escounts.video.files import Video
 
 
@@ -353,6 +353,8 @@ def test_advice_is_something_not_done_yet(result: CountResult, nothing: CountRes
     assert "mark one with --exemplar" in headline(replace(shown, exemplars=()))
     assert "--assume-repeats" in headline(replace(nothing, exemplars=()))
     assert "confidence 0.89, not sure" in headline(replace(shown, confidence=0.8964)), "0.90 would be sure"
+    track = Track("0,0,40,60", 4, None, 0.5, True, shown.repetitions)
+    assert "count a place alone with --region (" in headline(replace(shown, exemplars=(), tracks=(track, track)))
     cycles = replace(shown, exemplars=(), unit="cycle")
     for p, advised in ((0.02, False), (0.3, True)):
         both = (Hypothesis(4, "cycle", 1 - p), Hypothesis(8, "side", p))

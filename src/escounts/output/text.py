@@ -44,7 +44,9 @@ def describe(result: CountResult, *, width: int = 72, most: int = 12) -> str:
     shown = result.repetitions if len(result.repetitions) <= most else result.repetitions[: most - 1]
     for index, repetition in enumerate(shown, 1):
         score = "" if repetition.score is None else f"  score {repetition.score:.2f}"
-        lines.append(f"  {index:>3}  {clock(repetition.start)} – {clock(repetition.end)}{score}")
+        where = [n for n, track in enumerate(result.tracks, 1) if repetition in track.repetitions]
+        place = f"  place {where[0]}" if where and len(result.tracks) > 1 else ""
+        lines.append(f"  {index:>3}  {clock(repetition.start)} – {clock(repetition.end)}{score}{place}")
     if len(shown) < len(result.repetitions):
         lines.append(f"  …    {len(result.repetitions) - len(shown)} more")
     return "\n".join(lines)
@@ -134,6 +136,8 @@ def _advice(result: CountResult) -> str:
         return "look at it"
     if not result.count:
         return "look at it, or try --assume-repeats"
+    if len(result.tracks) > 1:
+        return "look at it, or count a place alone with --region"
     sides = " (or --unit side)" if result.unit == "cycle" and other_unit(result) else ""
     return f"look at it, or mark one with --exemplar{sides}"
 
