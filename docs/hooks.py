@@ -27,5 +27,5 @@ def endpoints() -> str:
         for method, request in requests.items():
             says = " ".join((request.get("description") or request.get("summary") or "").split()).replace("|", "\\|")
             rows.setdefault(group, []).append(f"| `{method.upper()} {path}` | {says} |")
-    tables = (f"### {group}\n\n| request | what it does |\n|---|---|\n" + "\n".join(lines) for group, lines in rows.items())
-    return "\n\n".join(tables)
+    head = "| request | what it does |\n|---|---|\n"
+    return "\n\n".join(f"### {group}\n\n{head}" + "\n".join(lines) for group, lines in rows.items())

@@ -25,6 +25,7 @@ from escounts.serve.live_api import LiveCount, LiveSession
 from escounts.serve.schemas import Training
 from escounts.serve.settings import Settings, Source
 from escounts.serve.worker import LANES, RenderTask
+from escounts.serve.worker_pool import checked_result
 from escounts.system import processes, task_processes
 from escounts.system.processes import HEAD, Child, Line
 
@@ -105,6 +106,29 @@ def test_a_training_that_sends_a_pickle_has_failed(tmp_path: Path, monkeypatch: 
 
 NOTHING = DensityMap(np.zeros(10, np.float32), 0.0, 0.1)
 RESULT = to_dict(CountResult("clip.mp4", "m", 3, 3.0, (), NOTHING, 0.9, False, 1.0, (0.0, 1.0)))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("unit", "both"),
+        ("reasons", "dark"),
+        ("reasons", [3]),
+        ("region", [0, 0, 40, 60]),
+        ("phase", "later"),
+        ("unsure_below", "0.88"),
+        ("timings", {"total": "long"}),
+        ("details", [1.0]),
+        ("machine", {"count": "4", "confidence": 0.9, "unsure": False}),
+        ("without_unit", 1.5),
+        ("confidence", "high"),
+        ("confidence_kind", "guess"),
+    ],
+)
+def test_a_result_of_other_types_is_none(name: str, value: object) -> None:
+    assert checked_result(RESULT) == RESULT
+    with pytest.raises(ValueError, match="holds a result that is none"):
+        checked_result({**RESULT, name: value})
 
 
 def hostile(line: Line, settings: Settings) -> None:

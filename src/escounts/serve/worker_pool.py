@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from escounts.decision.repetitions import RepetitionSet
 from escounts.errors import EscountsError
 from escounts.output.json import from_dict, to_dict
-from escounts.results import ExemplarSpan, Repetition, Track, Unit
+from escounts.results import ConfidenceKind, ExemplarSpan, MachineCount, Phase, Repetition, Track, Unit
 from escounts.serve.schemas import shown_progress
 from escounts.serve.settings import Settings, hide_paths
 from escounts.serve.worker import LANES, CountTask, Lane, RenderTask, run
@@ -49,6 +49,17 @@ class Counted(BaseModel):
     tracks: tuple[Track, ...] = ()
     hypotheses: tuple[dict[str, float | Unit], ...] = ()
     exemplars: tuple[ExemplarSpan, ...] = ()
+    reasons: tuple[str, ...] = ()
+    region: str | None = None
+    phase: Phase = "arbitrary"
+    unit: Unit | None = None
+    without_unit: int | None = None
+    unsure_below: float | None = None
+    confidence_kind: ConfidenceKind = "probability"
+    confidence: float | None
+    machine: MachineCount | None = None
+    timings: dict[str, float]
+    details: dict[str, float]
 
 
 def checked_result(document: Any) -> dict[str, Any]:
