@@ -6,6 +6,7 @@ import json
 import re
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -78,6 +79,24 @@ def test_halves_in_doubt_are_two_places_only_with_two_tempos(
         pictures = beside(bouncing(5, 8.0, size=SIZE), bouncing(right, 8.0, size=SIZE))
         result = counter.count(write_movie(tmp_path / f"{right}.mp4", pictures), each=True)
         assert [track.count for track in result.tracks] == found
+
+
+def test_after_a_place_without_repetitions_no_other_is_counted(
+    counter: escounts.Counter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    halves = tuple(Region(left, 0.0, 50.0, 100.0, percent=True) for left in (0.0, 50.0))
+    monkeypatch.setattr(places, "find_places", lambda *_, **__: Places(halves))
+    widths = list[int]()
+
+    def noted(counter: escounts.Counter, video: Video, **given: Any) -> escounts.EncodedVideo:
+        widths.append(video.info.width)
+        return encode(counter, video, **given)
+
+    encode = escounts.Counter.encode
+    monkeypatch.setattr(escounts.Counter, "encode", noted)
+    pictures = beside(bouncing(0, 8.0, size=SIZE), bouncing(5, 8.0, size=SIZE))
+    result = counter.count(write_movie(tmp_path / "still.mp4", pictures), each=True)
+    assert [track.count for track in result.tracks] == [5] and len(widths) == 2 and widths[1] == 2 * widths[0]
 
 
 @pytest.mark.parametrize("clip", ["0219", "0389", "0546"])

@@ -177,12 +177,21 @@ def count_each(
         parts = [
             read.cropped(place if held is not None else box) for place, box in zip(places.regions, boxes, strict=True)
         ]
-        share = 1 / len(parts)
-        found = [count(part, part_of(progress, index * share, share)) for index, part in enumerate(parts)]
-        if all(result.count for result in found) and _apart(found, places.tempo):
+        found = _counted(parts, count, progress)
+        if found and _apart(found, places.tempo):
             return replace(_together(found, [str(box) for box in boxes]), region=_looked_at(video))
     result = count(video if held is None else held, progress)
     return _as_one(replace(result, region=_looked_at(video)), str(_box(video, WHOLE)), travels=places.travels)
+
+
+def _counted(parts: Sequence[Video], count: CountOne, progress: Progress | None) -> list[CountResult]:
+    """The result of each part; none at all where one has no repetitions, after which no other is counted."""
+    found, share = list[CountResult](), 1 / len(parts)
+    for index, part in enumerate(parts):
+        found.append(count(part, part_of(progress, index * share, share)))
+        if not found[-1].count:
+            return []
+    return found
 
 
 def _apart(results: Sequence[CountResult], tempo: float) -> bool:
