@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 
 import pytest
-from acting import opened, shown
+from acting import answer_with, choose, opened, shown
 from playwright.sync_api import Browser, Page
 from serving import Client
 
@@ -56,3 +56,14 @@ def test_axe_finds_nothing_on_the_main_views(
         visit.click("#to-videos" if size == "phone" else "#home")
         found += findings(visit, "dark list")
     assert not found
+
+
+def test_axe_finds_nothing_beside_a_table_of_sets(browser: Browser, page: Page, client: Client, sample: Path) -> None:
+    one = {"start": 1.0, "end": 5.0, "count": 3, "motion": "A", "tempo": 1.8, "rest_before": 2.0}
+    with opened(browser, page.url, viewport=SIZES["laptop"], bypass_csp=True) as visit:
+        answer_with(visit, unsure=True, sets=[one, one | {"motion": "B"}], reasons=["few frames", "it is dark"])
+        choose(visit, sample)
+        visit.evaluate(AXE.read_text(encoding="utf-8"))
+        found = findings(visit, "folded")
+        visit.click("#unsure summary")
+        assert not found + findings(visit, "open")

@@ -45,7 +45,7 @@ export function showSets(sets, onChoose) {
       const name = `${index + 1}${motions ? ` ${set.motion}` : ""}`;
       return element(
         "tr", {},
-        element("td", {}, element("button", { class: "link", title, "aria-label": `${title}: ${set.count} ${repetitions(set.count)}`, onclick: () => onChoose(set) }, name)),
+        element("td", {}, element("button", { class: "link", title, "aria-label": `${name}: ${title}: ${set.count} ${repetitions(set.count)}`, onclick: () => onChoose(set) }, name)),
         element("td", { class: "set-bar" }, bar),
         element("td", {}, element("b", {}, String(set.count))),
         element("td", {}, `${set.tempo.toFixed(1)} s`),
