@@ -175,6 +175,7 @@ def work_through(
     running: dict[Job, tuple[float, Any]] = {}
     tries: Counter[Job] = Counter()
     longest = reported = 0.0
+    most = options.workers
 
     def keep() -> str:
         minutes = (time.time() - began) / 60
@@ -185,7 +186,7 @@ def work_through(
 
     while True:
         for job in ready(results, options.batch, which):
-            if len(running) >= options.workers or time.time() + longest > deadline:
+            if len(running) >= most or time.time() + longest > deadline:
                 break
             if job not in running:
                 running[job] = time.time(), pool.apply_async(work_on, (job,))
@@ -199,6 +200,8 @@ def work_through(
                 results.add(job, found)
                 longest = max(longest, time.time() - since)
                 text = f"{time.time() - since:.0f} s, validation MAE {found.val_mae}"
+            elif found.startswith("OutOfMemoryError") and running:
+                most, text = len(running), f"{found}; from now on {len(running)} run side by side"
             else:
                 tries[job] += 1
                 text = found

@@ -14,6 +14,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import torch
@@ -88,9 +89,16 @@ class Encoder(nn.Module):
     def normalise(self, frames: Tensor) -> Tensor:
         """Float frames from uint8 RGB (..., 3, H, W) of 0..255, on this encoder's device, in its dtype."""
         weight = next(self.parameters(), torch.empty(0))  # none learnt: float32 on the CPU
-        mean = torch.tensor(self.spec.mean, device=weight.device).mul(255.0).view(3, 1, 1)
-        inverse = torch.tensor(self.spec.std, device=weight.device).mul(255.0).reciprocal().view(3, 1, 1)
+        mean, inverse = _levels(self.spec.mean, self.spec.std, weight.device)
         return ((frames.to(weight.device, torch.float32) - mean) * inverse).to(weight.dtype)
+
+
+@lru_cache(maxsize=32)
+def _levels(mean: tuple[float, ...], std: tuple[float, ...], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Mean and reciprocal spread in levels of 8 bits, (3, 1, 1). Cached: to bring them to a GPU, the host waits."""
+    with torch.inference_mode(False):
+        levels = [torch.tensor(values, device=device).mul(255.0).view(3, 1, 1) for values in (mean, std)]
+        return levels[0], levels[1].reciprocal()
 
 
 def without(tensors: Tensors, *patterns: str) -> dict[str, Tensor]:

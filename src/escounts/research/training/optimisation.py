@@ -27,7 +27,8 @@ class TrainConfig:
     steps: length of the run in optimiser steps; None means epochs × the task's steps per epoch.
     schedule "steps": × decay every decay_epochs epochs; "cosine": to zero at the end, after the warm-up.
     ema: decay of the averaged weights per step, or None. clip: largest gradient norm.
-    compile: let torch.compile fuse the trained encoder's frame stage (a GPU that trains for minutes).
+    compile: let torch.compile fuse the trained encoder's frame stage, and replay recorded steps (a GPU that trains
+    for minutes; batches must come in few shapes).
     """
 
     epochs: int = 300

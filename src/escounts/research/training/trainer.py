@@ -28,6 +28,7 @@ from escounts.research.training.optimisation import (
     learning_rate,
     step_if_finite,
 )
+from escounts.research.training.recorded_step import RecordedStep
 from escounts.research.training.run_folder import RunFolder
 
 Batch = Any
@@ -109,6 +110,8 @@ class Trainer:
         if self.world > 1:
             step_module = nn.parallel.DistributedDataParallel(step_module, find_unused_parameters=True)
         self.training_step = step_module
+        self.recorded = config.compile and self.device.type == "cuda" and self.world == 1
+        self.losses_of = RecordedStep(self.gradients) if self.recorded else self.gradients
 
     def fit(self) -> dict[str, float]:
         """Train from the folder's last state to the end; returns the last validation's figures."""
@@ -133,7 +136,7 @@ class Trainer:
             group["lr"] = rate
         # Drawn anew for each step, so that a resumed run sees the same dropout and noise.
         torch.manual_seed((self.config.seed * 1_000_003 + self.step) * 1009 + self.rank)
-        losses = self.gradients(self.task.batch(self.step, self.rank, self.world))
+        losses = self.losses_of(self.task.batch(self.step, self.rank, self.world))
         norm = self.update()
         self.step += 1
         return losses | {"gradient_norm": norm, "lr": torch.tensor(rate)}
@@ -144,9 +147,9 @@ class Trainer:
             self.network.train()
         with self._arithmetic():
             losses: dict[str, Tensor] = self.training_step(batch)
-        self.optimiser.zero_grad(set_to_none=True)
+        self.optimiser.zero_grad(set_to_none=not self.recorded)
         losses["loss"].backward()  # type: ignore[no-untyped-call]
-        return losses
+        return {name: value.detach() for name, value in losses.items()}
 
     def update(self) -> Tensor:
         """Clip and step; the gradient norm before clipping. Weights stay as they are when it is not finite."""
