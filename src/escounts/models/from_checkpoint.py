@@ -132,10 +132,10 @@ class OnnxDecoder(Decoder):
         """The inputs for one video's exemplars; for z_0, one of zeros that is not looked at."""
         if exemplars_BSTHWC is None:
             nobody = np.zeros((1, EXEMPLAR_CELLS, *self.config.grid, self.config.channels), np.float32)
-            return OnnxExemplars((), inputs=(nobody, np.zeros(1, np.float32), np.zeros(1, np.float32)))
+            return OnnxExemplars((), None, (nobody, np.zeros(1, np.float32), np.zeros(1, np.float32)))
         assert cells_BS is not None and len(exemplars_BSTHWC) == 1
         marked = exemplars_BSTHWC[0].float().numpy(), cells_BS[0].float().numpy()
-        return OnnxExemplars((), inputs=(*marked, np.ones(1, np.float32)))
+        return OnnxExemplars((), None, (*marked, np.ones(1, np.float32)))
 
     def decode(self, projected: Projected, exemplars: ExemplarKeysValues, **unused: Any) -> HeadOutput:
         """Logits of every cell, and the density they make."""

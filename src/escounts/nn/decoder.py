@@ -30,7 +30,7 @@ from escounts.nn.attention import (
 from escounts.nn.device import in_float32_on_cpu
 from escounts.nn.heads import DensityHeadConfig, HeadConfig, HeadOutput, build_head
 from escounts.nn.packing import Packing, real_cells
-from escounts.nn.similarity import CrossSimilarity, CrossSimilarityConfig, SelfSimilarity, SimilarityConfig
+from escounts.nn.similarity import SelfSimilarity, SimilarityConfig
 from escounts.nn.window_attention import WindowAttention
 
 
@@ -73,7 +73,6 @@ class DecoderConfig:
     window_bias_index: Literal["true", "released"] = "true"
     head: HeadConfig = field(default_factory=DensityHeadConfig)
     similarity: SimilarityConfig | None = None
-    cross_similarity: CrossSimilarityConfig | None = None
 
     def __post_init__(self) -> None:
         if self.channels % self.heads or self.channels % 4:
@@ -115,21 +114,18 @@ class ExemplarKeysValues:
     """Keys and values of exemplars or z_0 for every cross block: made once, used for every call.
 
     blocks[l][s]: shot s in block l, of batch B or of batch 1, which serves any batch.
-    weights_BS: share of each shot; None means equal shares. marks_BSHED: what cross-similarity compares, if anything.
+    weights_BS: share of each shot; None means equal shares.
     """
 
     blocks: tuple[tuple[KeyValue, ...], ...]
     weights_BS: Tensor | None = None
-    marks_BSHED: Tensor | None = None
 
     def expand(self, batch: int) -> ExemplarKeysValues:
         """Those of one sample for `batch` samples, without copying."""
         weights = self.weights_BS
         if weights is not None and weights.shape[0] != batch:
             weights = weights.expand(batch, -1)
-        blocks = tuple(tuple(kv.expand(batch) for kv in shots) for shots in self.blocks)
-        marks = None if self.marks_BSHED is None else self.marks_BSHED.expand(batch, -1, -1, -1, -1)
-        return ExemplarKeysValues(blocks, weights, marks)
+        return ExemplarKeysValues(tuple(tuple(kv.expand(batch) for kv in shots) for shots in self.blocks), weights)
 
 
 class WindowBlock(nn.Module):
@@ -174,8 +170,6 @@ class Decoder(nn.Module):
         self.embed = nn.Linear(config.in_channels, width)
         self.embed_norm = nn.LayerNorm(width) if config.input_norm else None
         self.similarity = SelfSimilarity(config.similarity, width) if config.similarity else None
-        cross = config.cross_similarity
-        self.cross_similarity = CrossSimilarity(cross, width) if cross else None
         self.space = SpatialPosition(config.spatial_position, config.grid, width)
         self.length = LengthEmbedding(width) if config.exemplar_length else None
         self.exemplar_norm = nn.LayerNorm(width) if config.exemplar_norm else None
@@ -238,19 +232,14 @@ class Decoder(nn.Module):
             kv = block.cross_attention.keys_values(tokens_BSMC.flatten(0, 1))
             key, value = (x.view(*tokens_BSMC.shape[:2], *x.shape[1:]) for x in kv)
             blocks.append(tuple(KeyValue(key[:, s], value[:, s]) for s in range(slots)))
-        marks_BSHED = None
-        if self.cross_similarity is not None:
-            marks_NHED = self.cross_similarity.directions(exemplars_BSTHWC.flatten(0, 1))
-            marks_BSHED = marks_NHED.view(-1, slots, *marks_NHED.shape[1:])
         if shots_B is None:
-            return ExemplarKeysValues(tuple(blocks), marks_BSHED=marks_BSHED)
+            return ExemplarKeysValues(tuple(blocks))
         # z_0 takes a slot of its own: shares, not branches, decide who looks at what.
         real_BS = torch.arange(slots, device=shots_B.device) < shots_B[:, None]
         shares_BS = real_BS / shots_B.clamp(min=1)[:, None]
         weights_BS = torch.cat([shares_BS, (shots_B == 0)[:, None].to(shares_BS.dtype)], dim=1)
         latent = self._latent_keys_values()
-        all_blocks = tuple((*shots, kv) for shots, kv in zip(blocks, latent, strict=True))
-        return ExemplarKeysValues(all_blocks, weights_BS, marks_BSHED)
+        return ExemplarKeysValues(tuple((*shots, kv) for shots, kv in zip(blocks, latent, strict=True)), weights_BS)
 
     def decode(
         self,
@@ -291,10 +280,6 @@ class Decoder(nn.Module):
     ) -> tuple[Tensor, Packing | None]:
         """The tokens after all blocks, packed where samples differ in length."""
         x, packing = self._positioned(projected, time_offset), None
-        if self.cross_similarity is not None and exemplars.marks_BSHED is not None:
-            video_BHTD = self.cross_similarity.directions(projected.tokens_BTHWC)
-            alike_BTC = self.cross_similarity(video_BHTD, exemplars.marks_BSHED, exemplars.weights_BS)
-            x = x + alike_BTC[:, :, None, None, :]
         weights_BNS = None if exemplars.weights_BS is None else exemplars.weights_BS[:, None]
         if valid_BT is not None:
             time, height, width = x.shape[1:4]

@@ -1,9 +1,7 @@
-"""Similarity features, which are added to the decoder's tokens.
+"""Self-similarity features: how much every time cell looks like the cells before and after it.
 
-Self-similarity: how much every time cell looks like the cells before and after it. Zero-shot, a repetition has no
-defined phase, but it returns: the distance of a cell to its neighbours falls at every multiple of the period.
-Cross-similarity: how much every time cell looks like every cell of an exemplar. Where the marked motion is done,
-cells follow one another as in the mark.
+Zero-shot, a repetition has no defined phase, but it returns: the distance of a cell to its neighbours falls
+at every multiple of the period. The features read exactly that and are added to the decoder's tokens.
 """
 
 from __future__ import annotations
@@ -18,9 +16,7 @@ from torch import Tensor, nn
 @dataclass(frozen=True)
 class SimilarityConfig:
     """lags: cells looked back and forth. cell_*: heads that compare place by place (the grid's cells are
-    concatenated); pooled_*: heads that compare the mean over space, blind to where it happens; mirror_heads: heads
-    that compare each place with the one on the other side of the picture: a motion of two sides is its own mirror
-    image half a cycle later."""
+    concatenated); pooled_*: heads that compare the mean over space, blind to where it happens."""
 
     lags: int = 64
     cell_heads: int = 4
@@ -28,7 +24,6 @@ class SimilarityConfig:
     pooled_heads: int = 4
     pooled_channels: int = 32
     widths: tuple[int, int, int] = (32, 48, 64)
-    mirror_heads: int = 0
 
 
 class SelfSimilarity(nn.Module):
@@ -40,13 +35,10 @@ class SelfSimilarity(nn.Module):
         heads = config.cell_heads + config.pooled_heads
         self.cell = nn.Linear(channels, config.cell_heads * config.cell_channels)
         self.pooled = nn.Linear(channels, config.pooled_heads * config.pooled_channels)
-        self.mirror = (
-            nn.Linear(channels, 2 * config.mirror_heads * config.cell_channels) if config.mirror_heads else None
-        )
         self.sharpness = nn.Parameter(torch.zeros(heads))
         first, second, third = config.widths
         self.reader = nn.Sequential(
-            *_conv(2 * (heads + config.mirror_heads) + 1, first),
+            *_conv(2 * heads + 1, first),
             *_conv(first, second, lag_stride=2),
             *_conv(second, second, time_dilation=2),
             *_conv(second, third, lag_stride=2),
@@ -73,15 +65,7 @@ class SelfSimilarity(nn.Module):
 
     def bands(self, tokens_BTHWC: Tensor) -> Tensor:
         """Similarity to the cells `lag` before and after, and which exist: (B, 2·heads+1, T, lags)."""
-        sharp_H = 2.0 * F.softplus(self.sharpness + 0.54)
-        bands = self._bands(self.distances(tokens_BTHWC), sharp_H)
-        if self.mirror is None:
-            return bands
-        mirrored_BHTT = self.mirrored_distances(tokens_BTHWC)
-        both = self._bands(mirrored_BHTT, sharp_H.new_full((mirrored_BHTT.shape[1],), 2.0))
-        return torch.cat([bands, both[:, :-1]], 1)
-
-    def _bands(self, distance_BHTT: Tensor, sharp_H: Tensor) -> Tensor:
+        distance_BHTT = self.distances(tokens_BTHWC)
         batch, heads, cells, _ = distance_BHTT.shape
         time = torch.arange(cells, device=distance_BHTT.device)[:, None]
         lag = torch.arange(self.config.lags, device=distance_BHTT.device)[None]
@@ -92,7 +76,7 @@ class SelfSimilarity(nn.Module):
         known = exists[0][:, None].float()
         # Distances have no natural unit: divide by their own mean over the band.
         mean = (gathered[0] * known).sum((2, 3)) / known.sum((2, 3)).clamp_min(1.0)
-        scale = sharp_H[None] / mean.clamp_min(1e-6)
+        scale = 2.0 * F.softplus(self.sharpness + 0.54)[None] / mean.clamp_min(1e-6)
         similar = [torch.exp(-g * scale[..., None, None]) * e[:, None] for g, e in zip(gathered, exists, strict=True)]
         return torch.cat([*similar, known.expand(batch, 1, cells, self.config.lags)], 1)
 
@@ -105,65 +89,6 @@ class SelfSimilarity(nn.Module):
         by_cell = by_cell.permute(0, 3, 1, 2, 4).flatten(3)
         pooled = self.pooled(tokens_BTNC.mean(2)).view(batch, cells, c.pooled_heads, c.pooled_channels)
         return torch.cat([_squared_distances(by_cell), _squared_distances(pooled.transpose(1, 2))], 1)
-
-    def mirrored_distances(self, tokens_BTHWC: Tensor) -> Tensor:
-        """Squared distances of every time cell to every other one's mirror image: (B, mirror_heads, T, T)."""
-        c = self.config
-        assert self.mirror is not None
-        own, other = self.mirror(tokens_BTHWC).chunk(2, -1)
-        own_BHTD, other_BHTD = (
-            x.flatten(2, 3).unflatten(-1, (c.mirror_heads, c.cell_channels)).permute(0, 3, 1, 2, 4).flatten(3)
-            for x in (own, other.flip(3))
-        )
-        norms = own_BHTD.square().sum(-1)[..., :, None] + other_BHTD.square().sum(-1)[..., None, :]
-        distances_BHTT: Tensor = norms - 2 * own_BHTD @ other_BHTD.transpose(-1, -2)
-        return distances_BHTT.clamp_min(0)
-
-
-@dataclass(frozen=True)
-class CrossSimilarityConfig:
-    """heads, head_channels: of what is compared, place by place; width: channels that read the maps; cells: of an
-    exemplar."""
-
-    heads: int = 8
-    head_channels: int = 32
-    width: int = 24
-    cells: int = 16
-
-
-class CrossSimilarity(nn.Module):
-    """Cells of a video against those of its exemplars → features_BTC, zero without exemplars."""
-
-    def __init__(self, config: CrossSimilarityConfig, channels: int) -> None:
-        super().__init__()
-        self.config = config
-        self.compared = nn.Linear(channels, config.heads * config.head_channels)
-        self.sharpness = nn.Parameter(torch.zeros(config.heads))
-        self.reader = nn.Sequential(
-            *_conv(config.heads, config.width),
-            *_conv(config.width, config.width, lag_stride=2, time_dilation=2),
-            *_conv(config.width, config.width, lag_stride=2, time_dilation=4),
-        )
-        self.out = nn.Linear(config.width * (config.cells // 4), channels)
-        nn.init.zeros_(self.out.weight)
-        nn.init.zeros_(self.out.bias)
-
-    def directions(self, tokens_BTHWC: Tensor) -> Tensor:
-        """What is compared of each cell, (B, heads, T, places · channels), of length one."""
-        c = self.config
-        seen = self.compared(tokens_BTHWC.flatten(2, 3)).float().unflatten(-1, (c.heads, c.head_channels))
-        return F.normalize(seen.permute(0, 3, 1, 2, 4).flatten(3), dim=-1)
-
-    def forward(self, video_BHTD: Tensor, marks_BSHED: Tensor, weights_BS: Tensor | None) -> Tensor:
-        """Directions of videos and of their exemplars, and the share of each exemplar (None: equal ones)."""
-        slots = marks_BSHED.shape[1]
-        cosine_BSHTE = video_BHTD[:, None] @ marks_BSHED.transpose(-1, -2)
-        sharp_H11 = 4.0 * F.softplus(self.sharpness + 0.54)[:, None, None]
-        read = self.reader(torch.exp(sharp_H11 * (cosine_BSHTE - 1)).flatten(0, 1))
-        features_BSTC = self.out(read.permute(0, 2, 1, 3).flatten(2)).unflatten(0, (-1, slots))
-        if weights_BS is None:
-            return features_BSTC.mean(1)  # type: ignore[no-any-return]
-        return (features_BSTC * weights_BS[:, :slots, None, None]).sum(1)  # type: ignore[no-any-return]
 
 
 def _squared_distances(x_BHTD: Tensor) -> Tensor:

@@ -17,7 +17,6 @@ from escounts.research.metrics import auc, mae, obo
 from escounts.research.training.objective import Target
 from escounts.research.training.render_ahead import RenderProcesses
 from escounts.synthetic import GeneratedBatch, Generator, Plan
-from escounts.synthetic.timeline import chance
 from escounts.system.arrays import Array
 
 Spans = Sequence[tuple[float, float]]
@@ -31,9 +30,7 @@ class PixelConfig:
     the exemplar is one side, so that each side counts. border_jitter, border_jitter_cells: error of an exemplar's
     borders, as a part of its length and in cells: nobody marks a border to the frame. twice: share of the videos
     without an exemplar whose first half is shown a second time in place of the second: a set of repetitions that
-    comes again is not one repetition. joined: share of videos of which a part is another motion's video: an
-    exemplar counts its own motion alone. absent: share of videos with an exemplar whose exemplar is of another motion
-    that does not occur: nothing counts."""
+    comes again is not one repetition."""
 
     lengths: tuple[int, ...] = (48, 64, 96, 128)
     shots: tuple[float, ...] = (0.5, 0.3, 0.2)
@@ -42,8 +39,6 @@ class PixelConfig:
     border_jitter: float = 0.06
     border_jitter_cells: float = 0.8
     twice: float = 0.06
-    joined: float = 0.0
-    absent: float = 0.0
     validation_batches: int = 6
     validation_length: int = 128
 
@@ -195,8 +190,6 @@ class PixelTask:
         if shots is None:
             show_twice(generated.frames_BTCHW, exemplars, (density_BT, period_BT), self.config.twice, rng)
         video_BK = torch.tensor(video_truths(generated, length))
-        if shots is None and (self.config.joined or self.config.absent):
-            mix_motions(generated, exemplars, (density_BT, period_BT), video_BK, self.config, rng)
         target = Target(density_BT=density_BT, count_B=density_BT.sum(1), period_BT=period_BT, video_BK=video_BK)
         begin_1 = torch.tensor([float(rng.integers(LATEST)) if shots is None else 0.0])
         return PixelBatch(generated.frames_BTCHW, exemplars, target, begin_1).tensors()
@@ -223,58 +216,6 @@ def show_twice(frames_BTCHW: Tensor, exemplars: Exemplars, maps_BT: Sequence[Ten
     for values in (frames_BTCHW, *maps_BT):
         again = rows.to(values.device)
         values[again, half : 2 * half] = values[again, :half]
-
-
-LEAST_PART = 0.3
-"""Of a joined video, each of its two parts."""
-
-
-def mix_motions(
-    generated: GeneratedBatch,
-    exemplars: Exemplars,
-    maps_BT: tuple[Tensor, Tensor],
-    video_BK: Tensor,
-    config: PixelConfig,
-    rng: Rng,
-) -> None:
-    """Join a part of another motion's video to some videos, and give some an exemplar of a motion that they have not.
-
-    Videos that lend an exemplar stay as they are, as does the other video.
-    """
-    frames_BTCHW, length = generated.frames_BTCHW, generated.frames_BTCHW.shape[1]
-    shots = exemplars.shots_B.tolist()
-    taken = ((row, exemplars.source_BS[row, :number].tolist()) for row, number in enumerate(shots))
-    lent = {source for row, sources in taken for source in sources if source != row}
-    repeat = [row for row, spans in enumerate(generated.spans) if len(_whole(spans, length)) > 1]
-    before = {}  # frames as they were, of the videos that changed
-    for row, draw in enumerate(rng.random(len(shots))):
-        other = int(rng.choice(repeat)) if repeat else row
-        at, absent = int(rng.uniform(LEAST_PART, 1 - LEAST_PART) * length), draw < config.absent and shots[row] > 0
-        if row in lent or draw >= config.absent + config.joined or generated.actions[other] == generated.actions[row]:
-            continue
-        if absent and other not in before:  # what it lends must be what it shows
-            for slot in range(shots[row]):
-                whole = _whole(generated.spans[other], length)
-                start, end = whole[int(rng.integers(len(whole)))]
-                exemplars.source_BS[row, slot] = other
-                exemplars.cells_BS[row, slot] = end - start if chance(rng, 0.5) else 0.0  # of this video or another
-                exemplars.cell_BSE[row, slot] = torch.from_numpy(exemplar_cells(start, end, length))
-            lent.add(other)
-            for values in maps_BT:
-                values[row] = 0
-        if draw < config.absent:
-            continue
-        own = exemplars.cell_BSE[row, : shots[row]][exemplars.source_BS[row, : shots[row]] == row]
-        first = bool(own.max() < at) if len(own) else chance(rng, 0.5)
-        if len(own) and not first and int(own.min()) < at:
-            continue
-        part = slice(at, length) if first else slice(0, at)
-        before[row] = frames_BTCHW[row].clone()
-        frames_BTCHW[row, part] = before.get(other, frames_BTCHW[other])[part]
-        for values, kind in zip(maps_BT, (rate_map, period_map), strict=True):
-            told = torch.from_numpy(_map_of(kind, generated.spans[other], length).astype(np.float32))
-            values[row, part] = 0.0 if shots[row] else told[part]
-        video_BK[row] = torch.tensor([float("nan"), 1.0 if float(maps_BT[0][row].sum()) >= 1 else float("nan")])
 
 
 def video_truths(generated: GeneratedBatch, length: int) -> list[list[float]]:

@@ -81,10 +81,8 @@ class SyntheticRun:
     pixels: PixelConfig = field(default_factory=PixelConfig)
 
 
-LATER_PARTS = ("decoder.head.video.*", "decoder.cross_similarity.*", "decoder.similarity.mirror.*", "encoder.amount")
+LATER_PARTS = ("decoder.head.video.*", "encoder.amount")
 """Parameters that the first form of `lite` did not have: a run that starts from it learns them anew."""
-GROWN = "decoder.similarity.reader.0.weight"
-"""Has more inputs where there are mirror heads: the later ones start at 0."""
 LOOK = "encoder.look.weight"
 """Fitted on the finished encoder (benchmarks/look_head.py): no run starts from it."""
 
@@ -167,8 +165,6 @@ def start_from(network: Network, initial: Path) -> None:
     that the network has not stays behind: it is fitted to an encoder after training."""
     own = network.state_dict()
     given = {name: value for name, value in read_tensors(initial).items() if name in own or name != LOOK}
-    if (more := own[GROWN].shape[1] - given[GROWN].shape[1]) > 0:
-        given[GROWN] = nn.functional.pad(given[GROWN], (0, 0, 0, 0, 0, more))
     later = [name for name in own if any(fnmatchcase(name, pattern) for pattern in LATER_PARTS)]
     strict_load(network, {**{name: own[name] for name in later}, **given}, known_unneeded=[LOOK], source=str(initial))
 
