@@ -326,7 +326,7 @@ def say(figures: dict[str, float], out: Path) -> None:
 @click.option(
     "--compile/--no-compile",
     default=None,
-    help="Fuse the encoder's frame stage with torch.compile: pays on a GPU that trains for minutes.",
+    help="Fuse the encoder's frame stage with torch.compile and record steps: pays on a GPU that trains for minutes.",
 )
 @click.option("--init", "initial", type=EXISTING, help="Start from this checkpoint.")
 @click.option("--out", type=PATH, default=Path("runs/lite"), show_default=True)
