@@ -52,6 +52,19 @@ def test_only_the_marked_motion_is_counted(encoded: EncodedVideo) -> None:
     assert len(swings.left_out) == pytest.approx(SQUATS, abs=1)
 
 
+def test_what_is_left_out_on_either_side_of_the_marked_set_leaves_it_alone(tmp_path: Path) -> None:
+    squats = [frame.image for frame in Video(SAMPLE).frames(size=(128, 128), rate=15.0)]
+    before, film = 82 / 15, tmp_path / "between.mp4"  # half a swing is under way where the squats begin
+    write_movie(film, [*pendulum(82, 128), *squats[27:261], *pendulum(84, 128)], rate=15)
+    result = escounts.count(film, exemplars=[(before + 2.0, before + 3.9)], device="cpu")
+    assert result.count == pytest.approx(SQUATS, abs=1)
+    after = before + 234 / 15
+    assert any(one.end < before + 1 for one in result.left_out)
+    assert any(one.start > after - 1 for one in result.left_out)
+    for other in result.left_out:
+        assert all(other.end <= one.start + 1e-6 or other.start >= one.end - 1e-6 for one in result.repetitions)
+
+
 def test_where_it_does_not_occur_the_answer_is_none(encoded: EncodedVideo) -> None:
     cut = encoded.info.duration - OTHERS
     result = encoded.count(exemplars=[(3.7, 5.7)], start=cut + 0.5)

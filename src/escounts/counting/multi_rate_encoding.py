@@ -30,7 +30,7 @@ from escounts.counting.views import (
     on_base_frames,
 )
 from escounts.decision.decide import Asked, Decision, decide
-from escounts.decision.doubts import Footage
+from escounts.decision.doubts import Footage, runs
 from escounts.decision.evidence import Evidence
 from escounts.decision.rules import RULES
 from escounts.errors import ExemplarError
@@ -223,7 +223,7 @@ class MultiRateEncoding:
         """Repetitions at frames that show other motions, as they are counted without an exemplar, with scores."""
         views = [view.only(frames) for view in without]
         other = decide(views, self.model.calibration, start=begin)
-        return judge(other.density.repetitions(other.count))
+        return judge([_longest_part(one, frames, begin) for one in other.density.repetitions(other.count)])
 
     def _looks(self) -> Looks | None:
         """What the video looks like, by the slowest view; None where the model keeps no looks."""
@@ -381,3 +381,14 @@ class MultiRateEncoding:
     def cell(self, view: View, time: float) -> float:
         """Where a time lies among a view's cells."""
         return ((time - self.start) * BASE_RATE - view.phase) / view.divisor
+
+
+def _longest_part(one: Repetition, frames: BoolArray, begin: float) -> Repetition:
+    """Of a repetition that begins before a set of the marked motion and ends after it, what lies on one side: the
+    longest part in `frames` (base frames from `begin` on)."""
+    first, last = (max(0, round((time - begin) * BASE_RATE)) for time in (one.start, one.end))
+    parts = runs(frames[first:last])
+    if len(parts) < 2:
+        return one
+    start, end = (begin + (first + at) / BASE_RATE for at in max(parts, key=lambda part: part[1] - part[0]))
+    return replace(one, start=start, end=end)
